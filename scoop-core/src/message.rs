@@ -1,0 +1,36 @@
+//! What is emitted: a payload on a topic.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The longest topic in bytes: a topic doubles as the name of a notification channel, and
+/// PostgreSQL takes no longer one.
+pub const TOPIC_BYTES_MAX: usize = 63;
+
+/// A message: a payload that can be stored, and the topic it is published on.
+///
+/// Derive it: `#[derive(Message, Serialize, Deserialize)]`, with `#[message(topic = "...")]` to
+/// name the topic. Without that attribute the topic is the type's name in kebab case.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct OrderPlaced {
+///     order: u32,
+/// }
+///
+/// impl scoop_core::Message for OrderPlaced {
+///     const TOPIC: &'static str = "orders.placed";
+/// }
+/// assert_eq!(<OrderPlaced as scoop_core::Message>::TOPIC, "orders.placed");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message",
+    label = "not a message",
+    note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
+)]
+pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
+    const TOPIC: &'static str;
+}

@@ -1,0 +1,38 @@
+//! Where a saga goes after a step.
+
+/// What a step wants to happen next. A step that returns nothing wants [`Next::Continue`].
+///
+/// `S` is the saga's own step enum, so that a jump to a step that does not exist does not
+/// compile; the protocol itself counts steps by their index.
+///
+/// ```
+/// use scoop_core::Next;
+///
+/// assert_eq!(Next::goto(2), Next::GoTo(2));
+/// assert_eq!(Next::goto('x').map(|step| step as usize), Next::GoTo(120));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<S = usize> {
+    /// The step that follows in the definition, or the end after the last one.
+    Continue,
+    /// The same step once more.
+    Repeat,
+    /// That step.
+    GoTo(S),
+}
+
+impl<S> Next<S> {
+    /// Jump to a step.
+    pub fn goto(step: S) -> Self {
+        Next::GoTo(step)
+    }
+
+    /// The same wish in terms of another step type.
+    pub fn map<T>(self, f: impl FnOnce(S) -> T) -> Next<T> {
+        match self {
+            Next::Continue => Next::Continue,
+            Next::Repeat => Next::Repeat,
+            Next::GoTo(step) => Next::GoTo(f(step)),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A saga as plain data.
+
+use std::borrow::Cow;
+
+use crate::TOPIC_BYTES_MAX;
+
+/// The longest saga name in characters. It is stored in 255 characters together with the
+/// worker that ran it, and that needs some of them.
+pub const NAME_CHARS_MAX: usize = 180;
+
+/// The longest step name in characters: rolling back writes it with a prefix and a suffix into
+/// 255 characters.
+pub const STEP_NAME_CHARS_MAX: usize = 180;
+
+/// A saga: its name, the topic it handles and its ordered steps.
+///
+/// ```
+/// use scoop_core::{Definition, StepDefinition};
+///
+/// const STEPS: &[StepDefinition] = &[
+///     StepDefinition::new("reserve").compensated(),
+///     StepDefinition::new("ship"),
+/// ];
+/// const CHECKOUT: Definition = Definition::new("checkout", "orders.placed", STEPS);
+///
+/// assert_eq!(CHECKOUT.step_index("ship"), Some(1));
+/// assert!(CHECKOUT.check().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The name that is stored with everything the saga does.
+    pub saga: Cow<'static, str>,
+    /// Where it listens.
+    pub topic: Cow<'static, str>,
+    /// The steps in their order; never empty.
+    pub steps: Cow<'static, [StepDefinition]>,
+}
+
+/// One step of a saga, as far as the protocol must know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepDefinition {
+    /// The persisted name.
+    pub name: Cow<'static, str>,
+    /// Whether there is code to undo it.
+    pub compensated: bool,
+    /// Whether there is code that handles the failures of its children.
+    pub handles_child_failure: bool,
+}
+
+impl StepDefinition {
+    /// A step with neither compensation nor child failure handler.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            compensated: false,
+            handles_child_failure: false,
+        }
+    }
+
+    /// The same step, with code to undo it.
+    #[must_use]
+    pub const fn compensated(mut self) -> Self {
+        self.compensated = true;
+        self
+    }
+
+    /// The same step, with code that handles the failures of its children.
+    #[must_use]
+    pub const fn handling_child_failure(mut self) -> Self {
+        self.handles_child_failure = true;
+        self
+    }
+}
+
+/// Why a name cannot be stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The topic is empty or too long.
+    #[error(
+        "saga `{saga}`: topic `{topic}` has {bytes} bytes; 1 to {TOPIC_BYTES_MAX} are possible"
+    )]
+    Topic {
+        /// The saga that listens there.
+        saga: String,
+        /// The topic.
+        topic: String,
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// The saga's name is empty or too long.
+    #[error("saga `{saga}`: the name has {chars} characters; 1 to {NAME_CHARS_MAX} are possible")]
+    Saga {
+        /// The name.
+        saga: String,
+        /// Its length in characters.
+        chars: usize,
+    },
+    /// A step's name is empty or too long.
+    #[error(
+        "saga `{saga}`: step name `{step}` has {chars} characters; 1 to {STEP_NAME_CHARS_MAX} are possible"
+    )]
+    Step {
+        /// The saga.
+        saga: String,
+        /// The step.
+        step: String,
+        /// Its length in characters.
+        chars: usize,
+    },
+    /// Two steps share a name, so the stored history would be ambiguous.
+    #[error("saga `{saga}`: two steps are named `{step}`; give one of them another `name`")]
+    RepeatedStep {
+        /// The saga.
+        saga: String,
+        /// The name that stands twice.
+        step: String,
+    },
+    /// There is no step.
+    #[error("saga `{saga}` has no step; a saga needs at least one")]
+    NoStep {
+        /// The saga.
+        saga: String,
+    },
+    /// A text contains a character that PostgreSQL cannot store.
+    #[error("saga `{saga}`: the name {text:?} contains a NUL character, which cannot be stored")]
+    Nul {
+        /// The saga.
+        saga: String,
+        /// The offending text.
+        text: String,
+    },
+}
+
+impl Definition {
+    /// A definition from constants. Nothing is checked here, see [`Definition::check`].
+    pub const fn new(
+        saga: &'static str,
+        topic: &'static str,
+        steps: &'static [StepDefinition],
+    ) -> Self {
+        Self {
+            saga: Cow::Borrowed(saga),
+            topic: Cow::Borrowed(topic),
+            steps: Cow::Borrowed(steps),
+        }
+    }
+
+    /// The position of a step, by its persisted name.
+    pub fn step_index(&self, name: &str) -> Option<usize> {
+        self.steps.iter().position(|step| step.name == name)
+    }
+
+    /// Whether every name can be stored and told from the others.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with this definition, not only the first thing.
+    pub fn check(&self) -> Result<(), Vec<NameError>> {
+        let saga = || self.saga.to_string();
+        let mut errors = Vec::new();
+        let chars = self.saga.chars().count();
+        if chars == 0 || chars > NAME_CHARS_MAX {
+            errors.push(NameError::Saga {
+                saga: saga(),
+                chars,
+            });
+        }
+        let bytes = self.topic.len();
+        if bytes == 0 || bytes > TOPIC_BYTES_MAX {
+            let topic = self.topic.to_string();
+            errors.push(NameError::Topic {
+                saga: saga(),
+                topic,
+                bytes,
+            });
+        }
+        if self.steps.is_empty() {
+            errors.push(NameError::NoStep { saga: saga() });
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            let name = || step.name.to_string();
+            let chars = step.name.chars().count();
+            if chars == 0 || chars > STEP_NAME_CHARS_MAX {
+                errors.push(NameError::Step {
+                    saga: saga(),
+                    step: name(),
+                    chars,
+                });
+            }
+            if self.steps[..index]
+                .iter()
+                .any(|earlier| earlier.name == step.name)
+            {
+                errors.push(NameError::RepeatedStep {
+                    saga: saga(),
+                    step: name(),
+                });
+            }
+        }
+        let texts = [&self.saga, &self.topic]
+            .into_iter()
+            .chain(self.steps.iter().map(|s| &s.name));
+        for text in texts.filter(|text| text.contains('\0')) {
+            errors.push(NameError::Nul {
+                saga: saga(),
+                text: text.to_string(),
+            });
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_name_is_reported_at_once() {
+        let step = |name: String| StepDefinition {
+            name: name.into(),
+            ..StepDefinition::new("")
+        };
+        let definition = Definition {
+            saga: "s".repeat(NAME_CHARS_MAX + 1).into(),
+            topic: "ä".repeat(32).into(),
+            steps: vec![
+                step("a".into()),
+                step("a".into()),
+                step("x\0".into()),
+                step(String::new()),
+            ]
+            .into(),
+        };
+        let errors = definition.check().unwrap_err();
+        let kinds: Vec<_> = errors.iter().map(std::mem::discriminant).collect();
+        assert_eq!(errors.len(), 5, "{errors:?}");
+        assert_eq!(kinds.iter().filter(|k| **k == kinds[0]).count(), 1);
+        assert!(matches!(&errors[1], NameError::Topic { bytes: 64, .. }));
+    }
+}

@@ -1,0 +1,9 @@
+//! The engine of Scoop.
+
+#[doc(hidden)]
+pub mod private;
+mod saga;
+mod scope;
+
+pub use saga::{Saga, Step, StepEnd};
+pub use scope::Scope;
