@@ -1,13 +1,33 @@
 //! The protocol of structured cooperation, as pure functions over values.
+//!
+//! A message handler is a *saga*: a list of transactional steps. A step starts only when every
+//! handler of every message that the previous step emitted has finished. This crate knows what
+//! that means: what a run does next ([`Continuation::of`]) and what follows from the outcome
+//! ([`Call::conclude`], [`Record::conclude`]). It knows no database, clock, randomness or task: facts go in,
+//! decisions come out, so that the same code runs on PostgreSQL, in a simulation and in a test.
+//!
+//! Users depend on `scoop-saga` instead, which re-exports what they need.
 
+mod continuation;
 mod error;
+mod event;
 mod failure;
+mod lineage;
 mod message;
 mod next;
+mod rollback;
+mod run;
 mod saga;
 
+pub use continuation::{
+    Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck,
+};
 pub use error::{Error, Result};
+pub use event::{Event, EventKind};
 pub use failure::{Failure, Frame};
+pub use lineage::Lineage;
 pub use message::{Message, TOPIC_BYTES_MAX};
 pub use next::Next;
+pub use rollback::{Instance, Plan, RollbackNames, SubStep, output_name};
+pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition};

@@ -1,9 +1,27 @@
-//! The engine of Scoop.
+//! The engine of Scoop: runs sagas on PostgreSQL.
+//!
+//! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
+mod builder;
+mod client;
+pub mod embedded;
+mod engine;
+mod error;
+mod payload;
 #[doc(hidden)]
 pub mod private;
+mod registry;
 mod saga;
 mod scope;
+mod scoop;
+mod settings;
+mod store;
+mod tree;
 
+pub use builder::Builder;
+pub use client::{Handle, Launch, Outcome, Status};
+pub use error::{RuntimeError, SetupError};
 pub use saga::{Saga, Step, StepEnd};
-pub use scope::Scope;
+pub use scoop::Scoop;
+pub use scope::{Emit, Scope};
+pub use tree::{RunEvent, RunInfo, RunState, Tree};

@@ -1,47 +1,244 @@
-//! What a step's code holds.
+//! What a step's code holds: its transaction, and the means to launch messages.
 
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
 use std::marker::PhantomData;
 
-use scoop_core::{Message, Result};
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Emission, Error, Lineage, Message, Result, Run};
 use serde::de::DeserializeOwned;
-use sqlx::PgConnection;
+use serde_json::Value;
+use sqlx::{PgConnection, Postgres, Transaction};
+use uuid::Uuid;
 
-/// What a step may do.
+use crate::engine::Engine;
+use crate::payload;
+
+/// What the code of a step may do, and what it may know about itself.
+///
+/// Nothing that is done through a scope exists before the step has ended well: the transaction
+/// is committed together with the messages launched and the record that the step is done.
 pub struct Scope<'a> {
-    life: PhantomData<&'a mut ()>,
+    engine: &'a Engine,
+    run: &'a Run,
+    handler: &'a str,
+    step: &'a str,
+    place: Place,
+    /// What the transaction is begun with, so that settling can tell whether it is still open.
+    claim: String,
+    outputs: &'a BTreeMap<String, Value>,
+    transaction: Option<Transaction<'static, Postgres>>,
+    permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    emissions: Vec<Emission>,
 }
 
-impl Scope<'_> {
-    /// The step's own transaction.
+/// Which call of user code this is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) iteration: u32,
+    pub(crate) attempt: u32,
+}
+
+/// What a call left behind.
+pub(crate) struct Remains {
+    pub(crate) transaction: Option<Transaction<'static, Postgres>>,
+    /// Held as long as the transaction: the right to one of the connections for steps.
+    pub(crate) permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    pub(crate) emissions: Vec<Emission>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(
+        engine: &'a Engine,
+        (run, handler, step): (&'a Run, &'a str, &'a str),
+        place: Place,
+        claim: String,
+        outputs: &'a BTreeMap<String, Value>,
+    ) -> Self {
+        Self {
+            engine,
+            run,
+            handler,
+            step,
+            place,
+            claim,
+            outputs,
+            transaction: None,
+            permit: None,
+            emissions: vec![],
+        }
+    }
+
+    pub(crate) fn into_remains(self) -> Remains {
+        Remains {
+            transaction: self.transaction,
+            permit: self.permit,
+            emissions: self.emissions,
+        }
+    }
+
+    /// The step's own transaction, opened when it is first asked for.
+    ///
+    /// What is done through it happens exactly once: it is committed together with the record
+    /// that the step is done, or not at all. Begin nested transactions as you like; do not run
+    /// `COMMIT` or `ROLLBACK` yourself, the step fails if you do.
     ///
     /// # Errors
     ///
-    /// When no connection is to be had.
+    /// When no connection is to be had in time. The step then runs again later.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves the scope as it was.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// sqlx::query("UPDATE stock SET reserved = reserved + 1 WHERE sku = $1")
+    ///     .bind("chair")
+    ///     .execute(scope.tx().await?)
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
-        Err(scoop_core::Error::msg("skeleton"))
+        if self.transaction.is_none() {
+            let opened = self.engine.begin(&self.claim).await;
+            let (permit, transaction) = opened.map_err(|error| {
+                Error::infrastructure(format!("no transaction can be had for step `{}`: {error}", self.step))
+            })?;
+            self.permit = Some(permit);
+            self.transaction = Some(transaction);
+        }
+        let transaction = self.transaction.as_mut().expect("it was just opened");
+        Ok(&mut *transaction)
     }
 
-    /// Launches a child message.
+    /// Launches a message: the next step starts only when every handler of it has finished.
     ///
-    /// # Errors
+    /// Nothing happens before the returned builder is awaited, and nobody can see the message
+    /// before the step has ended well.
     ///
-    /// When the message cannot be serialised.
-    pub async fn launch<M: Message>(&mut self, message: M) -> Result<()> {
-        drop(message);
-        Ok(())
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct ReserveCourier { order: u32 }
+    /// # impl scoop_core::Message for ReserveCourier { const TOPIC: &'static str = "courier"; }
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let message = scope.launch(ReserveCourier { order: 7 }).await?;
+    /// # let _: uuid::Uuid = message;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
+        self.emit(message, None)
     }
 
-    /// The loop iteration of the step.
+    /// Publishes a message that starts a hierarchy of its own: nobody waits for it, and it is not
+    /// rolled back with this saga. Like everything in a step, it exists once the step has ended
+    /// well.
+    pub fn detach<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
+        self.emit(message, Some(Uuid::now_v7()))
+    }
+
+    fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
+        Emit {
+            emissions: &mut self.emissions,
+            limit: self.engine.settings().payload_bytes_max,
+            payload: payload::of_message(&message),
+            detached_root,
+            message: PhantomData,
+        }
+    }
+
+    /// How many times this step directly preceded itself: 0, then 1 when it is repeated, and so
+    /// on. For a compensation, that of the instance it undoes.
     pub fn iteration(&self) -> u32 {
-        0
+        self.place.iteration
     }
 
-    /// A key for outside effects.
+    /// How often this has been tried in vain before, because the database or its connection
+    /// failed.
+    pub fn attempt(&self) -> u32 {
+        self.place.attempt
+    }
+
+    /// A key for effects outside the database: the same whenever this instance of the step is
+    /// run again, after a crash or by another process, and different for every other one.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let key = scope.idempotency_key(); // hand it to the payment provider
+    /// # let _: String = key;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn idempotency_key(&self) -> String {
-        String::new()
+        format!("{}/{}/{}", self.run.lineage.id(), self.step, self.run.suspensions)
     }
 
+    /// The id of the message that is being handled.
+    pub fn message_id(&self) -> Uuid {
+        self.run.message
+    }
+
+    /// The place of this run in its hierarchy.
+    pub fn lineage(&self) -> &Lineage {
+        &self.run.lineage
+    }
+
+    /// The name of the saga.
+    pub fn handler(&self) -> &str {
+        self.handler
+    }
+
+    /// The name under which this call goes on record.
+    pub fn step(&self) -> &str {
+        self.step
+    }
+
+    /// What `step` returned.
     pub(crate) fn output<T: DeserializeOwned>(&self, step: &str) -> Result<T> {
-        Err(scoop_core::Error::msg(step))
+        let Some(value) = self.outputs.get(step) else {
+            return Err(Error::msg(format!(
+                "step `{step}` has not returned anything that `{}` could use; was it skipped?",
+                self.step
+            )));
+        };
+        T::deserialize(value).map_err(|error| {
+            let expected = std::any::type_name::<T>();
+            Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
+        })
+    }
+}
+
+/// A message about to be launched from a step. Await it.
+#[must_use = "nothing is launched before this is awaited"]
+pub struct Emit<'s, M> {
+    emissions: &'s mut Vec<Emission>,
+    limit: usize,
+    payload: Result<Value, crate::RuntimeError>,
+    detached_root: Option<Uuid>,
+    message: PhantomData<fn() -> M>,
+}
+
+impl<'s, M: Message> IntoFuture for Emit<'s, M> {
+    /// The id of the message.
+    type Output = Result<Uuid>;
+    type IntoFuture = BoxFuture<'s, Result<Uuid>>;
+
+    #[track_caller]
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let what = || format!("a message for topic `{}`", M::TOPIC);
+            let payload = payload::storable(self.payload?, self.limit, what)?;
+            let message = Uuid::now_v7();
+            let topic = M::TOPIC.to_owned();
+            self.emissions.push(Emission { message, topic, payload, detached_root: self.detached_root });
+            Ok(message)
+        }
+        .boxed()
     }
 }

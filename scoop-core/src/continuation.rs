@@ -1,0 +1,694 @@
+//! The rest of a run: what it does next, and what follows from the outcome. The one rule.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::rollback::{Plan, RollbackNames, SubStep};
+use crate::{Definition, Event, EventKind, Failure, Next, Path, Run, Suspension};
+
+/// What a run does next.
+#[derive(Debug)]
+pub enum Continuation<'a> {
+    /// Code of the user runs.
+    Call(Call<'a>),
+    /// Something is put on record, without code of the user.
+    Record(Record<'a>),
+}
+
+/// Why the definition at hand cannot continue a run. Nothing is lost: with a definition that
+/// fits, it goes on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stuck {
+    /// The next step lies beyond the definition's last.
+    #[error(
+        "saga `{saga}` is to go on with step number {index}, but has only {steps} steps; was a step removed?"
+    )]
+    NoSuchIndex {
+        /// The saga.
+        saga: String,
+        /// The position that the run recorded.
+        index: usize,
+        /// How many steps the definition has.
+        steps: usize,
+    },
+    /// A recorded step is not in the definition.
+    #[error(
+        "saga `{saga}` has no step `{step}`, which the run has on record; was it renamed or removed?"
+    )]
+    NoSuchStep {
+        /// The saga.
+        saga: String,
+        /// The recorded step.
+        step: String,
+    },
+    /// A recorded part of the rollback does not occur in its plan.
+    #[error(
+        "the rollback of saga `{saga}` has no part `{part}`, which the run has on record; was a step renamed?"
+    )]
+    NoSuchPart {
+        /// The saga.
+        saga: String,
+        /// The recorded part.
+        part: String,
+    },
+    /// The history of a rollback was not read: a mistake of the caller.
+    #[error(
+        "the rollback of saga `{saga}` was to go on without its history; this is a bug in scoop"
+    )]
+    NoPlan {
+        /// The saga.
+        saga: String,
+    },
+}
+
+/// A message that user code emitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Emission {
+    /// Its id.
+    pub message: Uuid,
+    /// Where it is published.
+    pub topic: String,
+    /// What it says.
+    pub payload: Value,
+    /// Set if it starts a hierarchy of its own, for which nobody waits: the id of its root.
+    pub detached_root: Option<Uuid>,
+}
+
+/// What user code did when it succeeded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Returned {
+    /// Where to go; `None` keeps what was decided before (child failure handlers only).
+    pub next: Option<Next>,
+    /// What it returned for its compensation and for later steps.
+    pub output: Option<Value>,
+    /// What it emitted, in order.
+    pub emissions: Vec<Emission>,
+}
+
+/// What follows from a move: what to write, and where the run stands then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conclusion {
+    /// The events to append, in order.
+    pub events: Vec<Event>,
+    /// The messages to publish; their events are among [`Conclusion::events`].
+    pub emissions: Vec<Emission>,
+    /// The messages whose handlers have to roll back, and why.
+    pub told: Vec<Uuid>,
+    /// Why they have to: the exception of their events.
+    pub told_because: Option<Failure>,
+    /// What the step returned, to be kept under this name.
+    pub output: Option<(String, Value)>,
+    /// Where the run stands.
+    pub fate: Fate,
+}
+
+/// Where a run stands after a move.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It goes on; if it emitted something, when that is done.
+    GoesOn(Run),
+    /// It succeeded.
+    Committed,
+    /// It is undone.
+    RolledBack {
+        /// Why.
+        cause: Failure,
+        /// Whether the run above had demanded it.
+        told: bool,
+    },
+    /// It could not be undone.
+    RollbackFailed {
+        /// Why it had turned back.
+        cause: Failure,
+        /// Why it could not be undone.
+        failure: Failure,
+        /// Whether the run above had demanded that it turn back.
+        told: bool,
+    },
+}
+
+/// What user code is to be called.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// The step itself.
+    Invoke {
+        /// Which.
+        step: usize,
+        /// In which loop iteration.
+        iteration: u32,
+    },
+    /// The step's compensation.
+    Compensate {
+        /// Which step's.
+        step: usize,
+        /// The loop iteration of the instance that it undoes.
+        iteration: u32,
+        /// Why.
+        cause: Failure,
+        /// What the steps had returned when the instance was done, by step.
+        outputs: std::collections::BTreeMap<String, Value>,
+    },
+    /// The step's child failure handler.
+    HandleChildFailure {
+        /// Which step's.
+        step: usize,
+        /// The loop iteration of the step that emitted.
+        iteration: u32,
+        /// How often it was called before.
+        handler_iteration: u32,
+        /// What happened to the children.
+        failure: Failure,
+    },
+}
+
+/// A move that calls code of the user.
+#[derive(Debug)]
+pub struct Call<'a> {
+    at: Position<'a>,
+    action: Action,
+}
+
+/// A move that only puts something on record.
+#[derive(Debug)]
+pub struct Record<'a> {
+    at: Position<'a>,
+    kind: RecordKind,
+}
+
+/// A run at a place that has a name.
+#[derive(Debug)]
+struct Position<'a> {
+    definition: &'a Definition,
+    run: &'a Run,
+    /// The name under which the move is recorded.
+    step: String,
+    /// How often the children's failures of this place had been handled before, if they are now.
+    handler_iteration: Option<u32>,
+}
+
+#[derive(Debug)]
+enum RecordKind {
+    Commit,
+    Fail(Failure),
+    TellChildren(Vec<Uuid>),
+    NothingToCompensate,
+    FinishRollback,
+}
+
+impl<'a> Continuation<'a> {
+    /// What this run of this saga does next, its children having finished.
+    ///
+    /// # Errors
+    ///
+    /// [`Stuck`] if the definition does not fit what the run has on record.
+    pub fn of(definition: &'a Definition, run: &'a Run) -> Result<Self, Stuck> {
+        match &run.path {
+            Path::Forward => forward(definition, run),
+            Path::Backward { cause, plan, .. } => {
+                let names = RollbackNames::of(definition);
+                let saga = || definition.saga.to_string();
+                let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
+                backward(definition, run, cause, &names, plan)
+            }
+        }
+    }
+}
+
+/// Forward: the step that the newest suspension names, or its child failure handler.
+fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<'a>, Stuck> {
+    let Some(last) = &run.last else {
+        return invoke(definition, run, 0, 0);
+    };
+    if let Some(failure) = run.child_failure() {
+        let step = known_step(definition, &last.step)?;
+        let handled = last.handler_iteration.map_or(0, |iteration| iteration + 1);
+        let at = Position {
+            definition,
+            run,
+            step: last.step.clone(),
+            handler_iteration: Some(handled),
+        };
+        return Ok(on_child_failure(at, step, last.iteration, handled, failure));
+    }
+    match last.next {
+        Some(next) => {
+            let repeated = definition.step_index(&last.step) == Some(next);
+            invoke(
+                definition,
+                run,
+                next,
+                if repeated { last.iteration + 1 } else { 0 },
+            )
+        }
+        None => {
+            let step = definition
+                .steps
+                .last()
+                .map_or(String::new(), |step| step.name.to_string());
+            let at = Position {
+                definition,
+                run,
+                step,
+                handler_iteration: last.handler_iteration,
+            };
+            Ok(Continuation::Record(Record {
+                at,
+                kind: RecordKind::Commit,
+            }))
+        }
+    }
+}
+
+fn invoke<'a>(
+    definition: &'a Definition,
+    run: &'a Run,
+    index: usize,
+    iteration: u32,
+) -> Result<Continuation<'a>, Stuck> {
+    let Some(step) = definition.steps.get(index) else {
+        let steps = definition.steps.len();
+        return Err(Stuck::NoSuchIndex {
+            saga: definition.saga.to_string(),
+            index,
+            steps,
+        });
+    };
+    let at = Position {
+        definition,
+        run,
+        step: step.name.to_string(),
+        handler_iteration: None,
+    };
+    Ok(Continuation::Call(Call {
+        at,
+        action: Action::Invoke {
+            step: index,
+            iteration,
+        },
+    }))
+}
+
+/// Backward: the part of the plan after the one last recorded.
+fn backward<'a>(
+    definition: &'a Definition,
+    run: &'a Run,
+    cause: &Failure,
+    names: &RollbackNames,
+    plan: &Plan,
+) -> Result<Continuation<'a>, Stuck> {
+    let last = run.last.as_ref().filter(|last| names.matches(&last.step));
+    let done = last.map(|last| {
+        let unknown = || Stuck::NoSuchPart {
+            saga: definition.saga.to_string(),
+            part: last.step.clone(),
+        };
+        plan.position(&last.step).ok_or_else(unknown)
+    });
+    let done = done.transpose()?;
+    let handled_before = last.and_then(|last| last.handler_iteration);
+    if let Some(failure) = run.child_failure() {
+        let handled = handled_before.map_or(0, |iteration| iteration + 1);
+        return backward_child_failure(
+            definition,
+            run,
+            names,
+            plan,
+            done.unwrap_or(0),
+            handled,
+            failure,
+        );
+    }
+    match plan.parts().get(done.map_or(0, |position| position + 1)) {
+        Some(part) => undo(definition, run, cause, plan, part),
+        None => {
+            let step = last.map_or_else(|| names.sentinel(definition), |last| last.step.clone());
+            let at = Position {
+                definition,
+                run,
+                step,
+                handler_iteration: handled_before,
+            };
+            Ok(Continuation::Record(Record {
+                at,
+                kind: RecordKind::FinishRollback,
+            }))
+        }
+    }
+}
+
+/// One part of the rollback.
+fn undo<'a>(
+    definition: &'a Definition,
+    run: &'a Run,
+    cause: &Failure,
+    plan: &Plan,
+    part: &SubStep,
+) -> Result<Continuation<'a>, Stuck> {
+    let instance = plan.instance(part);
+    let at = Position {
+        definition,
+        run,
+        step: part.name.clone(),
+        handler_iteration: None,
+    };
+    if part.of_children {
+        let kind = RecordKind::TellChildren(instance.emitted.clone());
+        return Ok(Continuation::Record(Record { at, kind }));
+    }
+    let step = known_step(definition, &instance.step)?;
+    if !definition.steps[step].compensated {
+        return Ok(Continuation::Record(Record {
+            at,
+            kind: RecordKind::NothingToCompensate,
+        }));
+    }
+    let action = Action::Compensate {
+        step,
+        iteration: plan.iteration(part),
+        cause: cause.clone(),
+        outputs: plan.outputs(part),
+    };
+    Ok(Continuation::Call(Call { at, action }))
+}
+
+/// The failure of what a part of the rollback launched or told to roll back.
+fn backward_child_failure<'a>(
+    definition: &'a Definition,
+    run: &'a Run,
+    names: &RollbackNames,
+    plan: &Plan,
+    position: usize,
+    handled: u32,
+    failure: Failure,
+) -> Result<Continuation<'a>, Stuck> {
+    let Some(part) = plan.parts().get(position) else {
+        let at = Position {
+            definition,
+            run,
+            step: names.sentinel(definition),
+            handler_iteration: Some(handled),
+        };
+        return Ok(Continuation::Record(Record {
+            at,
+            kind: RecordKind::Fail(failure),
+        }));
+    };
+    let step = known_step(definition, &plan.instance(part).step)?;
+    let at = Position {
+        definition,
+        run,
+        step: part.name.clone(),
+        handler_iteration: Some(handled),
+    };
+    Ok(on_child_failure(
+        at,
+        step,
+        plan.iteration(part),
+        handled,
+        failure,
+    ))
+}
+
+/// The step's handler, or what happens without one: the failure is the step's own.
+fn on_child_failure(
+    at: Position<'_>,
+    step: usize,
+    iteration: u32,
+    handler_iteration: u32,
+    failure: Failure,
+) -> Continuation<'_> {
+    if !at.definition.steps[step].handles_child_failure {
+        return Continuation::Record(Record {
+            at,
+            kind: RecordKind::Fail(failure),
+        });
+    }
+    let action = Action::HandleChildFailure {
+        step,
+        iteration,
+        handler_iteration,
+        failure,
+    };
+    Continuation::Call(Call { at, action })
+}
+
+fn known_step(definition: &Definition, step: &str) -> Result<usize, Stuck> {
+    definition
+        .step_index(step)
+        .ok_or_else(|| Stuck::NoSuchStep {
+            saga: definition.saga.to_string(),
+            step: step.to_owned(),
+        })
+}
+
+impl Call<'_> {
+    /// What to call.
+    pub fn action(&self) -> &Action {
+        &self.action
+    }
+
+    /// The name under which the call will be recorded.
+    pub fn step(&self) -> &str {
+        &self.at.step
+    }
+
+    /// What follows from the call.
+    pub fn conclude(self, outcome: Result<Returned, Failure>) -> Conclusion {
+        let returned = match outcome.and_then(|returned| self.in_bounds(returned)) {
+            Ok(returned) => returned,
+            Err(failure) => return self.at.fail(failure),
+        };
+        match self.action {
+            Action::Invoke { step, iteration } => {
+                let next = returned.next.unwrap_or(Next::Continue);
+                let next = index_after(self.at.definition, step, next);
+                self.at.suspend(Some(step), iteration, next, returned)
+            }
+            Action::HandleChildFailure {
+                step, iteration, ..
+            } if self.at.is_forward() => {
+                let planned = self.at.run.last.as_ref().and_then(|last| last.next);
+                let next = returned.next;
+                let next = next.map_or(planned, |next| index_after(self.at.definition, step, next));
+                self.at.suspend(None, iteration, next, returned)
+            }
+            Action::HandleChildFailure { .. } | Action::Compensate { .. } => {
+                self.at.suspend(None, 0, None, returned)
+            }
+        }
+    }
+
+    /// A jump beyond the last step is a failure of the step that wanted it.
+    fn in_bounds(&self, returned: Returned) -> Result<Returned, Failure> {
+        let steps = self.at.definition.steps.len();
+        match returned.next {
+            Some(Next::GoTo(index)) if index >= steps => Err(Failure::new(
+                "IllegalArgumentException",
+                format!("GoTo step index {index} is out of bounds (saga has {steps} steps)"),
+                &self.at.run.source,
+            )),
+            _ => Ok(returned),
+        }
+    }
+}
+
+impl Record<'_> {
+    /// What follows.
+    pub fn conclude(self) -> Conclusion {
+        let at = self.at;
+        match self.kind {
+            RecordKind::Commit => {
+                let event = at.event(EventKind::Committed);
+                Conclusion::ending(event, Fate::Committed)
+            }
+            RecordKind::Fail(failure) => at.fail(failure),
+            RecordKind::TellChildren(messages) => at.tell_children(messages),
+            RecordKind::NothingToCompensate => at.suspend(None, 0, None, Returned::nothing()),
+            RecordKind::FinishRollback => {
+                let (cause, told) = at.rollback_cause();
+                let event = at.event(EventKind::RolledBack);
+                Conclusion::ending(event, Fate::RolledBack { cause, told })
+            }
+        }
+    }
+}
+
+/// The position that follows step `index`, as it is stored: none after the last.
+fn index_after(definition: &Definition, index: usize, next: Next) -> Option<usize> {
+    match next {
+        Next::Continue => (index + 1 < definition.steps.len()).then_some(index + 1),
+        Next::Repeat => Some(index),
+        Next::GoTo(step) => Some(step),
+    }
+}
+
+impl Position<'_> {
+    fn is_forward(&self) -> bool {
+        self.run.path == Path::Forward
+    }
+
+    /// Why the run rolls back, and whether it was told to.
+    fn rollback_cause(&self) -> (Failure, bool) {
+        match &self.run.path {
+            Path::Backward { cause, told, .. } => (cause.clone(), *told),
+            Path::Forward => unreachable!("only a run that goes backward has a rollback to finish"),
+        }
+    }
+
+    /// An event of the run's own message at this place.
+    fn event(&self, kind: EventKind) -> Event {
+        Event::new(kind, self.run.message)
+            .in_step(&self.step)
+            .handled(self.handler_iteration)
+    }
+
+    /// What was emitted is on record, and the place is done. `invoked` is the step that ran, if
+    /// one did.
+    fn suspend(
+        self,
+        invoked: Option<usize>,
+        iteration: u32,
+        next: Option<usize>,
+        returned: Returned,
+    ) -> Conclusion {
+        let mut events: Vec<_> = returned
+            .emissions
+            .iter()
+            .map(|emission| self.emitted(emission))
+            .collect();
+        let mut suspended = self.event(EventKind::Suspended);
+        suspended.next_step = next;
+        events.push(suspended);
+
+        let mut run = self.run.clone();
+        let output = returned.output.filter(|_| invoked.is_some()).map(|value| {
+            run.outputs.insert(self.step.clone(), value.clone());
+            (crate::output_name(&self.step, run.suspensions), value)
+        });
+        if self.is_forward() {
+            run.suspensions += 1;
+        }
+        run.failed_children.clear();
+        run.last = Some(Suspension {
+            step: self.step,
+            next,
+            iteration,
+            handler_iteration: self.handler_iteration,
+        });
+        let fate = Fate::GoesOn(run);
+        Conclusion {
+            events,
+            emissions: returned.emissions,
+            told: vec![],
+            told_because: None,
+            output,
+            fate,
+        }
+    }
+
+    fn emitted(&self, emission: &Emission) -> Event {
+        let event = Event::new(EventKind::Emitted, emission.message);
+        match emission.detached_root {
+            Some(root) => Event {
+                detached_root: Some(root),
+                ..event
+            },
+            None => event.in_step(&self.step),
+        }
+    }
+
+    /// The run turns back, or cannot be undone if it already goes back.
+    fn fail(self, failure: Failure) -> Conclusion {
+        if self.is_forward() {
+            let event = self
+                .event(EventKind::RollingBack)
+                .because_of(failure.clone());
+            return Conclusion::ending(event, Fate::GoesOn(self.run.clone().turned_back(failure)));
+        }
+        let (cause, told) = self.rollback_cause();
+        let event = self
+            .event(EventKind::RollbackFailed)
+            .because_of(failure.clone());
+        Conclusion::ending(
+            event,
+            Fate::RollbackFailed {
+                cause,
+                failure,
+                told,
+            },
+        )
+    }
+
+    /// Every message of the instance is told, whether or not anybody handled it.
+    fn tell_children(self, messages: Vec<Uuid>) -> Conclusion {
+        let (cause, _) = self.rollback_cause();
+        let because = Failure::parent_said_so(&self.run.source, cause);
+        let step = self.step.clone();
+        let tell = |message: &Uuid| {
+            Event::new(EventKind::RollbackEmitted, *message)
+                .in_step(&step)
+                .because_of(because.clone())
+        };
+        let mut events: Vec<_> = messages.iter().map(tell).collect();
+        let mut conclusion = self.suspend(None, 0, None, Returned::nothing());
+        events.append(&mut conclusion.events);
+        let told_because = (!messages.is_empty()).then_some(because);
+        Conclusion {
+            events,
+            told: messages,
+            told_because,
+            ..conclusion
+        }
+    }
+}
+
+impl Returned {
+    /// The outcome of code that does nothing.
+    pub fn nothing() -> Self {
+        Self {
+            next: None,
+            output: None,
+            emissions: vec![],
+        }
+    }
+}
+
+impl Conclusion {
+    fn ending(event: Event, fate: Fate) -> Self {
+        Self {
+            events: vec![event],
+            emissions: vec![],
+            told: vec![],
+            told_because: None,
+            output: None,
+            fate,
+        }
+    }
+
+    /// Whether others have to finish something first.
+    pub fn involves_others(&self) -> bool {
+        !self.told.is_empty()
+            || self
+                .emissions
+                .iter()
+                .any(|emission| emission.detached_root.is_none())
+    }
+
+    /// This conclusion and the next one as a single one. This one must not involve others.
+    #[must_use]
+    pub fn followed_by(mut self, next: Conclusion) -> Self {
+        debug_assert!(
+            !self.involves_others(),
+            "what follows has to wait for the others"
+        );
+        self.events.extend(next.events);
+        self.emissions.extend(next.emissions);
+        Self {
+            events: self.events,
+            emissions: self.emissions,
+            output: self.output.or(next.output),
+            ..next
+        }
+    }
+}

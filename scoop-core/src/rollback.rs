@@ -1,0 +1,266 @@
+//! The plan of a rollback: step instances in reverse, the children of each first.
+//!
+//! The plan is never stored. Every participant computes it from the history of the run, and
+//! names its parts alike, so that a rollback can be continued by somebody else half-way.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::Definition;
+
+/// One SUSPENDED of the way forward: a step that ran, or a child failure handler that did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    /// The step's name.
+    pub step: String,
+    /// Set if this was the step's child failure handler: how often it had run before.
+    pub handler_iteration: Option<u32>,
+    /// The messages launched there, in order.
+    pub emitted: Vec<Uuid>,
+    /// What the step returned.
+    pub output: Option<Value>,
+}
+
+/// One part of a rollback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubStep {
+    /// The name it is recorded under.
+    pub name: String,
+    /// Which instance of the history it undoes.
+    pub instance: usize,
+    /// Whether it rolls back what the instance launched (first), or the instance itself (then).
+    pub of_children: bool,
+}
+
+/// How a run is undone: its history, and the parts that undo it in the order in which they run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    instances: Vec<Instance>,
+    /// Of each instance its index among the runs of its step, and the loop iteration it ran in.
+    counts: Vec<(usize, u32)>,
+    parts: Vec<SubStep>,
+    positions: BTreeMap<String, usize>,
+}
+
+impl Plan {
+    /// The plan for this history, oldest instance first.
+    pub fn of(names: &RollbackNames, instances: Vec<Instance>) -> Self {
+        let counts = count(&instances);
+        let mut parts = Vec::with_capacity(instances.len() * 2);
+        for (instance, done) in instances.iter().enumerate().rev() {
+            let (index, _) = counts[instance];
+            let name = names.children(&done.step, index, done.handler_iteration);
+            parts.push(SubStep {
+                name,
+                instance,
+                of_children: true,
+            });
+            if done.handler_iteration.is_none() {
+                let name = names.own(&done.step, index);
+                parts.push(SubStep {
+                    name,
+                    instance,
+                    of_children: false,
+                });
+            }
+        }
+        let positions = parts
+            .iter()
+            .enumerate()
+            .map(|(at, part)| (part.name.clone(), at))
+            .collect();
+        Self {
+            instances,
+            counts,
+            parts,
+            positions,
+        }
+    }
+
+    /// The parts in their order.
+    pub fn parts(&self) -> &[SubStep] {
+        &self.parts
+    }
+
+    /// Where in the plan the part of that name stands.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.positions.get(name).copied()
+    }
+
+    /// The instance that a part undoes.
+    pub(crate) fn instance(&self, part: &SubStep) -> &Instance {
+        &self.instances[part.instance]
+    }
+
+    /// The loop iteration in which the instance ran.
+    pub(crate) fn iteration(&self, part: &SubStep) -> u32 {
+        self.counts[part.instance].1
+    }
+
+    /// What the steps had returned when the instance was done, by step; of each the newest.
+    pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
+        let known = self.instances[..=part.instance].iter();
+        known
+            .filter_map(|done| Some((done.step.clone(), done.output.clone()?)))
+            .collect()
+    }
+}
+
+/// Of each instance its index among the runs of its step, counted from 0, and how many runs of
+/// the same step directly preceded it. A child failure handler belongs to the run before it.
+fn count(instances: &[Instance]) -> Vec<(usize, u32)> {
+    let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut newest: Option<(&str, u32)> = None;
+    let mut counts = Vec::with_capacity(instances.len());
+    for done in instances {
+        let seen = runs.entry(&done.step).or_insert(0);
+        if done.handler_iteration.is_none() {
+            *seen += 1;
+            newest = match newest {
+                Some((step, iteration)) if step == done.step => Some((step, iteration + 1)),
+                _ => Some((&done.step, 0)),
+            };
+        }
+        counts.push((
+            seen.saturating_sub(1),
+            newest.map_or(0, |(_, iteration)| iteration),
+        ));
+    }
+    counts
+}
+
+/// The names of the parts of a rollback, told apart from the names of the saga's own steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollbackNames {
+    prefix: String,
+    suffix: String,
+}
+
+impl RollbackNames {
+    /// The names for this saga: `$` is appended until no step could be mistaken.
+    pub fn of(definition: &Definition) -> Self {
+        let mut prefix = "Rollback of ".to_owned();
+        while definition
+            .steps
+            .iter()
+            .any(|step| step.name.starts_with(&prefix))
+        {
+            prefix.push('$');
+        }
+        let mut suffix = " (rolling back child scopes)".to_owned();
+        while definition
+            .steps
+            .iter()
+            .any(|step| step.name.ends_with(&suffix))
+        {
+            suffix.push('$');
+        }
+        Self { prefix, suffix }
+    }
+
+    /// Whether the name belongs to a part of a rollback.
+    pub fn matches(&self, step: &str) -> bool {
+        step.starts_with(&self.prefix)
+    }
+
+    /// The name of a rollback that has nothing to undo.
+    pub(crate) fn sentinel(&self, definition: &Definition) -> String {
+        self.own(definition.steps.first().map_or("", |step| &step.name), 0)
+    }
+
+    fn own(&self, step: &str, index: usize) -> String {
+        format!("{}{step}[{index},]", self.prefix)
+    }
+
+    fn children(&self, step: &str, index: usize, handler_iteration: Option<u32>) -> String {
+        let handled = handler_iteration.map_or(String::new(), |iteration| iteration.to_string());
+        format!("{}{step}[{index},{handled}]{}", self.prefix, self.suffix)
+    }
+}
+
+/// The variable under which the output of a step instance is kept among the return values of
+/// its run. `suspension` is the instance's position in the run's history.
+pub fn output_name(step: &str, suspension: u32) -> String {
+    format!("Output of {step}#{suspension}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StepDefinition;
+
+    fn done(step: &str, handler_iteration: Option<u32>) -> Instance {
+        Instance {
+            step: step.into(),
+            handler_iteration,
+            emitted: vec![],
+            output: None,
+        }
+    }
+
+    fn names_of(steps: &[&'static str]) -> RollbackNames {
+        let steps: Vec<_> = steps.iter().map(|name| StepDefinition::new(name)).collect();
+        RollbackNames::of(&Definition {
+            steps: steps.into(),
+            ..Definition::new("s", "t", &[])
+        })
+    }
+
+    #[test]
+    fn newest_instance_first_and_its_children_before_itself() {
+        let history = [
+            done("a", None),
+            done("a", None),
+            done("a", Some(0)),
+            done("b", None),
+        ];
+        let plan = Plan::of(&names_of(&["a", "b"]), history.into());
+        let names: Vec<_> = plan.parts().iter().map(|part| part.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "Rollback of b[0,] (rolling back child scopes)",
+                "Rollback of b[0,]",
+                "Rollback of a[1,0] (rolling back child scopes)",
+                "Rollback of a[1,] (rolling back child scopes)",
+                "Rollback of a[1,]",
+                "Rollback of a[0,] (rolling back child scopes)",
+                "Rollback of a[0,]",
+            ]
+        );
+    }
+
+    #[test]
+    fn step_names_that_look_like_a_rollback_are_told_apart() {
+        let names = names_of(&[
+            "Rollback of $x",
+            "Rollback of y (rolling back child scopes)",
+        ]);
+        let plan = Plan::of(&names, vec![done("Rollback of $x", None)]);
+        let plan = plan.parts();
+        assert_eq!(
+            plan[0].name,
+            "Rollback of $$Rollback of $x[0,] (rolling back child scopes)$"
+        );
+        assert!(!names.matches("Rollback of $x") && names.matches(&plan[1].name));
+    }
+
+    #[test]
+    fn an_iteration_counts_only_direct_repetition() {
+        let history = [
+            done("a", None),
+            done("a", None),
+            done("a", Some(0)),
+            done("a", None),
+            done("b", None),
+            done("a", None),
+        ];
+        let iterations: Vec<_> = count(&history)
+            .into_iter()
+            .map(|(_, iteration)| iteration)
+            .collect();
+        assert_eq!(iterations, [0, 1, 1, 2, 0, 0]);
+    }
+}

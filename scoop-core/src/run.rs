@@ -1,0 +1,171 @@
+//! Where a run stands: all that is needed to tell what it does next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{Failure, Lineage, Plan};
+
+/// One execution of a handler for one message, between two moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its place in the hierarchy.
+    pub lineage: Lineage,
+    /// The message it handles.
+    pub message: Uuid,
+    /// Who runs it: the source of its failures.
+    pub source: String,
+    /// Its newest suspension; none before the first step has ended.
+    pub last: Option<Suspension>,
+    /// How many times a step or child failure handler came to its end on the way forward.
+    /// Numbers the instances, so that each has a name that no other ever gets.
+    pub suspensions: u32,
+    /// Forward or backward.
+    pub path: Path,
+    /// The children of the newest window that did not succeed, oldest failure first.
+    pub failed_children: Vec<ChildFailure>,
+    /// What the steps returned, by step; of each the newest.
+    pub outputs: BTreeMap<String, Value>,
+}
+
+/// The way a run goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Path {
+    /// Step after step.
+    Forward,
+    /// Undoing what was done.
+    Backward {
+        /// Why.
+        cause: Failure,
+        /// Whether the run above demanded it, which therefore knows the failure already.
+        told: bool,
+        /// How; `None` until somebody has read from the log what was done.
+        plan: Option<Arc<Plan>>,
+    },
+}
+
+/// The newest SUSPENDED event of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// The step, or the part of the rollback.
+    pub step: String,
+    /// Which step is to run next; none after the last and on the way back.
+    pub next: Option<usize>,
+    /// The loop iteration of the step.
+    pub iteration: u32,
+    /// How often its children's failures had been handled before, if this came from handling.
+    pub handler_iteration: Option<u32>,
+}
+
+/// A child that did not succeed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildFailure {
+    /// Why it turned back.
+    pub rolled_back: Failure,
+    /// Why it could not be undone, if it could not.
+    pub rollback_failed: Option<Failure>,
+    /// Whether the run above had demanded that it turn back.
+    pub told: bool,
+}
+
+impl Run {
+    /// A run at its beginning.
+    pub fn new(lineage: Lineage, message: Uuid, source: impl Into<String>) -> Self {
+        Self {
+            lineage,
+            message,
+            source: source.into(),
+            last: None,
+            suspensions: 0,
+            path: Path::Forward,
+            failed_children: Vec::new(),
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the run is on its way back and somebody has to read what it had done.
+    pub fn needs_plan(&self) -> bool {
+        matches!(self.path, Path::Backward { plan: None, .. })
+    }
+
+    /// Tells a run on its way back what is on record: how to undo it, and its newest suspension.
+    pub fn recall(&mut self, read: Plan, last: Option<Suspension>) {
+        if let Path::Backward { plan, .. } = &mut self.path {
+            *plan = Some(Arc::new(read));
+            self.last = last;
+        }
+    }
+
+    /// The run turned back. Without a suspension there is nothing to read, nor to undo.
+    pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
+        // What rolled back is settled; what could not roll back stays in the way.
+        self.failed_children
+            .retain(|child| child.rollback_failed.is_some());
+        self.path = Path::Backward {
+            cause,
+            told: false,
+            plan: None,
+        };
+        self
+    }
+
+    /// The failures of the children as the one failure of the step that waited for them, or
+    /// nothing if all is well. What the run itself failed with stays part of the story.
+    pub(crate) fn child_failure(&self) -> Option<Failure> {
+        if self.failed_children.is_empty() {
+            return None;
+        }
+        let step = self.last.as_ref().map_or("", |last| last.step.as_str());
+        let unrolled: Vec<_> = self
+            .failed_children
+            .iter()
+            .filter_map(|child| child.rollback_failed.clone())
+            .collect();
+        if unrolled.is_empty() {
+            return Some(Failure::child_rolled_back(
+                Some(step),
+                &self.source,
+                self.rolled_back(),
+            ));
+        }
+        let mut causes = unrolled;
+        match &self.path {
+            Path::Forward => {
+                causes.push(Failure::child_rolled_back(
+                    None,
+                    &self.source,
+                    self.rolled_back(),
+                ));
+            }
+            Path::Backward { cause, .. } => {
+                let others = self.rolled_back_cleanly();
+                if !others.is_empty() {
+                    causes.push(Failure::child_rolled_back(None, &self.source, others));
+                }
+                if !causes.iter().any(|failure| failure.contains(cause)) {
+                    causes.push(cause.clone());
+                }
+            }
+        }
+        Some(Failure::child_rollback_failed(step, &self.source, causes))
+    }
+
+    fn rolled_back(&self) -> Vec<Failure> {
+        self.failed_children
+            .iter()
+            .map(|child| child.rolled_back.clone())
+            .collect()
+    }
+
+    /// Of the children that a compensation launched: those that failed, but left nothing behind.
+    fn rolled_back_cleanly(&self) -> Vec<Failure> {
+        let clean = |child: &&ChildFailure| child.rollback_failed.is_none() && !child.told;
+        self.failed_children
+            .iter()
+            .filter(clean)
+            .map(|child| child.rolled_back.clone())
+            .collect()
+    }
+}

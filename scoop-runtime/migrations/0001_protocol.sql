@@ -1,0 +1,74 @@
+-- The protocol: what every participant of structured cooperation reads and writes, whatever its
+-- language. Append-only. Tables, columns, types and unique indexes are fixed by the protocol.
+
+CREATE TYPE scoop.message_event_type AS ENUM (
+    'EMITTED', 'SEEN', 'SUSPENDED', 'COMMITTED', 'ROLLING_BACK', 'ROLLBACK_EMITTED',
+    'ROLLED_BACK', 'ROLLBACK_FAILED', 'CANCELLATION_REQUESTED'
+);
+
+-- A version 7 UUID: 48 bits of milliseconds, then chance. Good for the locality of an index; no
+-- ordering key, since ids of one millisecond come in any order.
+CREATE FUNCTION scoop.gen_uuid_v7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+    SELECT encode(
+        set_bit(set_bit(
+            overlay(uuid_send(gen_random_uuid())
+                PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+                FROM 1 FOR 6),
+            52, 1), 53, 1),
+        'hex')::uuid
+$$;
+
+CREATE TABLE scoop.message (
+    id         uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
+    topic      varchar(63) NOT NULL,
+    payload    jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP
+);
+
+CREATE TABLE scoop.message_event (
+    id                   uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
+    message_id           uuid NOT NULL REFERENCES scoop.message (id),
+    type                 scoop.message_event_type NOT NULL,
+    coroutine_name       varchar(255),
+    coroutine_identifier varchar(255),
+    step                 varchar(255),
+    cooperation_lineage  uuid[] NOT NULL DEFAULT '{}',
+    created_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    exception            jsonb,
+    context              jsonb,
+    next_step            int,
+    child_failure_handler_iteration int
+);
+
+CREATE UNIQUE INDEX unique_emitted_msg ON scoop.message_event (message_id, type)
+    WHERE type = 'EMITTED';
+CREATE UNIQUE INDEX unique_rollback_emitted_msg ON scoop.message_event (message_id, type)
+    WHERE type = 'ROLLBACK_EMITTED';
+CREATE UNIQUE INDEX unique_seen_handler_msg ON scoop.message_event (coroutine_name, message_id, type)
+    WHERE type = 'SEEN';
+CREATE UNIQUE INDEX unique_rolling_back_handler_msg ON scoop.message_event (coroutine_name, message_id, type)
+    WHERE type = 'ROLLING_BACK';
+CREATE UNIQUE INDEX one_commit ON scoop.message_event (coroutine_name, message_id, type)
+    WHERE type = 'COMMITTED';
+CREATE UNIQUE INDEX one_rollback_result ON scoop.message_event (coroutine_name, message_id, type)
+    WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED');
+CREATE UNIQUE INDEX one_cancellation_request ON scoop.message_event (cooperation_lineage, type)
+    WHERE type = 'CANCELLATION_REQUESTED';
+
+-- Two more, which are ours. All rows of one run (its id is the last of the lineage) are what a
+-- rollback reads; who handled a message is what undoing it must know.
+CREATE INDEX message_event_run ON scoop.message_event
+    ((cooperation_lineage[cardinality(cooperation_lineage)]));
+CREATE INDEX message_event_seen ON scoop.message_event (message_id) WHERE type = 'SEEN';
+
+CREATE TABLE scoop.return_value (
+    id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
+    cooperation_lineage uuid[] NOT NULL,
+    handler_name        varchar(255) NOT NULL,
+    variable_name       varchar(255) NOT NULL,
+    value               jsonb NOT NULL,
+    created_at          timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE UNIQUE INDEX unique_return_value_per_lineage_handler_variable
+    ON scoop.return_value (cooperation_lineage, handler_name, variable_name);

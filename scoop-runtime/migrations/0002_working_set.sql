@@ -1,0 +1,71 @@
+-- The working set: what the engine needs beside the protocol. Small, whatever the history holds:
+-- a run that ended leaves it.
+
+-- Who listens where. A handler stays listed while no process of it lives, so that what is
+-- emitted meanwhile waits for it. `until` closes an entry; the history is kept.
+CREATE TABLE scoop.handler (
+    topic   varchar(63) NOT NULL,
+    handler varchar(255) NOT NULL,
+    since   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    until   timestamptz,
+    PRIMARY KEY (topic, handler, since)
+);
+CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
+
+-- The living processes. Each holds the advisory lock of its row in a session of its own: the
+-- lock is free exactly if the process, or its connection, is gone.
+CREATE TABLE scoop.worker (
+    id         uuid PRIMARY KEY,
+    lock_key   bigint NOT NULL,
+    handlers   text[] NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TYPE scoop.run_state AS ENUM (
+    'ready',    -- somebody should take it, from ready_at on
+    'running',  -- its owner works on it
+    'waiting',  -- for its children
+    'ended',    -- did not succeed, and its parent has not taken note yet
+    'stuck'     -- no definition at hand can continue it; the reason says why
+);
+
+-- One row for each unfinished run of a handler: made when the message is emitted, gone when the
+-- run has ended and nobody needs to hear of it any more.
+CREATE TABLE scoop.run (
+    root              uuid NOT NULL,  -- the hierarchy: no statement needs rows of two of them
+    id                uuid NOT NULL,  -- the last of the lineage
+    parent            uuid,           -- the run that emitted the message; none for a root's
+    lineage           uuid[] NOT NULL,
+    message_id        uuid NOT NULL,
+    topic             varchar(63) NOT NULL,
+    handler           varchar(255) NOT NULL,
+    state             scoop.run_state NOT NULL DEFAULT 'ready',
+    ready_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    owner             uuid,
+    epoch             bigint NOT NULL DEFAULT 0,  -- raised by each claim: the fencing token
+    backward          boolean NOT NULL DEFAULT false,
+    told              boolean NOT NULL DEFAULT false,  -- the parent demanded the rollback
+    step              varchar(255),  -- of the newest SUSPENDED, as are the next three
+    next_step         int,
+    iteration         int,
+    handler_iteration int,
+    suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
+    outputs           jsonb,  -- what the steps returned, by step
+    failure           jsonb,  -- why it turned back
+    rollback_failure  jsonb,  -- why it could not be undone
+    turned_back_at    timestamptz,
+    last_event_at     timestamptz NOT NULL,  -- the next event is later, whatever the clock says
+    attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event
+    reason            text,  -- of the last attempt in vain, or why it is stuck
+    PRIMARY KEY (root, id),
+    CHECK ((state = 'running') = (owner IS NOT NULL)),
+    CHECK (state <> 'ended' OR failure IS NOT NULL),
+    CHECK (state <> 'stuck' OR reason IS NOT NULL),
+    CHECK (NOT told OR (backward AND failure IS NOT NULL))
+) WITH (
+    fillfactor = 50,  -- a run that goes from step to step is updated in place
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_analyze_scale_factor = 0.05
+);
+CREATE INDEX run_ready ON scoop.run (ready_at) WHERE state = 'ready';
+CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;

@@ -1,0 +1,53 @@
+-- Which ready runs shall I take, longest ready first? Marks them as mine and raises their epoch.
+-- The first claim of a run puts its beginning on record: SEEN, or ROLLING_BACK where it was told.
+-- Locks: the claimed rows of run, skipping those that others are taking.
+-- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many
+WITH taken AS (
+    SELECT r.ctid
+    FROM scoop.run r
+    WHERE r.state = 'ready'
+      AND r.ready_at <= clock_timestamp()
+      AND EXISTS (
+          SELECT FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)
+          WHERE mine.topic = r.topic AND mine.handler = r.handler
+      )
+    ORDER BY r.ready_at
+    LIMIT $5
+    FOR UPDATE SKIP LOCKED
+),
+claimed AS (
+    UPDATE scoop.run r
+    SET state = 'running',
+        owner = $1,
+        epoch = r.epoch + 1,
+        last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
+        turned_back_at = CASE WHEN r.epoch = 0 AND r.told THEN clock_timestamp() ELSE r.turned_back_at END
+    WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM taken))
+    RETURNING r.*
+),
+begun AS (
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, created_at, exception)
+    SELECT message_id,
+           CASE WHEN told THEN 'ROLLING_BACK' ELSE 'SEEN' END::scoop.message_event_type,
+           handler, $2, lineage, last_event_at,
+           CASE WHEN told THEN failure END
+    FROM claimed
+    WHERE epoch = 1
+)
+SELECT c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
+       c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
+       c.attempts,
+       (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,
+       CASE WHEN c.epoch > 1 THEN (
+           SELECT jsonb_agg(
+               jsonb_build_object(
+                   'rolled_back', child.failure,
+                   'rollback_failed', child.rollback_failure,
+                   'told', child.told)
+               ORDER BY child.turned_back_at, child.id)
+           FROM scoop.run child
+           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended'
+       ) END AS failed_children
+FROM claimed c
+ORDER BY c.ready_at

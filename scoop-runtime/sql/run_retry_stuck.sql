@@ -1,0 +1,7 @@
+-- Gives the runs that were set aside another chance: the definitions of this process are new.
+-- Locks: the rows of run that become ready.
+-- $1 topics and $2 handlers (pairs)
+UPDATE scoop.run r
+SET state = 'ready', ready_at = clock_timestamp(), reason = NULL
+FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
+WHERE r.state = 'stuck' AND r.topic = mine.topic AND r.handler = mine.handler

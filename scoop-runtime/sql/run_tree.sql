@@ -1,0 +1,46 @@
+-- Which runs does a hierarchy have, finished or not, and how far is each? Goes down from the root
+-- message through what each run emitted. Runs that nobody has begun are only in the working set.
+-- Locks: nothing.
+-- $1 the root message
+WITH RECURSIVE begun AS (
+    SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler,
+           seen.created_at AS began_at
+    FROM scoop.message_event seen
+    WHERE seen.type = 'SEEN' AND seen.message_id = $1
+  UNION ALL
+    SELECT child.cooperation_lineage, child.message_id, child.coroutine_name, child.created_at
+    FROM begun
+    JOIN scoop.message_event emitted
+      ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
+            = begun.lineage[cardinality(begun.lineage)]
+     AND emitted.type = 'EMITTED' AND emitted.coroutine_name = begun.handler
+    JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
+),
+root AS (
+    SELECT cooperation_lineage[1] AS id
+    FROM scoop.message_event
+    WHERE type = 'EMITTED' AND message_id = $1
+),
+waiting_to_begin AS (
+    SELECT r.lineage, r.message_id, r.handler, NULL::timestamptz AS began_at
+    FROM scoop.run r
+    JOIN root ON r.root = root.id
+    WHERE r.epoch = 0 AND NOT r.told
+)
+SELECT n.lineage, n.message_id, n.handler, m.topic, n.began_at,
+       r.state::text AS state, r.reason,
+       events.list AS events
+FROM (SELECT * FROM begun UNION ALL SELECT * FROM waiting_to_begin) n
+JOIN scoop.message m ON m.id = n.message_id
+LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = n.lineage[cardinality(n.lineage)]
+LEFT JOIN LATERAL (
+    SELECT jsonb_agg(
+        jsonb_build_object(
+            'type', e.type, 'step', e.step, 'exception', e.exception,
+            'micros', (extract(epoch FROM e.created_at) * 1000000)::bigint)
+        ORDER BY e.created_at) AS list
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]
+      AND e.message_id = n.message_id AND e.coroutine_name = n.handler
+) events ON true
+ORDER BY n.lineage

@@ -1,0 +1,205 @@
+//! Start-up: settings, the sagas that are handed over, and all checks before anything runs.
+
+use std::any::TypeId;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+use crate::embedded::Embedded;
+use crate::engine::Engine;
+use crate::registry::{Provided, Registry};
+use crate::settings::{ENGINE_CONNECTIONS, Settings};
+use crate::store::{self, Schema, Store};
+use crate::{RuntimeError, Saga, Scoop, SetupError};
+
+/// How many connections the pool of a private PostgreSQL may have.
+const EMBEDDED_CONNECTIONS: u32 = 16;
+
+/// Puts together what a program with sagas needs, and starts it.
+///
+/// ```no_run
+/// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+/// use scoop_runtime::Scoop;
+///
+/// let scoop = Scoop::builder().postgres(pool).concurrency(64).start().await?;
+/// scoop.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing runs before `start` is called"]
+pub struct Builder {
+    database: Option<Database>,
+    schema: String,
+    provided: Provided,
+    only: Option<Vec<TypeId>>,
+    settings: Settings,
+}
+
+enum Database {
+    Pool(PgPool),
+    Embedded,
+    EmbeddedIn(PathBuf),
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            database: None,
+            schema: "scoop".into(),
+            provided: Provided::default(),
+            only: None,
+            settings: Settings::default(),
+        }
+    }
+
+    /// Runs on the PostgreSQL of this pool (version 15 or later).
+    ///
+    /// Steps get their transactions from it, so that they see what the rest of the program sees.
+    /// It must allow at least [`Scoop::required_connections`]; what it allows beyond, steps can
+    /// use. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
+    pub fn postgres(mut self, pool: PgPool) -> Self {
+        self.database = Some(Database::Pool(pool));
+        self
+    }
+
+    /// Runs on a private PostgreSQL, which is started for this program and is gone with it,
+    /// together with its data; unless the variable `DATABASE_URL` is set, which then says what to
+    /// run on. For examples, tests and first steps. The binaries must be on the machine.
+    pub fn embedded(mut self) -> Self {
+        self.database = Some(Database::Embedded);
+        self
+    }
+
+    /// Like [`Builder::embedded`], but keeps the data in this folder, to be found again by the
+    /// next start.
+    pub fn embedded_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.database = Some(Database::EmbeddedIn(folder.into()));
+        self
+    }
+
+    /// Puts the tables into this schema instead of `scoop`. Two installations in two schemas of
+    /// one database know nothing of each other. 1 to 40 of a-z, 0-9 and _, a letter first.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+
+    /// Hands over a saga that has dependencies. A saga that is `Default` needs no line at all.
+    pub fn provide<S: Saga>(mut self, saga: S) -> Self {
+        self.provided.add(saga);
+        self
+    }
+
+    /// Runs only this saga of those in the program, and others for which this is called, too.
+    /// Without it all are run.
+    pub fn only<S: Saga>(mut self) -> Self {
+        self.only.get_or_insert_default().push(TypeId::of::<S>());
+        self
+    }
+
+    /// How many runs are worked on at the same time, by default 256. A run that waits, for its
+    /// children or for a connection to become ready again, does not count.
+    pub fn concurrency(mut self, runs: usize) -> Self {
+        self.settings.concurrency = runs;
+        self
+    }
+
+    /// How large the JSON of a message, or of what a step returns, may be, in bytes; by default
+    /// 1 MiB.
+    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.payload_bytes_max = bytes;
+        self
+    }
+
+    /// How often to look for ready runs when no notification came, by default once a second.
+    /// Affects only how soon a lost notification is made up for.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll_interval = interval;
+        self
+    }
+
+    /// Checks everything, makes the tables or brings them up to date, publishes who listens
+    /// where, and starts to work.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Setup`] with all that is wrong with the program, the settings or the
+    /// database; the others if the database fails.
+    pub async fn start(mut self) -> Result<Scoop, RuntimeError> {
+        let (registry, schema) = self.check()?;
+        let (pool, embedded) = connect(self.database.take()).await?;
+        let connections = pool.options().get_max_connections();
+        if connections < Scoop::required_connections() {
+            let required = Scoop::required_connections();
+            return Err(vec![SetupError::PoolTooSmall { max: connections, required }].into());
+        }
+        let for_steps = connections - ENGINE_CONNECTIONS;
+        self.settings.step_connections = usize::try_from(for_steps).unwrap_or(usize::MAX);
+        store::migrate(&pool, &schema).await?;
+        let store = Store::new(pool, &schema);
+        let payload_bytes_max = self.settings.payload_bytes_max;
+        let engine = Engine::start(store.clone(), registry, self.settings)
+            .await
+            .map_err(RuntimeError::database("the engine started"))?;
+        Ok(Scoop::new(store, Some(engine), embedded, payload_bytes_max))
+    }
+
+    /// Connects without running any saga: the result can launch and look up. The tables must be
+    /// there already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::start`], but for what concerns sagas.
+    pub async fn client(self) -> Result<Scoop, RuntimeError> {
+        let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
+        let (pool, embedded) = connect(self.database).await?;
+        let store = Store::new(pool, &schema);
+        Ok(Scoop::new(store, None, embedded, self.settings.payload_bytes_max))
+    }
+
+    /// All that can be wrong without a look at the database.
+    fn check(&self) -> Result<(Registry, Schema), RuntimeError> {
+        let mut errors = vec![];
+        let settings = [
+            ("concurrency", self.settings.concurrency),
+            ("payload_bytes_max", self.settings.payload_bytes_max),
+        ];
+        let small = settings.into_iter().filter(|(_, value)| *value == 0);
+        errors.extend(small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value }));
+        if self.database.is_none() {
+            errors.push(SetupError::NoDatabase);
+        }
+        let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
+        let registry = Registry::collect(&self.provided, self.only.as_deref())
+            .map_err(|mistakes| errors.extend(mistakes));
+        match (registry, schema) {
+            (Ok(registry), Ok(schema)) if errors.is_empty() => Ok((registry, schema)),
+            _ => Err(errors.into()),
+        }
+    }
+}
+
+async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>), RuntimeError> {
+    let embedded = match database {
+        None => return Err(vec![SetupError::NoDatabase].into()),
+        Some(Database::Pool(pool)) => return Ok((pool, None)),
+        Some(Database::Embedded | Database::EmbeddedIn(_)) if std::env::var_os("DATABASE_URL").is_some() => {
+            let url = std::env::var("DATABASE_URL").unwrap_or_default();
+            let pool = private_pool().connect(&url).await;
+            let pool = pool.map_err(RuntimeError::database("a connection was made to DATABASE_URL"))?;
+            return Ok((pool, None));
+        }
+        Some(Database::Embedded) => Embedded::start().await?,
+        Some(Database::EmbeddedIn(folder)) => Embedded::start_in(folder).await?,
+    };
+    let pool = private_pool().connect_with(embedded.connect_options()).await;
+    let pool = pool.map_err(RuntimeError::database("a connection was made to the private PostgreSQL"))?;
+    Ok((pool, Some(embedded)))
+}
+
+/// A pool that nobody but the engine and the steps use.
+fn private_pool() -> PgPoolOptions {
+    PgPoolOptions::new().max_connections(EMBEDDED_CONNECTIONS).test_before_acquire(false)
+}

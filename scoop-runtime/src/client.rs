@@ -1,0 +1,195 @@
+//! What one does with a message once it is launched: wait, ask how far it is, look at its runs.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Failure, Message};
+use uuid::Uuid;
+
+use crate::store::{HandlerOutcome, Standing};
+use crate::{RuntimeError, Scoop, Tree};
+
+/// How soon to look again for the end of a hierarchy that another process may be working on;
+/// doubled each time, up to [`LOOK_MAX`].
+const LOOK_MIN: Duration = Duration::from_millis(2);
+const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// A message about to be launched. Await it.
+#[must_use = "nothing is launched before this is awaited"]
+pub struct Launch<M> {
+    scoop: Scoop,
+    message: M,
+}
+
+impl<M: Message> Launch<M> {
+    pub(crate) fn new(scoop: Scoop, message: M) -> Self {
+        Self { scoop, message }
+    }
+}
+
+impl<M: Message> IntoFuture for Launch<M> {
+    type Output = Result<Handle, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let launched = self.scoop.prepare(&self.message)?;
+            let (root, id) = (launched.root, launched.id);
+            let store = self.scoop.store();
+            let handlers = store
+                .launch(store.pool(), &[launched])
+                .await
+                .map_err(RuntimeError::database("a message was launched"))?;
+            self.scoop.announce(&handlers);
+            Ok(Handle::new(self.scoop, root, id))
+        }
+        .boxed()
+    }
+}
+
+/// A hierarchy: the message that started it, and everything that follows from it.
+#[derive(Clone)]
+pub struct Handle {
+    scoop: Scoop,
+    root: Uuid,
+    message: Uuid,
+}
+
+/// How a hierarchy ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// All of it succeeded.
+    Committed,
+    /// It failed, and everything was undone.
+    RolledBack(Failure),
+    /// It failed, and something could not be undone. This is the failure of that.
+    RollbackFailed(Failure),
+    /// No saga listened when the message was launched, so nothing happened.
+    Unhandled,
+}
+
+/// How far a hierarchy is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Status {
+    /// Something is still to be done.
+    Unfinished,
+    /// It has ended.
+    Ended(Outcome),
+}
+
+impl Handle {
+    pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
+        Self { scoop, root, message }
+    }
+
+    /// The id of the hierarchy, with which [`Scoop::find`] finds it again.
+    pub fn id(&self) -> Uuid {
+        self.root
+    }
+
+    /// The id of the message that started it.
+    pub fn message_id(&self) -> Uuid {
+        self.message
+    }
+
+    /// Returns when the hierarchy has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet).
+    /// Failures of the connection are waited out.
+    ///
+    /// # Cancel safety
+    ///
+    /// Waiting changes nothing; stop and start again as you like.
+    pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
+        let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
+        let mut pause = LOOK_MIN;
+        let outcome = loop {
+            match self.status().await {
+                Ok(Status::Ended(outcome)) => break Ok(outcome),
+                Ok(Status::Unfinished) => {}
+                Err(error) if error.is_transient() => {}
+                Err(error) => break Err(error),
+            }
+            match &bell {
+                Some(bell) => {
+                    let _ = tokio::time::timeout(pause, bell.notified()).await;
+                }
+                None => tokio::time::sleep(pause).await,
+            }
+            pause = (pause * 2).min(LOOK_MAX);
+        };
+        if let (Some(engine), Some(bell)) = (self.scoop.engine(), bell) {
+            engine.waiters.forget(self.root, bell);
+        }
+        outcome
+    }
+
+    /// How far it is now.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet),
+    /// [`RuntimeError::Database`] if the database fails.
+    pub async fn status(&self) -> Result<Status, RuntimeError> {
+        let standing = self.scoop.store().standing(self.root, self.message).await;
+        let standing = standing.map_err(RuntimeError::database("a hierarchy was looked up"))?;
+        if !standing.emitted {
+            return Err(RuntimeError::NoSuchMessage { id: self.message });
+        }
+        Ok(status_of(standing))
+    }
+
+    /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
+    /// Display it.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Database`] if the database fails, [`RuntimeError::Corrupt`] if what it says cannot be
+    /// read.
+    pub async fn tree(&self) -> Result<Tree, RuntimeError> {
+        let rows = self.scoop.store().tree(self.message).await;
+        let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
+        Ok(Tree::of(rows))
+    }
+}
+
+/// The worst of what became of the message counts.
+fn status_of(standing: Standing) -> Status {
+    if standing.unfinished > 0 {
+        return Status::Unfinished;
+    }
+    if standing.handlers.is_empty() {
+        return Status::Ended(Outcome::Unhandled);
+    }
+    let (mut rolled_back, mut failed) = (vec![], vec![]);
+    for outcome in standing.handlers {
+        match outcome {
+            HandlerOutcome::Unfinished => return Status::Unfinished,
+            HandlerOutcome::Committed => {}
+            HandlerOutcome::RolledBack(failure) => rolled_back.push(failure),
+            HandlerOutcome::RollbackFailed(failure) => failed.push(failure),
+        }
+    }
+    Status::Ended(if !failed.is_empty() {
+        failed.extend(rolled_back);
+        Outcome::RollbackFailed(combined(failed))
+    } else if !rolled_back.is_empty() {
+        Outcome::RolledBack(combined(rolled_back))
+    } else {
+        Outcome::Committed
+    })
+}
+
+/// The failures of several handlers as one.
+fn combined(mut failures: Vec<Failure>) -> Failure {
+    if failures.len() == 1 {
+        return failures.remove(0);
+    }
+    let message = format!("{} handlers failed", failures.len());
+    Failure::new("HandlersFailed", message, "scoop").caused_by(failures)
+}

@@ -1,0 +1,118 @@
+//! Takes ready runs from the working set and sets them going.
+//!
+//! One task for all handlers. It claims as many runs as there are free slots, in one statement
+//! and one commit, and goes on at once while there is more. Otherwise it waits to be woken: by
+//! this process, by a notification of another, or, since both only make it quick, by a clock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::{error, warn};
+
+use super::{Engine, execute};
+use crate::store::{Claimed, Unreadable};
+
+/// How many runs are claimed at once. More brings nothing, as measured.
+const BATCH_MAX: usize = 100;
+
+/// How long nothing is claimed after the database failed.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
+
+/// How soon to look again after a commit of somebody else is expected; doubled each time.
+const POLL_MIN: Duration = Duration::from_millis(2);
+
+pub(super) async fn serve(engine: Arc<Engine>) {
+    let mut poll = engine.settings.poll_interval;
+    loop {
+        let Some(permits) = slots(&engine).await else { return };
+        let limit = permits.num_permits();
+        match claim(&engine, permits).await {
+            Ok(claimed) if claimed == limit => continue,
+            Ok(_) => {}
+            Err(error) => {
+                warn!(%error, "ready runs could not be claimed");
+                engine.doubt();
+                tokio::select! {
+                    () = engine.stopping.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
+                }
+            }
+        }
+        poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
+            true => POLL_MIN,
+            false => (poll * 2).min(engine.settings.poll_interval),
+        };
+        tokio::select! {
+            () = engine.stopping.cancelled() => return,
+            () = engine.wakeups.claimer.notified() => {}
+            () = tokio::time::sleep(poll) => {}
+        }
+    }
+}
+
+/// As many slots as are free, at least one; nothing when the engine stops.
+async fn slots(engine: &Engine) -> Option<OwnedSemaphorePermit> {
+    let first = tokio::select! {
+        biased;
+        () = engine.stopping.cancelled() => return None,
+        permit = engine.slots.clone().acquire_owned() => permit,
+    };
+    let mut permits = first.ok()?;
+    let more = engine.slots.available_permits().min(BATCH_MAX - 1);
+    let more = u32::try_from(more).unwrap_or(0);
+    if let Ok(more) = engine.slots.clone().try_acquire_many_owned(more) {
+        permits.merge(more);
+    }
+    Some(permits)
+}
+
+/// Claims a run for each slot, if there are so many. Returns how many there were.
+async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::Result<usize> {
+    if engine.in_doubt.swap(false, Ordering::Relaxed) {
+        disown(engine).await?;
+    }
+    let pairs = engine.registry.pairs();
+    let claimed =
+        engine.store.claim(engine.worker, &engine.identifier, pairs, slots.num_permits()).await?;
+    let count = claimed.len();
+    for run in claimed {
+        let slot = slots.split(1);
+        match run {
+            Ok(claimed) => start(engine, claimed, slot),
+            Err(unreadable) => set_aside(engine, unreadable).await,
+        }
+    }
+    Ok(count)
+}
+
+fn start(engine: &Arc<Engine>, claimed: Claimed, slot: Option<OwnedSemaphorePermit>) {
+    engine.in_flight().insert(claimed.key.id);
+    let running = engine.clone();
+    engine.runs.spawn(async move {
+        execute::drive(running, claimed).await;
+        drop(slot);
+    });
+}
+
+/// A run with something on record that this program cannot read hurts nobody else.
+async fn set_aside(engine: &Engine, unreadable: Unreadable) {
+    let Unreadable { key, why } = unreadable;
+    error!(run = %key.id, why, "a run is set aside, since its record cannot be read");
+    let reason = format!("its record cannot be read: {why}");
+    if let Err(error) = engine.store.set_aside(key, &reason).await {
+        warn!(%error, run = %key.id, "the run could not be set aside");
+        engine.doubt();
+    }
+}
+
+/// Frees the runs that the books say we work on, but we do not.
+async fn disown(engine: &Engine) -> sqlx::Result<()> {
+    let in_flight: Vec<_> = engine.in_flight().iter().copied().collect();
+    let freed = engine.store.disown(engine.worker, &in_flight).await.inspect_err(|_| engine.doubt())?;
+    if freed > 0 {
+        warn!(freed, "runs that were claimed without our learning of it are free again");
+    }
+    Ok(())
+}

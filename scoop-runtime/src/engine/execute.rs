@@ -1,0 +1,405 @@
+//! Goes with one run from step to step, as long as nothing has to be waited for.
+//!
+//! Each turn asks the protocol what is next, calls the user's code if that is what is next, and
+//! has what follows written: in the step's own transaction if it opened one (the transactional
+//! lane), otherwise together with other runs (the batched lane).
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use scoop_core::{
+};
+use serde_json::Value;
+use sqlx::{Postgres, Transaction};
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::{debug, error, info, warn};
+
+use super::settle::Unsettled;
+use super::{Engine, panics};
+use crate::error::is_transient;
+use crate::payload;
+use crate::registry::RunnableSaga;
+use crate::scope::{Place, Remains, Scope};
+use crate::store::{Claimed, Key, Release, Settled, Settlement};
+
+/// How many events are gathered at most before they are written.
+const GATHERED_EVENTS_MAX: usize = 100;
+
+/// How long a failed step may take to roll back before its failure goes on record all the same.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
+
+/// A run that this process works on.
+struct Job {
+    key: Key,
+    saga: Arc<RunnableSaga>,
+    payload: Value,
+    message: Option<Arc<dyn Any + Send + Sync>>,
+    attempts: i32,
+    run: Run,
+}
+
+/// Why a run does not go on here.
+enum Halt {
+    /// It waits for others, or has ended.
+    Settled,
+    /// The ground under the step failed; the step is to run again after a pause.
+    Infrastructure(String),
+    /// No definition at hand can continue it.
+    Stuck(String),
+    /// It is not known whether the last thing was written.
+    InDoubt(String),
+    /// Somebody else has taken it over.
+    TakenOver,
+}
+
+/// Works on a claimed run until it waits, ends, or has to be left to others.
+pub(super) async fn drive(engine: Arc<Engine>, claimed: Claimed) {
+    let id = claimed.key.id;
+    let Some(saga) = engine.registry.find(&claimed.topic, &claimed.handler) else {
+        unreachable!("only runs of sagas in the registry are claimed");
+    };
+    let saga = saga.clone();
+    let Claimed { key, payload, attempts, run, .. } = claimed;
+    let mut job = Job { key, saga, payload, message: None, attempts, run };
+    let halt = loop {
+        if let Err(halt) = advance(&engine, &mut job).await {
+            break Some(halt);
+        }
+        if engine.stopping.is_cancelled() {
+            break None;
+        }
+    };
+    // From here on the books and we agree again, or the run is looked up.
+    engine.in_flight().remove(&id);
+    match halt {
+        Some(halt) => halted(&engine, &job, halt).await,
+        None => release(&engine, job.key, 0.0, None).await,
+    }
+}
+
+async fn halted(engine: &Engine, job: &Job, halt: Halt) {
+    let saga = &*job.saga.definition.saga;
+    let run = job.key.id;
+    match halt {
+        Halt::Settled => {}
+        Halt::TakenOver => info!(saga, %run, "the run was taken over; what was done here is void"),
+        Halt::InDoubt(why) => {
+            warn!(saga, %run, why, "whether the step was recorded is not known; looking it up");
+            engine.doubt();
+        }
+        Halt::Infrastructure(why) => {
+            let pause = engine.settings.backoff.pause(job.attempts).as_secs_f64();
+            warn!(saga, %run, why, pause, attempts = job.attempts + 1, "the step will run again");
+            release(engine, job.key, pause, Some(why)).await;
+        }
+        Halt::Stuck(reason) => {
+            error!(saga, %run, reason, "the run is set aside");
+            if let Err(error) = engine.store.set_aside(job.key, &reason).await {
+                warn!(%error, saga, %run, "the run could not be set aside");
+                engine.doubt();
+            }
+        }
+    }
+}
+
+async fn release(engine: &Engine, key: Key, pause_seconds: f64, reason: Option<String>) {
+    let reason = reason.map(|reason| reason.replace('\0', ""));
+    if let Err(error) = engine.store.release(&[Release { key, pause_seconds, reason }]).await {
+        warn!(%error, run = %key.id, "the run could not be handed back");
+        engine.doubt();
+    }
+}
+
+/// One turn: what is next, and what follows from it.
+async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
+    recall(engine, &job.saga, &mut job.run).await?;
+    let call = match next(job)? {
+        Continuation::Record(record) => {
+            let conclusion = record.conclude();
+            return settle_batched(engine, job, conclusion).await;
+        }
+        Continuation::Call(call) => call,
+    };
+    let message = match job.message.clone() {
+        Some(message) => Ok(message),
+        None => decode(job)?,
+    };
+    let (outcome, remains) = match &message {
+        Ok(message) => perform(engine, job, &call, &**message).await,
+        Err(error) => (Err(Error::msg(error)), None),
+    };
+    let outcome = match outcome {
+        Err(error) if failed_underneath(&error, &remains) => {
+            return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
+        }
+        outcome => outcome.map_err(|error| error.into_failure(&job.run.source)),
+    };
+    let transaction = remains.and_then(|remains| Some((remains.transaction?, remains.permit)));
+    match (outcome, transaction) {
+        (Ok(returned), Some((transaction, permit))) => {
+            let conclusion = call.conclude(Ok(returned));
+            // A jump out of bounds is the step's failure, although its code returned.
+            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path != job.run.path) {
+                undo(Some((transaction, permit))).await;
+                return settle_batched(engine, job, conclusion).await;
+            }
+            let settled = settle_within(engine, job, conclusion, transaction).await;
+            drop(permit);
+            job.message = message.ok();
+            settled
+        }
+        (outcome, transaction) => {
+            // What a failed step did is undone before its failure goes on record.
+            undo(transaction).await;
+            let conclusion = call.conclude(outcome);
+            job.message = message.ok();
+            settle_batched(engine, job, conclusion).await
+        }
+    }
+}
+
+/// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
+/// statement that takes long, the connection is left to the pool, which sees to it.
+async fn undo(transaction: Option<(Transaction<'static, Postgres>, Option<OwnedSemaphorePermit>)>) {
+    if let Some((transaction, _permit)) = transaction {
+        // A transaction on a lost connection is rolled back by the server.
+        let _ = tokio::time::timeout(ROLLBACK_LIMIT, transaction.rollback()).await;
+    }
+}
+
+/// What the protocol says is next for this run.
+fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
+    Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string()))
+}
+
+/// A run on its way back has to know what it had done.
+async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
+    if run.needs_plan() {
+        let history = engine.store.history(&saga.definition, &run.lineage).await;
+        let history = history
+            .map_err(|error| Halt::Infrastructure(format!("its history could not be read: {error}")))?;
+        run.recall(history.plan, history.last);
+    }
+    Ok(())
+}
+
+/// The payload as the saga's message, once for all steps. A payload that never fitted is the
+/// emitter's mistake, and the run fails; one that fitted when the run began is a mistake of the
+/// program at hand, and the run is set aside until another one comes.
+fn decode(job: &mut Job) -> Result<Result<Arc<dyn Any + Send + Sync>, String>, Halt> {
+    let Err(error) = job.saga.decode(&job.payload).map(|message| job.message = Some(message)) else {
+        return Ok(Ok(job.message.clone().expect("it was just decoded")));
+    };
+    let definition = &job.saga.definition;
+    let text = format!(
+        "the payload of message {} on topic `{}` does not fit the message type of saga `{}`: {error}",
+        job.run.message, definition.topic, definition.saga,
+    );
+    if job.run.last.is_none() { Ok(Err(text)) } else { Err(Halt::Stuck(text)) }
+}
+
+/// Whether the step is to be run again rather than failed: the connection or the server let it
+/// down, not its own doing.
+fn failed_underneath(error: &Error, remains: &Option<Remains>) -> bool {
+    let used_database = remains.as_ref().is_some_and(|remains| remains.transaction.is_some());
+    error.is_infrastructure()
+        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
+}
+
+/// Calls the user's code.
+async fn perform(
+    engine: &Engine,
+    job: &Job,
+    call: &Call<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> (Result<Returned, Error>, Option<Remains>) {
+    let (step, iteration) = match call.action() {
+        Action::Invoke { step, iteration }
+        | Action::Compensate { step, iteration, .. }
+        | Action::HandleChildFailure { step, iteration, .. } => (*step, *iteration),
+    };
+    let outputs = match call.action() {
+        Action::Compensate { outputs, .. } => outputs,
+        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &job.run.outputs,
+    };
+    let attempt = u32::try_from(job.attempts).unwrap_or(0);
+    let names = (&job.run, &*job.saga.definition.saga, call.step());
+    let mut scope = Scope::new(engine, names, Place { iteration, attempt }, claim_of(job.key), outputs);
+    let code = invoke(job, call.action(), step, &mut scope, message);
+    let outcome = match job.saga.handler.timeout(step) {
+        None => panics::caught(code).await,
+        Some(limit) => match tokio::time::timeout(limit, panics::caught(code)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::failure(Failure::new(
+                "StepTimeout",
+                format!("step `{}` took longer than its limit of {limit:?}", call.step()),
+                &job.run.source,
+            ))),
+        },
+    };
+    let remains = scope.into_remains();
+    let outcome = outcome.and_then(|returned| {
+        let limit = engine.settings.payload_bytes_max;
+        let what = || format!("what step `{}` returned", call.step());
+        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
+        Ok(Returned { output, emissions: remains.emissions.clone(), ..returned })
+    });
+    (outcome, Some(remains))
+}
+
+async fn invoke(
+    job: &Job,
+    action: &Action,
+    step: usize,
+    scope: &mut Scope<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> Result<Returned, Error> {
+    let handler = &job.saga.handler;
+    match action {
+        Action::Invoke { .. } => {
+            let end = handler.invoke(step, scope, message).await?;
+            Ok(Returned { next: Some(end.next), output: end.output, emissions: vec![] })
+        }
+        Action::Compensate { cause, .. } => {
+            handler.compensate(step, scope, message, cause).await?;
+            Ok(Returned::nothing())
+        }
+        Action::HandleChildFailure { failure, .. } => {
+            let next = handler.on_child_failure(step, scope, message, failure).await?;
+            Ok(Returned { next, ..Returned::nothing() })
+        }
+    }
+}
+
+/// What the transaction of a step is begun with.
+fn claim_of(key: Key) -> String {
+    format!("{}/{}", key.id, key.epoch)
+}
+
+/// Adds what follows without any code of the user, so that it costs no commit of its own: the
+/// COMMITTED after a last step, the parts of a rollback that undo nothing.
+async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
+    while !conclusion.involves_others() && conclusion.events.len() < GATHERED_EVENTS_MAX {
+        let Fate::GoesOn(run) = &mut conclusion.fate else { break };
+        // What cannot be read now is read in the next turn.
+        if recall(engine, saga, run).await.is_err() {
+            break;
+        }
+        let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else { break };
+        let following = record.conclude();
+        conclusion = conclusion.followed_by(following);
+    }
+    conclusion
+}
+
+/// The batched lane.
+async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
+    let conclusion = gather(engine, &job.saga, conclusion).await;
+    let after = run_after(&conclusion);
+    let settlement = Settlement::new(job.key, &job.run, conclusion);
+    match engine.settler.settle(settlement).await {
+        Ok(settled) => proceed(engine, job, settled, after),
+        Err(Unsettled::TakenOver) => Err(Halt::TakenOver),
+        Err(Unsettled::Refused(error)) => {
+            Err(Halt::Stuck(format!("what follows from step cannot be written: {error}")))
+        }
+        Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
+    }
+}
+
+/// The transactional lane: what follows is written in the step's own transaction.
+async fn settle_within(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+    mut transaction: Transaction<'static, Postgres>,
+) -> Result<(), Halt> {
+    let conclusion = gather(engine, &job.saga, conclusion).await;
+    let after = run_after(&conclusion);
+    let settlement = Settlement::new(job.key, &job.run, conclusion);
+    let claim = claim_of(job.key);
+    let settled = engine
+        .store
+        .settle(&mut *transaction, &engine.identifier, std::slice::from_ref(&settlement), Some(&claim))
+        .await;
+    let failure = match settled {
+        Ok(mut settled) => match settled.remove(&job.key.id) {
+            Some(settled) => match transaction.commit().await {
+                Ok(()) => return proceed(engine, job, settled, after),
+                Err(error) if is_transient(&error) => return Err(Halt::InDoubt(error.to_string())),
+                Err(error) => format!("the transaction of the step could not be committed: {error}"),
+            },
+            None if is_open(&mut transaction, &claim).await? => return Err(Halt::TakenOver),
+            None => "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
+                     transactions, and leave the outer one to the engine"
+                .into(),
+        },
+        Err(error) if is_transient(&error) => return Err(Halt::InDoubt(error.to_string())),
+        Err(error) if is_aborted(&error) => "a statement of the step failed, and the step went on as if it had \
+                                             not; pass its error on, or guard it with a nested transaction"
+            .into(),
+        Err(error) => format!("what follows from the step could not be written: {error}"),
+    };
+    fail(engine, job, &failure).await
+}
+
+/// The step, whose code returned well, has failed after all.
+async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
+    let failure = Failure::new("TransactionError", why, &job.run.source);
+    let conclusion = match next(job)? {
+        Continuation::Call(call) => call.conclude(Err(failure)),
+        Continuation::Record(record) => record.conclude(),
+    };
+    settle_batched(engine, job, conclusion).await
+}
+
+/// Whether the transaction is still the one that the engine began.
+async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> Result<bool, Halt> {
+    let current: Result<Option<String>, _> =
+        sqlx::query_scalar("SELECT current_setting('scoop.claim', true)")
+            .fetch_one(&mut **transaction)
+            .await;
+    match current {
+        Ok(current) => Ok(current.as_deref() == Some(claim)),
+        Err(error) => Err(Halt::InDoubt(error.to_string())),
+    }
+}
+
+/// An earlier statement of the transaction failed, so this one was not even tried.
+fn is_aborted(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02")
+}
+
+/// Where the run stands after this, if it goes on.
+fn run_after(conclusion: &Conclusion) -> Option<Run> {
+    match &conclusion.fate {
+        Fate::GoesOn(run) => Some(run.clone()),
+        Fate::Committed | Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => None,
+    }
+}
+
+/// What was settled is true now: whoever has to know is told, and the run goes on if it can.
+fn proceed(engine: &Engine, job: &mut Job, settled: Settled, after: Option<Run>) -> Result<(), Halt> {
+    engine.announce(&settled.started);
+    if settled.ended {
+        match job.run.lineage.parent() {
+            Some(parent) if parent.ids().len() > 1 => {
+                engine.wakeups.child_ended((parent.root_id(), parent.id(), settled.last_event_at));
+            }
+            _ => engine.waiters.root_ended(job.key.root),
+        }
+    }
+    match after {
+        Some(run) if settled.goes_on => {
+            job.run = run;
+            job.key.epoch += 1;
+            job.attempts = 0;
+            Ok(())
+        }
+        _ => {
+            debug!(run = %job.key.id, ended = settled.ended, "the run leaves this process");
+            Err(Halt::Settled)
+        }
+    }
+}

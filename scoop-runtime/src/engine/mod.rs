@@ -1,0 +1,179 @@
+//! Runs the sagas of this process: claim → execute → settle → wake, one engine for all of them.
+//!
+//! * [`claim`]: takes ready runs from the working set, many at a time.
+//! * [`execute`]: goes with each run from step to step.
+//! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
+//! * [`wake`]: tells whoever waits for it.
+//! * [`liveness`]: shows the other processes that this one lives, and takes over from the dead.
+//!
+//! What keeps it right is the epoch of a run: raised by each claim and each settlement, and
+//! demanded by each settlement. Whoever works on a run that somebody else has taken over writes
+//! nothing. Notifications only make it quick; polling finds whatever they miss.
+
+mod claim;
+mod execute;
+mod liveness;
+mod panics;
+mod settle;
+mod wake;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::registry::Registry;
+use crate::settings::Settings;
+use crate::store::Store;
+pub(crate) use wake::Waiters;
+
+/// How the identifier of a worker of this implementation begins, in every event it writes.
+/// Other participants can tell by it which rows are ours.
+const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+
+/// Everything the tasks of the engine share.
+pub(crate) struct Engine {
+    store: Store,
+    registry: Registry,
+    settings: Settings,
+    worker: Uuid,
+    identifier: String,
+    /// The runs this process works on; what it is said to own beyond these, it has lost track of.
+    in_flight: Mutex<HashSet<Uuid>>,
+    /// Set when an answer of the database was lost, so that the books may not agree.
+    in_doubt: AtomicBool,
+    slots: Arc<Semaphore>,
+    step_connections: Arc<Semaphore>,
+    settler: settle::Settler,
+    wakeups: wake::Wakeups,
+    pub(crate) waiters: Waiters,
+    stopping: CancellationToken,
+    stopped: CancellationToken,
+    runs: TaskTracker,
+}
+
+impl Engine {
+    /// Starts all tasks. Returns when this process is known to the others.
+    pub(crate) async fn start(
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+    ) -> sqlx::Result<Arc<Self>> {
+        panics::record_locations();
+        let worker = Uuid::now_v7();
+        let (settler, settlements) = settle::Settler::new();
+        let (wakeups, parents) = wake::Wakeups::new();
+        let engine = Arc::new(Self {
+            slots: Arc::new(Semaphore::new(settings.concurrency)),
+            step_connections: Arc::new(Semaphore::new(settings.step_connections)),
+            store,
+            registry,
+            settings,
+            worker,
+            identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
+            in_flight: Mutex::default(),
+            in_doubt: AtomicBool::new(false),
+            settler,
+            wakeups,
+            waiters: Waiters::default(),
+            stopping: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            runs: TaskTracker::new(),
+        });
+        let session = liveness::Session::open(&engine).await?;
+        engine.store.publish(engine.registry.pairs()).await?;
+        engine.store.retry_stuck(engine.registry.pairs()).await?;
+        tokio::spawn(engine.clone().serve(session, settlements, parents));
+        Ok(engine)
+    }
+
+    /// Runs until told to stop, then stops in good order: no new claims, running steps end and
+    /// are settled, what they lead to is handed back, and the others learn that we are gone.
+    async fn serve(
+        self: Arc<Self>,
+        session: liveness::Session,
+        settlements: settle::Queue,
+        parents: wake::Parents,
+    ) {
+        let drained = CancellationToken::new();
+        let helpers = TaskTracker::new();
+        helpers.spawn(liveness::keep(self.clone(), session, drained.clone()));
+        helpers.spawn(liveness::reap(self.clone()));
+        helpers.spawn(wake::tell_parents(self.clone(), parents, drained.clone()));
+        helpers.spawn(wake::tell_others(self.clone(), drained.clone()));
+        for _ in 0..settle::SETTLERS {
+            helpers.spawn(settle::serve(self.clone(), settlements.clone(), drained.clone()));
+        }
+        claim::serve(self.clone()).await;
+
+        self.runs.close();
+        self.runs.wait().await;
+        drained.cancel();
+        helpers.close();
+        helpers.wait().await;
+        if let Err(error) = self.store.leave(self.worker).await {
+            tracing::warn!(%error, "the worker could not sign off; others will find it dead");
+        }
+        self.stopped.cancel();
+    }
+
+    /// Tells the engine to stop. It may be told any number of times.
+    pub(crate) fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Returns when the engine has stopped.
+    pub(crate) async fn stopped(&self) {
+        self.stopped.cancelled().await;
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Something for these handlers has become ready.
+    pub(crate) fn announce(&self, handlers: &[String]) {
+        let (own, foreign): (Vec<_>, Vec<_>) =
+            handlers.iter().partition(|handler| self.registry.has(handler));
+        if !own.is_empty() {
+            self.wakeups.claimer.notify_one();
+        }
+        let busy = self.slots.available_permits() == 0;
+        if !foreign.is_empty() || (busy && !own.is_empty()) {
+            self.wakeups.others.notify_one();
+        }
+    }
+
+    /// Something may become ready soon, when a transaction that is not ours commits.
+    pub(crate) fn expect(&self) {
+        self.wakeups.expected.store(true, Ordering::Relaxed);
+        self.wakeups.claimer.notify_one();
+    }
+
+    /// Begins the transaction of a step, which remembers under which claim.
+    pub(crate) async fn begin(
+        &self,
+        claim: &str,
+    ) -> sqlx::Result<(OwnedSemaphorePermit, Transaction<'static, Postgres>)> {
+        let permit = self.step_connections.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
+        // Safe: a claim is made of a UUID and a number.
+        let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop.claim = '{claim}'"));
+        Ok((permit, self.store.pool().begin_with(begin).await?))
+    }
+
+    /// An answer of the database was lost: what it did has to be looked up.
+    fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Relaxed);
+        self.wakeups.claimer.notify_one();
+    }
+
+    fn in_flight(&self) -> std::sync::MutexGuard<'_, HashSet<Uuid>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,138 @@
+//! Writes what followed for runs whose step opened no transaction: many in one commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::Engine;
+use crate::error::is_transient;
+use crate::store::{Settled, Settlement};
+
+/// How many tasks settle side by side: while one commits, the other gathers.
+pub(super) const SETTLERS: usize = 2;
+
+/// How many outcomes are written at most in one commit.
+const BATCH_MAX: usize = 200;
+
+/// How many outcomes may wait; whoever comes then waits with his.
+const QUEUE_MAX: usize = 1_000;
+
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+type Answer = Result<Settled, Unsettled>;
+
+/// An outcome, and who wants to know what became of it.
+pub(super) struct Pending {
+    settlement: Settlement,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// Where the outcomes come in.
+pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Pending>>>;
+
+/// Takes outcomes and has them written.
+pub(super) struct Settler {
+    queue: mpsc::Sender<Pending>,
+}
+
+/// Why an outcome was not written.
+#[derive(Debug)]
+pub(super) enum Unsettled {
+    /// Somebody else has taken the run over.
+    TakenOver,
+    /// The database refuses this outcome, and will do so again.
+    Refused(sqlx::Error),
+    /// The engine is gone.
+    Stopped,
+}
+
+impl Settler {
+    pub(super) fn new() -> (Self, Queue) {
+        let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
+        (Self { queue }, Arc::new(Mutex::new(outcomes)))
+    }
+
+    /// Returns when the outcome is written, together with others.
+    pub(super) async fn settle(&self, settlement: Settlement) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.queue.send(Pending { settlement, answer }).await;
+        sent.map_err(|_| Unsettled::Stopped)?;
+        answered.await.unwrap_or(Err(Unsettled::Stopped))
+    }
+}
+
+/// Writes whatever is there, without waiting for more, until nobody is left to send any.
+pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    loop {
+        let mut outcomes = queue.lock().await;
+        tokio::select! {
+            biased;
+            _ = outcomes.recv_many(&mut batch, BATCH_MAX) => {}
+            () = drained.cancelled() => return,
+        }
+        drop(outcomes);
+        settle(&engine, std::mem::take(&mut batch)).await;
+    }
+}
+
+/// Writes a batch. Where the database refuses it, each outcome is tried by itself, so that only
+/// the one at fault suffers.
+async fn settle(engine: &Engine, batch: Vec<Pending>) {
+    let (settlements, answers): (Vec<_>, Vec<_>) =
+        batch.into_iter().map(|pending| (pending.settlement, pending.answer)).unzip();
+    match write(engine, &settlements).await {
+        Ok(mut settled) => {
+            for (settlement, answer) in settlements.iter().zip(answers) {
+                let settled = settled.remove(&settlement.id());
+                // Whoever asked may be gone; then nobody needs the answer.
+                let _ = answer.send(settled.ok_or(Unsettled::TakenOver));
+            }
+        }
+        Err(error) if settlements.len() == 1 => {
+            for answer in answers {
+                let _ = answer.send(Err(Unsettled::Refused(clone_of(&error))));
+            }
+        }
+        Err(_) => {
+            for (settlement, answer) in settlements.into_iter().zip(answers) {
+                Box::pin(settle(engine, vec![Pending { settlement, answer }])).await;
+            }
+        }
+    }
+}
+
+/// Tries until the database answers. A settlement that was carried out without an answer is not
+/// carried out again, since the epoch of its run has been raised: it then counts as taken over,
+/// and the run is looked up.
+async fn write(
+    engine: &Engine,
+    settlements: &[Settlement],
+) -> sqlx::Result<std::collections::BTreeMap<uuid::Uuid, Settled>> {
+    let mut repeated = false;
+    loop {
+        let pool = engine.store.pool();
+        match engine.store.settle(pool, &engine.identifier, settlements, None).await {
+            Ok(settled) => {
+                if repeated && settled.len() < settlements.len() {
+                    engine.doubt();
+                }
+                return Ok(settled);
+            }
+            Err(error) if is_transient(&error) => {
+                warn!(%error, outcomes = settlements.len(), "outcomes could not be written; trying again");
+                repeated = true;
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The text of an error for one of several who want to know it.
+fn clone_of(error: &sqlx::Error) -> sqlx::Error {
+    sqlx::Error::Protocol(error.to_string())
+}

@@ -1,0 +1,135 @@
+//! Tells whoever waits: the claimer of this process, parents, other processes, and clients.
+//!
+//! All of it only makes things quick. A parent that nobody told is found by the sweep after a
+//! death, everything else by polling.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::Engine;
+
+/// How often other processes are notified at most: each notification takes a lock that all
+/// databases of the server share.
+const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
+
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// How many parents are looked at in one statement.
+const BATCH_MAX: usize = 1_000;
+
+/// A run that lost a child: its root, its id, and when the child's last event was.
+type Parent = (Uuid, Uuid, OffsetDateTime);
+
+/// Where the parents come in.
+pub(super) type Parents = mpsc::UnboundedReceiver<Parent>;
+
+/// Who is to be told.
+pub(super) struct Wakeups {
+    /// There may be something to claim.
+    pub(super) claimer: Notify,
+    /// There may be something to claim soon, by a commit that nobody will tell us of.
+    pub(super) expected: AtomicBool,
+    /// There is something that another process has to do.
+    pub(super) others: Notify,
+    /// Bounded by the runs in flight: each sends one, and waits for its slot to send another.
+    parents: mpsc::UnboundedSender<Parent>,
+}
+
+impl Wakeups {
+    pub(super) fn new() -> (Self, Parents) {
+        let (parents, queue) = mpsc::unbounded_channel();
+        let wakeups = Self {
+            claimer: Notify::new(),
+            expected: AtomicBool::new(false),
+            others: Notify::new(),
+            parents,
+        };
+        (wakeups, queue)
+    }
+
+    /// A child has ended and its end is committed: its parent may be ready.
+    pub(super) fn child_ended(&self, parent: Parent) {
+        // Without a receiver the engine has stopped, and the sweep of another one finds it.
+        let _ = self.parents.send(parent);
+    }
+}
+
+/// Looks whether parents are ready. Those that come in while the database is asked are gathered
+/// for the next question, each once.
+pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
+    let mut batch = vec![];
+    loop {
+        tokio::select! {
+            biased;
+            _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+            () = drained.cancelled() => return,
+        }
+        let mut parents: BTreeMap<(Uuid, Uuid), OffsetDateTime> = BTreeMap::new();
+        for (root, id, at) in batch.drain(..) {
+            let latest = parents.entry((root, id)).or_insert(at);
+            *latest = at.max(*latest);
+        }
+        let parents: Vec<_> = parents.into_iter().map(|((root, id), at)| (root, id, at)).collect();
+        loop {
+            match engine.store.wake(&parents).await {
+                Ok(handlers) => break engine.announce(&handlers),
+                Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
+            }
+            tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        }
+    }
+}
+
+/// Notifies the other processes, gathered, and outside of all other transactions.
+pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = engine.wakeups.others.notified() => {}
+            () = drained.cancelled() => return,
+        }
+        if let Err(error) = engine.store.notify(engine.worker).await {
+            warn!(%error, "other processes could not be notified; they will find out by polling");
+        }
+        tokio::time::sleep(NOTIFY_PAUSE).await;
+    }
+}
+
+/// Clients of this process that wait for the end of a hierarchy.
+#[derive(Default)]
+pub(crate) struct Waiters(Mutex<HashMap<Uuid, Arc<Notify>>>);
+
+impl Waiters {
+    /// A bell that rings whenever a run of this root's message ends in this process.
+    pub(crate) fn bell(&self, root: Uuid) -> Arc<Notify> {
+        self.map().entry(root).or_default().clone()
+    }
+
+    /// Nobody listens to this bell any more, unless somebody else holds it, too.
+    pub(crate) fn forget(&self, root: Uuid, bell: Arc<Notify>) {
+        let mut map = self.map();
+        drop(bell);
+        if map.get(&root).is_some_and(|bell| Arc::strong_count(bell) == 1) {
+            map.remove(&root);
+        }
+    }
+
+    pub(super) fn root_ended(&self, root: Uuid) {
+        if let Some(bell) = self.map().get(&root) {
+            bell.notify_waiters();
+            // For somebody who is about to wait.
+            bell.notify_one();
+        }
+    }
+
+    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,228 @@
+//! What the functions of the runtime return when they cannot do what they were asked.
+
+use uuid::Uuid;
+
+/// Why the runtime could not do something.
+///
+/// Inside a step one deals with [`scoop_core::Error`], into which this converts by `?`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The linked program cannot run as it is: all that is wrong with it at once.
+    #[error("this program cannot start:{}", list(.0))]
+    Setup(Vec<SetupError>),
+
+    /// The message cannot be written as JSON. The caller has to change its type.
+    #[error("a message for topic `{topic}` cannot be written as JSON")]
+    Payload {
+        /// Where it was to be published.
+        topic: &'static str,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+
+    /// The message, or the value that a step returned, is too large to be stored.
+    #[error(
+        "{what} has {bytes} bytes as JSON, more than the {limit} allowed; store the bulk elsewhere and \
+         pass a reference, or raise `payload_bytes_max`"
+    )]
+    TooLarge {
+        /// What it is: `a message for topic ...`.
+        what: String,
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+
+    /// A text contains a NUL character, which PostgreSQL does not store.
+    #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]
+    Nul {
+        /// What it is: `a message for topic ...`.
+        what: String,
+    },
+
+    /// There is no such message: it was never launched, or its transaction was not committed.
+    #[error("there is no message {id}; was the transaction that launched it committed?")]
+    NoSuchMessage {
+        /// The message.
+        id: Uuid,
+    },
+
+    /// The database did not do what it was asked.
+    #[error("the database failed while {doing}")]
+    Database {
+        /// What was being done.
+        doing: &'static str,
+        /// What sqlx says.
+        source: sqlx::Error,
+    },
+
+    /// The tables could not be made or brought up to date.
+    #[error("the tables in schema `{schema}` cannot be brought up to date")]
+    Migration {
+        /// The schema.
+        schema: String,
+        /// What sqlx says.
+        source: sqlx::migrate::MigrateError,
+    },
+
+    /// No private PostgreSQL could be started.
+    #[error("no private PostgreSQL can be had")]
+    Embedded(#[from] crate::embedded::EmbeddedError),
+
+    /// Something in the database is not as this version of scoop writes it.
+    #[error("{what} in the database cannot be read: {why}")]
+    Corrupt {
+        /// What it is.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// One thing that keeps a program from starting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// Two sagas would write each other's history.
+    #[error("two sagas are named `{name}`: {types}; give one of them another name with `#[saga(name = \"...\")]`")]
+    SameName {
+        /// The name.
+        name: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// A saga has dependencies that nobody gave.
+    #[error("saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it")]
+    NotProvided {
+        /// The saga.
+        name: String,
+        /// Its Rust type.
+        type_name: &'static str,
+    },
+
+    /// What was provided is no saga of this program.
+    #[error("`{type_name}` was provided, but it is none of the sagas that this program runs")]
+    NotASaga {
+        /// The Rust type.
+        type_name: &'static str,
+    },
+
+    /// Handlers of one topic expect different things there.
+    #[error("topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type")]
+    SameTopic {
+        /// The topic.
+        topic: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// A name cannot be stored.
+    #[error(transparent)]
+    Name(#[from] scoop_core::NameError),
+
+    /// A setting is out of range.
+    #[error("{setting} must be >= {min}, but is {value}")]
+    TooSmall {
+        /// The setting.
+        setting: &'static str,
+        /// The least possible value.
+        min: usize,
+        /// The value given.
+        value: usize,
+    },
+
+    /// The pool is smaller than what the engine needs to make progress.
+    #[error(
+        "the connection pool has at most {max} connections, but scoop needs {required}: one that listens, \
+         {engine} for the engine and at least one for steps; raise `max_connections`",
+        engine = required - 2
+    )]
+    PoolTooSmall {
+        /// The pool's limit.
+        max: u32,
+        /// The least that works.
+        required: u32,
+    },
+
+    /// The schema's name cannot be used.
+    #[error("`{name}` cannot be the name of a schema: 1 to 40 of a-z, 0-9 and _ are possible, a letter first")]
+    SchemaName {
+        /// The name.
+        name: String,
+    },
+
+    /// The server lacks what scoop uses.
+    #[error("this PostgreSQL is version {version}; scoop needs 15 or later")]
+    DatabaseTooOld {
+        /// The server's version.
+        version: String,
+    },
+
+    /// The tables were made by a later version of scoop.
+    #[error(
+        "schema `{schema}` is of version {found}, but this program knows versions up to {known} only; \
+         update the program, or give it another schema"
+    )]
+    SchemaTooNew {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+
+    /// There are tables, but others than this version of scoop would have made.
+    #[error(
+        "schema `{schema}` was not made by this version of scoop: its version {version} differs; \
+         give the program another schema"
+    )]
+    SchemaDiffers {
+        /// The schema.
+        schema: String,
+        /// The version that differs.
+        version: i64,
+    },
+
+    /// Neither a pool nor an embedded PostgreSQL was chosen.
+    #[error("no database: call `.postgres(pool)` or `.embedded()` on the builder")]
+    NoDatabase,
+}
+
+impl RuntimeError {
+    /// Names what was being done when the database failed.
+    pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Database { doing, source }
+    }
+
+    /// Whether it may work when tried again: the connection or the server failed, not the request.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Database { source, .. } if is_transient(source))
+    }
+}
+
+/// Whether a statement failed for reasons that lie in the connection or the server.
+pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            // connection, transaction rollback (serialisation, deadlock), insufficient resources
+            // (full disk, too many connections), operator intervention, system error
+            ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+        }),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::BeginFailed => true,
+        _ => false,
+    }
+}
+
+fn list(errors: &[SetupError]) -> String {
+    errors.iter().map(|error| format!("\n  - {error}")).collect()
+}

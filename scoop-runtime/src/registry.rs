@@ -1,0 +1,158 @@
+//! Which sagas this program runs: what the attributes registered at link time, made whole and
+//! checked before anything starts.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scoop_core::Definition;
+
+use crate::saga::{Handler, Registration, Saga};
+use crate::{RuntimeError, SetupError};
+
+/// Sagas handed over by the user, by their type.
+#[derive(Default)]
+pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
+
+impl Provided {
+    /// Hands over a saga. Of two of one type, the later counts.
+    pub(crate) fn add<S: Saga>(&mut self, saga: S) {
+        self.0.push((TypeId::of::<S>(), std::any::type_name::<S>(), Arc::new(saga)));
+    }
+
+    fn find(&self, id: TypeId) -> Option<Arc<dyn Handler>> {
+        self.0.iter().rev().find(|(of, ..)| *of == id).map(|(.., saga)| saga.clone())
+    }
+}
+
+/// The sagas that a program runs, by topic and name.
+pub(crate) struct Registry {
+    sagas: BTreeMap<(String, String), Arc<RunnableSaga>>,
+    topics: Vec<String>,
+    names: Vec<String>,
+}
+
+/// A saga that can be run.
+pub(crate) struct RunnableSaga {
+    pub(crate) definition: Definition,
+    pub(crate) handler: Arc<dyn Handler>,
+}
+
+impl Registry {
+    /// Collects the sagas of the linked program; if `only` is given, just those of them.
+    ///
+    /// All mistakes of the program are reported at once.
+    pub(crate) fn collect(
+        provided: &Provided,
+        only: Option<&[TypeId]>,
+    ) -> Result<Self, Vec<SetupError>> {
+        let chosen = |id: TypeId| only.is_none_or(|only| only.contains(&id));
+        let mut linked: Vec<_> = inventory::iter::<Registration>()
+            .filter(|registration| chosen((registration.saga_type)().0))
+            .collect();
+        linked.sort_by_key(|registration| (registration.saga_type)().1);
+
+        let mut errors = check_names(&linked);
+        errors.extend(check_topics(&linked));
+        errors.extend(check_provided(&linked, provided));
+        let mut sagas = BTreeMap::new();
+        for registration in linked {
+            let definition = (registration.definition)();
+            let (id, type_name) = (registration.saga_type)();
+            match provided.find(id).or_else(registration.default) {
+                Some(handler) => {
+                    let key = (definition.topic.to_string(), definition.saga.to_string());
+                    sagas.insert(key, Arc::new(RunnableSaga { definition, handler }));
+                }
+                None => {
+                    let name = definition.saga.to_string();
+                    errors.push(SetupError::NotProvided { name, type_name });
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let (topics, names) = sagas.keys().cloned().unzip();
+        Ok(Self { sagas, topics, names })
+    }
+
+    /// Topics and names of all sagas, pair by pair.
+    pub(crate) fn pairs(&self) -> (&[String], &[String]) {
+        (&self.topics, &self.names)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sagas.is_empty()
+    }
+
+    /// Whether a saga of that name is run here.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+
+    /// The saga of that name on that topic.
+    pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
+        self.sagas.get(&(topic.to_owned(), name.to_owned()))
+    }
+}
+
+/// Names that cannot be stored, and names that stand for several sagas.
+fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
+    let mut errors = vec![];
+    let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    for registration in linked {
+        let definition = (registration.definition)();
+        if let Err(mistakes) = definition.check() {
+            errors.extend(mistakes.into_iter().map(SetupError::Name));
+        }
+        types.entry(definition.saga.to_string()).or_default().push((registration.saga_type)().1);
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    errors.extend(repeated.map(|(name, types)| SetupError::SameName { name, types: quoted(&types) }));
+    errors
+}
+
+/// Topics whose handlers expect different messages.
+fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
+    let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
+    for registration in linked {
+        let message = (registration.message_type)();
+        let known = types.entry((registration.definition)().topic.to_string()).or_default();
+        if !known.contains(&message) {
+            known.push(message);
+        }
+    }
+    let contested = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let name = |types: Vec<(TypeId, &'static str)>| {
+        quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
+    };
+    contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+}
+
+/// Provided values that no registered saga wants.
+fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupError> {
+    let wanted = |id: &TypeId| linked.iter().any(|registration| (registration.saga_type)().0 == *id);
+    let unwanted = provided.0.iter().filter(|(id, ..)| !wanted(id));
+    unwanted.map(|(_, type_name, _)| SetupError::NotASaga { type_name }).collect()
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl RunnableSaga {
+    /// The payload as the saga's message.
+    pub(crate) fn decode(
+        &self,
+        payload: &serde_json::Value,
+    ) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error> {
+        self.handler.decode(payload).map(Arc::from)
+    }
+}
+
+impl From<Vec<SetupError>> for RuntimeError {
+    fn from(errors: Vec<SetupError>) -> Self {
+        Self::Setup(errors)
+    }
+}

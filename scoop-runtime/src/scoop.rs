@@ -1,0 +1,219 @@
+//! The handle of a running program: launch, look up, shut down.
+
+use std::sync::Arc;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::client::{Handle, Launch};
+use crate::embedded::Embedded;
+use crate::engine::Engine;
+use crate::settings::ENGINE_CONNECTIONS;
+use crate::store::{Launched, Schema, Store};
+use crate::{Builder, RuntimeError, payload};
+use scoop_core::Message;
+
+/// A program with sagas, or a client of one. Cheap to clone.
+///
+/// When the last clone is dropped, the engine stops as in [`Scoop::shutdown`], but nobody waits
+/// for it.
+#[derive(Clone)]
+pub struct Scoop {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    engine: Option<Arc<Engine>>,
+    embedded: tokio::sync::Mutex<Option<Embedded>>,
+    payload_bytes_max: usize,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(engine) = &self.engine {
+            engine.stop();
+        }
+    }
+}
+
+impl Scoop {
+    /// The way to start: choose a database, hand over what the sagas need, start.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A client that runs no saga, but launches messages for the processes that do. The tables
+    /// must be there: the first process that [starts](Builder::start) makes them.
+    ///
+    /// ```no_run
+    /// # fn example(pool: sqlx::PgPool) {
+    /// let scoop = scoop_runtime::Scoop::client(pool);
+    /// # }
+    /// ```
+    pub fn client(pool: PgPool) -> Self {
+        let schema = Schema::new("scoop").expect("the default schema has a good name");
+        Self::new(Store::new(pool, &schema), None, None, payload::BYTES_MAX_DEFAULT)
+    }
+
+    /// The connections a pool must allow: one that listens, two with which the engine claims,
+    /// settles and wakes, and at least one for the transactions of steps.
+    pub const fn required_connections() -> u32 {
+        ENGINE_CONNECTIONS + 1
+    }
+
+    pub(crate) fn new(
+        store: Store,
+        engine: Option<Arc<Engine>>,
+        embedded: Option<Embedded>,
+        payload_bytes_max: usize,
+    ) -> Self {
+        let embedded = tokio::sync::Mutex::new(embedded);
+        Self { inner: Arc::new(Inner { store, engine, embedded, payload_bytes_max }) }
+    }
+
+    /// Launches a message in a transaction of its own. Await it for a [`Handle`].
+    ///
+    /// # Errors
+    ///
+    /// When the message cannot be stored, or the database fails; it is then not launched, unless
+    /// the connection was lost in the very moment of the commit.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.launch(OrderPlaced { order: 7 }).await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch<M: Message>(&self, message: M) -> Launch<M> {
+        Launch::new(self.clone(), message)
+    }
+
+    /// Launches many messages in one transaction: all or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    pub async fn launch_all<M: Message>(
+        &self,
+        messages: impl IntoIterator<Item = M>,
+    ) -> Result<Vec<Handle>, RuntimeError> {
+        let prepared = messages.into_iter().map(|message| self.prepare(&message));
+        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
+        let handlers = self
+            .store()
+            .launch(self.store().pool(), &prepared)
+            .await
+            .map_err(RuntimeError::database("messages were launched"))?;
+        self.announce(&handlers);
+        Ok(prepared.iter().map(|launched| Handle::new(self.clone(), launched.root, launched.id)).collect())
+    }
+
+    /// Launches a message in a transaction of the caller: it exists exactly if that commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; }
+    /// # async fn example(scoop: scoop_runtime::Scoop, pool: sqlx::PgPool) -> scoop_core::Result<()> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut *tx).await?;
+    /// let order = scoop.launch_in(&mut tx, OrderPlaced { order: 7 }).await?;
+    /// tx.commit().await?;
+    /// order.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn launch_in<M: Message>(
+        &self,
+        connection: &mut PgConnection,
+        message: M,
+    ) -> Result<Handle, RuntimeError> {
+        let launched = self.prepare(&message)?;
+        let (root, id) = (launched.root, launched.id);
+        self.store()
+            .launch(connection, &[launched])
+            .await
+            .map_err(RuntimeError::database("a message was launched"))?;
+        // Nobody tells us of the commit, so we look again soon.
+        if let Some(engine) = &self.inner.engine {
+            engine.expect();
+        }
+        Ok(Handle::new(self.clone(), root, id))
+    }
+
+    /// The hierarchy of that id, as [`Handle::id`] gave it, perhaps to another process long ago.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if there is none.
+    pub async fn find(&self, id: Uuid) -> Result<Handle, RuntimeError> {
+        let found = self.store().root_message(id).await;
+        let found = found.map_err(RuntimeError::database("a hierarchy was looked up"))?;
+        let message = found.ok_or(RuntimeError::NoSuchMessage { id })?;
+        Ok(Handle::new(self.clone(), id, message))
+    }
+
+    /// Stops in good order: nothing new is begun, running steps end and are recorded, and what
+    /// they lead to is left to the other processes or to the next start. A private PostgreSQL is
+    /// stopped, too.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not take the request back.
+    pub async fn shutdown(&self) {
+        if let Some(engine) = &self.inner.engine {
+            engine.stop();
+            engine.stopped().await;
+        }
+        if let Some(embedded) = self.inner.embedded.lock().await.take() {
+            self.store().pool().close().await;
+            embedded.stop().await;
+        }
+    }
+
+    /// The pool in use, for instance that of the private PostgreSQL.
+    pub fn pool(&self) -> &PgPool {
+        self.store().pool()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.inner.engine.as_deref()
+    }
+
+    /// The message as it goes to the database, with fresh ids.
+    pub(crate) fn prepare<M: Message>(&self, message: &M) -> Result<Launched, RuntimeError> {
+        let what = || format!("a message for topic `{}`", M::TOPIC);
+        let payload = payload::of_message(message)?;
+        let payload = payload::storable(payload, self.inner.payload_bytes_max, what)?;
+        Ok(Launched { id: Uuid::now_v7(), root: Uuid::now_v7(), topic: M::TOPIC, payload })
+    }
+
+    /// Has whoever runs these handlers look.
+    pub(crate) fn announce(&self, handlers: &[String]) {
+        match &self.inner.engine {
+            Some(engine) => engine.announce(handlers),
+            None if handlers.is_empty() => {}
+            None => {
+                let store = self.store().clone();
+                tokio::spawn(async move {
+                    // Polling finds what nobody was notified of.
+                    let _ = store.notify(Uuid::nil()).await;
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a user may set, with the values that are right for most.
+
+use std::time::Duration;
+
+use crate::payload;
+
+/// The connections that the engine itself needs: one that listens, two to claim, settle and wake.
+pub(crate) const ENGINE_CONNECTIONS: u32 = 3;
+
+/// The settings of one engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// How many runs are worked on at the same time.
+    pub(crate) concurrency: usize,
+    /// How many steps may have a transaction open at the same time.
+    pub(crate) step_connections: usize,
+    /// How large a payload, or what a step returns, may be.
+    pub(crate) payload_bytes_max: usize,
+    /// How often to look for ready runs when nobody says that there are any.
+    pub(crate) poll_interval: Duration,
+    /// The pauses after failures of the database.
+    pub(crate) backoff: Backoff,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            concurrency: 256,
+            step_connections: 1,
+            payload_bytes_max: payload::BYTES_MAX_DEFAULT,
+            poll_interval: Duration::from_secs(1),
+            backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
+        }
+    }
+}
+
+/// Pauses that double with each attempt in vain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl Backoff {
+    /// The pause after so many earlier attempts.
+    pub(crate) fn pause(&self, attempts: i32) -> Duration {
+        let doublings = u32::try_from(attempts).unwrap_or(0).min(20);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let backoff = Settings::default().backoff;
+        let millis: Vec<_> = [0, 1, 2, 9, i32::MAX].map(|n| backoff.pause(n).as_millis()).into();
+        assert_eq!(millis, [100, 200, 400, 30_000, 30_000]);
+    }
+}

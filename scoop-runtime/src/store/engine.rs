@@ -1,0 +1,252 @@
+//! What the engine asks of the database, one function for each statement.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{Definition, Instance, Plan, RollbackNames, Suspension, output_name};
+use serde_json::Value;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgExecutor, Row};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::rows::unsigned;
+use super::rows::Unreadable;
+use super::{Claimed, Key, Settled, Settlement, Store};
+
+/// A run that did not go the way it was to go.
+pub(crate) struct Release {
+    pub(crate) key: Key,
+    /// How long nobody is to take it again.
+    pub(crate) pause_seconds: f64,
+    /// What went wrong; nothing if it is merely handed back.
+    pub(crate) reason: Option<String>,
+}
+
+/// What a rolling back run had done, as the log has it.
+pub(crate) struct History {
+    pub(crate) plan: Plan,
+    /// The newest suspension, on whatever path.
+    pub(crate) last: Option<Suspension>,
+}
+
+impl Store {
+    /// Takes up to `limit` ready runs of these handlers.
+    pub(crate) async fn claim(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        (topics, handlers): (&[String], &[String]),
+        limit: usize,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
+        let rows = sqlx::query(self.sql.run_claim.clone())
+            .bind(worker)
+            .bind(identifier)
+            .bind(topics)
+            .bind(handlers)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
+    }
+
+    /// Applies the settlements whose claims still hold, and says what became of them. Inside the
+    /// transaction of a step, `claim` is what that transaction was begun with: without it there,
+    /// the step has ended its transaction itself, and nothing is applied.
+    pub(crate) async fn settle(
+        &self,
+        executor: impl PgExecutor<'_>,
+        identifier: &str,
+        settlements: &[Settlement],
+        claim: Option<&str>,
+    ) -> sqlx::Result<BTreeMap<Uuid, Settled>> {
+        let rows = sqlx::query(self.sql.run_settle.clone())
+            .bind(Json(settlements))
+            .bind(identifier)
+            .bind(claim)
+            .fetch_all(executor)
+            .await?;
+        rows.iter().map(Settled::from_row).collect()
+    }
+
+    /// Makes the runs ready that wait for nobody any more, and says whose they are.
+    pub(crate) async fn wake(
+        &self,
+        parents: &[(Uuid, Uuid, OffsetDateTime)],
+    ) -> sqlx::Result<Vec<String>> {
+        let roots: Vec<_> = parents.iter().map(|(root, ..)| *root).collect();
+        let ids: Vec<_> = parents.iter().map(|(_, id, _)| *id).collect();
+        let times: Vec<_> = parents.iter().map(|(.., at)| *at).collect();
+        let rows = sqlx::query(self.sql.run_wake.clone())
+            .bind(roots)
+            .bind(ids)
+            .bind(times)
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter().map(|row| row.try_get("handler")).collect()
+    }
+
+    /// Frees the runs of this worker that it does not work on, and says how many those were.
+    pub(crate) async fn disown(&self, worker: Uuid, in_flight: &[Uuid]) -> sqlx::Result<u64> {
+        let done = sqlx::query(self.sql.run_disown.clone())
+            .bind(worker)
+            .bind(in_flight)
+            .execute(&self.pool)
+            .await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Hands runs back.
+    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<()> {
+        let each = releases.iter();
+        sqlx::query(self.sql.run_release.clone())
+            .bind(each.clone().map(|r| r.key.root).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.key.id).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.key.epoch).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.pause_seconds).collect::<Vec<_>>())
+            .bind(each.map(|r| r.reason.clone()).collect::<Vec<_>>())
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Sets a run aside that cannot be continued.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
+        sqlx::query(self.sql.run_set_aside.clone())
+            .bind(key.root)
+            .bind(key.id)
+            .bind(key.epoch)
+            .bind(reason.replace('\0', ""))
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Gives the runs of these handlers that were set aside another chance.
+    pub(crate) async fn retry_stuck(
+        &self,
+        (topics, handlers): (&[String], &[String]),
+    ) -> sqlx::Result<u64> {
+        let done = sqlx::query(self.sql.run_retry_stuck.clone())
+            .bind(topics)
+            .bind(handlers)
+            .execute(&self.pool)
+            .await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Reads what a run had done, for its rollback.
+    pub(crate) async fn history(
+        &self,
+        definition: &Definition,
+        lineage: &scoop_core::Lineage,
+    ) -> sqlx::Result<History> {
+        let names = RollbackNames::of(definition);
+        let mut outputs = self.outputs(definition, lineage).await?;
+        let rows = sqlx::query(self.sql.run_history.clone())
+            .bind(lineage.id())
+            .bind(&*definition.saga)
+            .fetch_all(&self.pool)
+            .await?;
+        let (mut instances, mut last) = (vec![], None);
+        for row in &rows {
+            let step: String = row.try_get("step")?;
+            let handler_iteration: Option<i32> = row.try_get("handler_iteration")?;
+            let handler_iteration = handler_iteration.map(unsigned);
+            if !names.matches(&step) {
+                let position = u32::try_from(instances.len()).unwrap_or(u32::MAX);
+                let output = outputs.remove(&output_name(&step, position));
+                let emitted = row.try_get("emitted")?;
+                instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
+            }
+            let next: Option<i32> = row.try_get("next_step")?;
+            let next = next.and_then(|next| usize::try_from(next).ok());
+            last = Some(Suspension { step, next, iteration: 0, handler_iteration });
+        }
+        Ok(History { plan: Plan::of(&names, instances), last })
+    }
+
+    async fn outputs(
+        &self,
+        definition: &Definition,
+        lineage: &scoop_core::Lineage,
+    ) -> sqlx::Result<BTreeMap<String, Value>> {
+        let rows: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
+            .bind(lineage.ids())
+            .bind(&*definition.saga)
+            .fetch_all(&self.pool)
+            .await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Lists who listens where.
+    pub(crate) async fn publish(
+        &self,
+        (topics, handlers): (&[String], &[String]),
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.handler_publish.clone())
+            .bind(topics)
+            .bind(handlers)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Enters a living process whose session holds the lock.
+    pub(crate) async fn register(
+        &self,
+        session: impl PgExecutor<'_>,
+        worker: Uuid,
+        lock_key: i64,
+        handlers: &[String],
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.worker_register.clone())
+            .bind(worker)
+            .bind(lock_key)
+            .bind(handlers)
+            .execute(session)
+            .await?;
+        Ok(())
+    }
+
+    /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
+    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(i64, i64)> {
+        let mut tx = self.pool.begin().await?;
+        let row = sqlx::query(self.sql.worker_reap.clone())
+            .bind(worker)
+            .fetch_one(&mut *tx)
+            .await?;
+        let (dead, freed) = (row.try_get("dead")?, row.try_get("freed")?);
+        if dead > 0 {
+            self.sweep(&mut tx).await?;
+        }
+        tx.commit().await?;
+        Ok((dead, freed))
+    }
+
+    /// Makes the runs ready that the dead did not come to wake.
+    async fn sweep(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+        sqlx::query(self.sql.run_sweep.clone()).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Strikes this process out.
+    pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
+        sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Tells the other processes that there may be something to do.
+    pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
+        sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(&self.sql.channel)
+            .bind(worker.to_string())
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// The channel on which processes wake each other.
+    pub(crate) fn channel(&self) -> &str {
+        &self.sql.channel
+    }
+}

@@ -1,0 +1,236 @@
+//! The runs of a hierarchy, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use scoop_core::{EventKind, Failure, Lineage};
+use serde::Deserialize;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+/// The runs of a hierarchy. Display it to see who did what and when.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    roots: Vec<RunInfo>,
+}
+
+/// One run, as far as it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunInfo {
+    /// The saga.
+    pub handler: String,
+    /// Where it heard of the message.
+    pub topic: String,
+    /// The message.
+    pub message_id: Uuid,
+    /// Its place in the hierarchy.
+    pub lineage: Lineage,
+    /// How far it is.
+    pub state: RunState,
+    /// What is on record about it, oldest first.
+    pub events: Vec<RunEvent>,
+    /// The runs of the messages that it launched.
+    pub children: Vec<RunInfo>,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum RunState {
+    /// Nobody has begun it yet.
+    NotBegun,
+    /// It can go on, and nobody works on it at this moment.
+    Ready,
+    /// Somebody works on it.
+    Running,
+    /// It waits for its children.
+    Waiting,
+    /// No process at hand can continue it.
+    Stuck {
+        /// Why.
+        reason: String,
+    },
+    /// It succeeded.
+    Committed,
+    /// It was undone.
+    RolledBack(Failure),
+    /// It could not be undone.
+    RollbackFailed(Failure),
+}
+
+/// One thing that happened in a run.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RunEvent {
+    /// What.
+    pub kind: EventKind,
+    /// In which step.
+    pub step: Option<String>,
+    /// When, since 1970.
+    pub at: Duration,
+    /// What went wrong.
+    pub failure: Option<Failure>,
+}
+
+/// A run as `run_tree.sql` gives it.
+pub(crate) struct RunRow {
+    lineage: Lineage,
+    info: RunInfo,
+}
+
+#[derive(Deserialize)]
+struct EventRow {
+    #[serde(rename = "type")]
+    kind: String,
+    step: Option<String>,
+    exception: Option<Failure>,
+    micros: u64,
+}
+
+impl RunRow {
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let lineage = Lineage::from_ids(row.try_get("lineage")?)
+            .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))?;
+        let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
+        let events: Vec<RunEvent> =
+            events.into_iter().flat_map(|Json(events)| events).filter_map(EventRow::into_event).collect();
+        let state: Option<String> = row.try_get("state")?;
+        let reason: Option<String> = row.try_get("reason")?;
+        let info = RunInfo {
+            handler: row.try_get("handler")?,
+            topic: row.try_get("topic")?,
+            message_id: row.try_get("message_id")?,
+            lineage: lineage.clone(),
+            state: state_of(state.as_deref(), reason, &events),
+            events,
+            children: vec![],
+        };
+        Ok(Self { lineage, info })
+    }
+}
+
+impl EventRow {
+    fn into_event(self) -> Option<RunEvent> {
+        Some(RunEvent {
+            kind: EventKind::from_name(&self.kind)?,
+            step: self.step,
+            at: Duration::from_micros(self.micros),
+            failure: self.exception,
+        })
+    }
+}
+
+/// What the working set says counts while the run is in it; then its last event.
+fn state_of(state: Option<&str>, reason: Option<String>, events: &[RunEvent]) -> RunState {
+    let last = events.last();
+    let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
+    let failure = |event: Option<&RunEvent>| {
+        let known = event.and_then(|event| event.failure.clone());
+        known.unwrap_or_else(|| Failure::new("Unknown", "", "scoop"))
+    };
+    match (state, last.map(|event| event.kind)) {
+        (Some("stuck"), _) => RunState::Stuck { reason: reason.unwrap_or_default() },
+        (Some("waiting"), _) => RunState::Waiting,
+        (Some("running"), _) => RunState::Running,
+        (_, None) => RunState::NotBegun,
+        (Some("ready"), _) => RunState::Ready,
+        (_, Some(EventKind::Committed)) => RunState::Committed,
+        (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),
+        (_, Some(EventKind::RollbackFailed)) => RunState::RollbackFailed(failure(last)),
+        // Between two looks of one statement there is no such moment.
+        _ => RunState::Running,
+    }
+}
+
+impl Tree {
+    /// Puts the runs, parents before children, into their places.
+    pub(crate) fn of(rows: Vec<RunRow>) -> Self {
+        let mut roots: Vec<RunInfo> = vec![];
+        for RunRow { lineage, info } in rows {
+            let mut siblings = &mut roots;
+            // The first id is the root emission's; those between are the ancestors.
+            for ancestor in &lineage.ids()[1..lineage.ids().len() - 1] {
+                let Some(at) = siblings.iter().position(|run| run.lineage.id() == *ancestor) else { break };
+                siblings = &mut siblings[at].children;
+            }
+            siblings.push(info);
+        }
+        Self { roots }
+    }
+
+    /// The runs of the message that started the hierarchy.
+    pub fn roots(&self) -> &[RunInfo] {
+        &self.roots
+    }
+
+    /// All runs, each before its children.
+    pub fn runs(&self) -> Vec<&RunInfo> {
+        fn collect<'a>(runs: &'a [RunInfo], all: &mut Vec<&'a RunInfo>) {
+            for run in runs {
+                all.push(run);
+                collect(&run.children, all);
+            }
+        }
+        let mut all = vec![];
+        collect(&self.roots, &mut all);
+        all
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunState::NotBegun => f.write_str("not begun"),
+            RunState::Ready => f.write_str("ready"),
+            RunState::Running => f.write_str("running"),
+            RunState::Waiting => f.write_str("waiting for its children"),
+            RunState::Stuck { reason } => write!(f, "STUCK: {reason}"),
+            RunState::Committed => f.write_str("committed"),
+            RunState::RolledBack(failure) => write!(f, "rolled back: {}", essence(failure)),
+            RunState::RollbackFailed(failure) => write!(f, "ROLLBACK FAILED: {}", essence(failure)),
+        }
+    }
+}
+
+/// What it all came from.
+fn essence(failure: &Failure) -> String {
+    failure.root_causes().iter().map(|cause| cause.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let begin = self.runs().iter().filter_map(|run| run.events.first()).map(|event| event.at).min();
+        for root in &self.roots {
+            write_run(f, root, begin.unwrap_or_default(), "", "", "")?;
+        }
+        Ok(())
+    }
+}
+
+/// One run and those below it, each with the way it went and when.
+fn write_run(
+    f: &mut fmt::Formatter<'_>,
+    run: &RunInfo,
+    begin: Duration,
+    indent: &str,
+    branch: &str,
+    below: &str,
+) -> fmt::Result {
+    writeln!(f, "{indent}{branch}{} (on {}): {}", run.handler, run.topic, run.state)?;
+    let indent = format!("{indent}{below}");
+    let bar = if run.children.is_empty() { "  " } else { "│ " };
+    for event in &run.events {
+        let millis = event.at.saturating_sub(begin).as_secs_f64() * 1000.0;
+        let step = event.step.as_deref().unwrap_or("");
+        let line = format!("{indent}{bar}{millis:>9.1} ms  {:<15} {step}", event.kind.as_str());
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    for (at, child) in run.children.iter().enumerate() {
+        let (branch, below) = if at + 1 == run.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        write_run(f, child, begin, &indent, branch, below)?;
+    }
+    Ok(())
+}
