@@ -1,5 +1,7 @@
 //! The engine of Scoop.
 
+#[cfg(unix)]
+pub mod embedded;
 #[doc(hidden)]
 pub mod private;
 mod saga;
