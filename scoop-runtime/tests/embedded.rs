@@ -3,9 +3,9 @@
 //! Owners that end badly are children: this very program, told by a variable what to be (see [`child`]).
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use scoop_runtime::embedded::{Embedded, EmbeddedError, Shutdown};
@@ -361,16 +361,20 @@ struct Owner {
     supervisor: u32,
     sleeper: Option<u32>,
     folder: PathBuf,
+    /// Kept open, for the child may still have something to say.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Owner {
     fn start(role: &str, folder: &Path) -> Self {
         let mut child = child(role, folder).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let started = lines
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let started = output
+            .by_ref()
+            .lines()
             .map(Result::unwrap)
-            .find(|line| line.starts_with("STARTED "))
-            .expect("the child's server starts");
+            .find(|line| line.starts_with("STARTED "));
+        let started = started.expect("the child's server starts");
         let [_, server, sleeper, folder] = *started.splitn(4, ' ').collect::<Vec<_>>() else {
             panic!("{started}")
         };
@@ -381,6 +385,7 @@ impl Owner {
             folder: folder.into(),
             server,
             child,
+            _output: output,
         }
     }
 

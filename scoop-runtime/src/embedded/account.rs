@@ -62,7 +62,7 @@ impl Account {
         file.uid() == self.uid || (self.is_other && file.uid() == ROOT)
     }
 
-    /// A command run by this user, which sees none of the variables that steer PostgreSQL's programs.
+    /// A command run by this user, in plain English and without the variables that steer PostgreSQL's programs.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if self.is_other {
@@ -72,6 +72,7 @@ impl Account {
         {
             command.env_remove(name);
         }
+        command.env("LC_ALL", "C");
         // The folder we happen to be in may be closed to that user.
         command.current_dir("/");
         command

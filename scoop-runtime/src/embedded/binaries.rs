@@ -147,7 +147,7 @@ fn install_command(is_root: bool) -> String {
     {
         Some((_, command)) if is_root => command.to_owned(),
         Some((_, command)) => format!("sudo {command}"),
-        None => "your package manager's `postgresql`".to_owned(),
+        None => "<your package manager> install postgresql".to_owned(),
     }
 }
 

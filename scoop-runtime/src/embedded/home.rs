@@ -118,12 +118,9 @@ impl Home {
 
     /// The lock once more, for a supervisor to hold.
     pub(super) fn share_lock(&self) -> Result<File, EmbeddedError> {
-        let lock = self
-            .lock
-            .as_ref()
-            .ok_or_else(|| io::Error::other("it was released"));
-        lock.map_err(io::Error::from)
-            .and_then(File::try_clone)
+        let released = || io::Error::other("it was released");
+        let lock = self.lock.as_ref().ok_or_else(released);
+        lock.and_then(File::try_clone)
             .at("share the lock of", &self.folder)
     }
 
@@ -138,12 +135,7 @@ impl Home {
 
     /// Makes the data unless it is there, complete or not at all.
     pub(super) fn prepare(&self, binaries: &Binaries) -> Result<(), EmbeddedError> {
-        match fs::remove_file(self.log()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).at("remove", &self.log())?
-            }
-            _ => {}
-        }
+        remove_file(&self.log())?;
         if self.made_by().is_some() {
             return Ok(());
         }
@@ -211,6 +203,14 @@ pub(super) fn remove(folder: &Path) -> Result<(), EmbeddedError> {
     }
 }
 
+/// Removes a file, which need not be there.
+pub(super) fn remove_file(file: &Path) -> Result<(), EmbeddedError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", file),
+        _ => Ok(()),
+    }
+}
+
 /// A new folder that takes a socket, owned by the account and locked by us.
 fn fresh_folder(account: &Account) -> Result<(PathBuf, File), EmbeddedError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -244,11 +244,11 @@ fn parent_for(account: &Account) -> Result<PathBuf, EmbeddedError> {
         }
     }
     let unfit =
-        || io::Error::other("neither TMPDIR nor /tmp exists with a path short enough for a socket");
-    Err(refused).unwrap_or_else(|refused| match refused {
+        io::Error::other("neither TMPDIR nor /tmp exists with a path short enough for a socket");
+    match refused {
         Some(error) => Err(error),
-        None => Err(unfit()).at("make a temporary folder in", &env::temp_dir()),
-    })
+        None => Err(unfit).at("make a temporary folder in", &env::temp_dir()),
+    }
 }
 
 /// Besides being short, the path has to be text, which is all that sqlx takes.

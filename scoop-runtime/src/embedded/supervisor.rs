@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::binaries::Binaries;
 use super::error::{At, EmbeddedError};
-use super::home::Home;
+use super::home::{Home, remove_file};
 use super::process::Server;
 
 /// The arguments: where to note that the server has ended, the folder to remove at the end or nothing, the server's command.
@@ -94,15 +94,13 @@ impl Supervisor {
         settings: &[(String, String)],
     ) -> Result<Self, EmbeddedError> {
         let log_start = fs::metadata(home.log()).map_or(0, |log| log.len());
-        let supervisor = Self::spawn(home, binaries, settings)?;
-        match supervisor.wait_until_ready(home, log_start) {
-            Ok(supervisor) => Ok(supervisor),
-            Err((mut supervisor, error)) => {
-                supervisor.stop_server(Shutdown::Immediate, home)?;
-                supervisor.finish(Afterwards::Keep);
-                Err(error)
-            }
+        let mut supervisor = Self::spawn(home, binaries, settings)?;
+        if let Err(error) = supervisor.wait_until_ready(home, log_start) {
+            // Whether it stops or not, what kept it from starting is the more telling error.
+            let _ = supervisor.end(Shutdown::Immediate, Afterwards::Keep, home);
+            return Err(error);
         }
+        Ok(supervisor)
     }
 
     /// Stops the server, sternly if it does not heed, and ends the supervisor.
@@ -123,12 +121,7 @@ impl Supervisor {
         settings: &[(String, String)],
     ) -> Result<Self, EmbeddedError> {
         let ended = home.folder().join("ended");
-        match fs::remove_file(&ended) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).at("remove", &ended)?
-            }
-            _ => {}
-        }
+        remove_file(&ended)?;
         let log = OpenOptions::new()
             .create(true)
             .append(true)
@@ -158,39 +151,25 @@ impl Supervisor {
         })
     }
 
-    fn wait_until_ready(
-        mut self,
-        home: &Home,
-        log_start: u64,
-    ) -> Result<Self, (Self, EmbeddedError)> {
-        let (folder, data) = (home.folder().to_owned(), home.data());
+    fn wait_until_ready(&mut self, home: &Home, log_start: u64) -> Result<(), EmbeddedError> {
         let deadline = Instant::now() + READY_WITHIN;
-        loop {
-            if Server::of(&data).is_some_and(|server| server.is_ready) {
-                return Ok(self);
-            }
+        while !Server::of(&home.data()).is_some_and(|server| server.is_ready) {
+            let folder = home.folder().to_owned();
+            let log = || tail(&home.log(), log_start);
             if self.has_server_ended() {
-                return Err((
-                    self,
-                    EmbeddedError::Exited {
-                        folder,
-                        log: tail(&home.log(), log_start),
-                    },
-                ));
+                return Err(EmbeddedError::Exited { folder, log: log() });
             }
             if Instant::now() > deadline {
-                let (seconds, log) = (READY_WITHIN.as_secs(), tail(&home.log(), log_start));
-                return Err((
-                    self,
-                    EmbeddedError::NotReady {
-                        folder,
-                        seconds,
-                        log,
-                    },
-                ));
+                let seconds = READY_WITHIN.as_secs();
+                return Err(EmbeddedError::NotReady {
+                    folder,
+                    seconds,
+                    log: log(),
+                });
             }
             thread::sleep(PAUSE);
         }
+        Ok(())
     }
 
     fn stop_server(&mut self, how: Shutdown, home: &Home) -> Result<(), EmbeddedError> {
