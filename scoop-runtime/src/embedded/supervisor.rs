@@ -31,22 +31,25 @@ exec 3<&0
 server=$!
 
 {
-    signal() { [ -e "$ended" ] || kill -s "$1" "$server"; }
-    remove=0
+    kept=0
     while read -r order; do
         case $order in
-            keep) remove=1 ;;
-            *) signal "$order" ;;
+            keep) kept=1 ;;
+            *) [ -e "$ended" ] || kill -s "$order" "$server" ;;
         esac
     done
-    signal INT
-    exit "$remove"
+    # A server that has only just begun misses signals.
+    until [ -e "$ended" ]; do
+        kill -s INT "$server" || break
+        sleep 0.1 || sleep 1
+    done
+    exit "$kept"
 } <&3 >&2 3<&- &
 listener=$!
 
 exec </dev/null 3<&-
 wait "$server"
-echo "$?" >"$ended"
+echo "$?" >"$ended" || exit
 wait "$listener" && [ -n "$doomed" ] && rm -rf "$doomed"
 "#;
 
