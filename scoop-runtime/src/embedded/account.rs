@@ -118,7 +118,8 @@ impl Account {
     }
 }
 
-/// Runs a command to its end; an exit with failure is an error that quotes its output.
+/// Runs a command to its end, with nothing to read unless it was given something; an exit with failure is an error that
+/// quotes its output.
 pub(super) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
     let text = [command.get_program()]
         .into_iter()
@@ -126,7 +127,7 @@ pub(super) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
         .map(OsStr::to_string_lossy)
         .collect::<Vec<_>>()
         .join(" ");
-    match command.stdin(std::process::Stdio::null()).output() {
+    match command.output() {
         Err(source) => Err(EmbeddedError::Command {
             command: text,
             source,

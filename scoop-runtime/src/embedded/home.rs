@@ -1,7 +1,8 @@
 //! The folder of one server: who owns it, what is in it, and what becomes of it.
 //!
 //! A home holds `data` (PostgreSQL's), `server.log`, the socket unless the path is too long for one, and `owner`, a file with
-//! the owning process's pid. That file is locked by the owner *and* by the supervisor of its server, so:
+//! the owning process's pid. That file is locked by the owner *and* by what works for it there, `initdb` or the supervisor of
+//! the server, so:
 //!
 //! - a lock that can be taken means that nobody is left who would stop the server or remove the folder;
 //! - a lock that cannot, with a live pid in the file, means that the folder is taken;
@@ -139,7 +140,7 @@ impl Home {
         if self.made_by().is_some() {
             return Ok(());
         }
-        let fresh = self.folder.join(format!("unfinished-{}", process::id()));
+        let fresh = self.folder.join("unfinished");
         remove(&fresh)?;
         match self.initdb(binaries, &fresh, "C.UTF-8") {
             Err(EmbeddedError::CommandFailed { output, .. }) if output.contains("locale") => {
@@ -159,6 +160,8 @@ impl Home {
             "--no-sync",
             "--no-instructions",
         ]);
+        // It reads nothing, but should we be killed, nobody may touch the folder before it ends.
+        initdb.stdin(self.share_lock()?);
         run(initdb.arg(format!("--locale={locale}")).arg("-D").arg(data)).map(drop)
     }
 
