@@ -177,7 +177,9 @@ impl Scoop {
         }
         if let Some(embedded) = self.inner.embedded.lock().await.take() {
             self.store().pool().close().await;
-            embedded.stop().await;
+            if let Err(error) = embedded.stop().await {
+                tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
+            }
         }
     }
 

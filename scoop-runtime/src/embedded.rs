@@ -1,0 +1,447 @@
+//! A private PostgreSQL from the machine's own programs, so that tests and first steps need neither a container nor a
+//! server that somebody set up.
+//!
+//! ```no_run
+//! use scoop_runtime::embedded::Embedded;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let postgres = Embedded::start().await?;
+//! let pool = sqlx::PgPool::connect_with(postgres.connect_options()).await?;
+//! let one: i32 = sqlx::query_scalar("SELECT 1").fetch_one(&pool).await?;
+//! assert_eq!(one, 1);
+//! postgres.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What holds:
+//!
+//! - The server listens on a Unix socket only, in a folder that is closed to other users.
+//! - It never outlives its owner for long: it stops when [`Embedded`] is dropped, and also after a panic,
+//!   `std::process::exit` or `SIGKILL`, because a supervising process waits for our end. A temporary folder goes with it.
+//!   Should the supervisor be killed, too, the next start clears up.
+//! - A kept folder has one owner at a time.
+//!
+//! The programs are looked for in the folder named by `SCOOP_PG_BIN`, and nowhere else if that is set; then in
+//! `pg_config --bindir`, on the `PATH`, and where Debian, RPM, Homebrew, Postgres.app and Alpine put them, newest first.
+//! PostgreSQL 15 is the oldest that will do; kept data is served by the version that made it.
+//!
+//! PostgreSQL refuses to run as root. For root it runs as whoever owns the kept folder, else as `postgres`, else as `nobody`.
+//!
+//! Not supported: Windows, TCP, and several processes that share one [`Embedded`] beyond connecting to its
+//! [`url`](Embedded::url).
+
+mod account;
+mod binaries;
+mod error;
+mod home;
+mod process;
+mod supervisor;
+mod sweep;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+pub use self::error::EmbeddedError;
+pub use self::supervisor::Shutdown;
+
+use self::account::Account;
+use self::binaries::Binaries;
+use self::home::Home;
+use self::process::Server;
+use self::supervisor::{Afterwards, Supervisor};
+
+/// A server of our own, stopped when this is dropped.
+///
+/// Dropping blocks until the server has stopped, a tenth of a second as a rule; [`stop`](Self::stop) does not block and
+/// tells what went wrong.
+#[derive(Debug)]
+pub struct Embedded {
+    folder: PathBuf,
+    socket: PathBuf,
+    cluster: Arc<Cluster>,
+}
+
+impl Embedded {
+    /// Starts a temporary server with the usual settings, see [`Builder::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::start`].
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # async fn example() -> Result<(), EmbeddedError> {
+    /// let postgres = Embedded::start().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn start() -> Result<Self, EmbeddedError> {
+        Self::builder().start().await
+    }
+
+    /// Starts a server whose data is kept in a folder, with the usual settings, see [`Builder::start_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::start_in`].
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # async fn example() -> Result<(), EmbeddedError> {
+    /// let postgres = Embedded::start_in("target/postgres").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn start_in(folder: impl AsRef<Path>) -> Result<Self, EmbeddedError> {
+        Self::builder().start_in(folder).await
+    }
+
+    /// For a server with settings of its own.
+    ///
+    /// ```
+    /// use scoop_runtime::embedded::Embedded;
+    ///
+    /// let builder = Embedded::builder().setting("log_statement", "all");
+    /// ```
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// How to connect to the database `postgres`, as the superuser `postgres`.
+    ///
+    /// ```no_run
+    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> sqlx::Result<()> {
+    /// let pool = sqlx::PgPool::connect_with(postgres.connect_options()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn connect_options(&self) -> PgConnectOptions {
+        self.options_for("postgres")
+    }
+
+    /// How to connect to another database of the server, as the superuser `postgres`. Nothing is created.
+    ///
+    /// ```no_run
+    /// # async fn example(postgres: scoop_runtime::embedded::Embedded, pool: sqlx::PgPool) -> sqlx::Result<()> {
+    /// sqlx::query("CREATE DATABASE shop").execute(&pool).await?;
+    /// let shop = sqlx::PgPool::connect_with(postgres.options_for("shop")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn options_for(&self, database: &str) -> PgConnectOptions {
+        PgConnectOptions::new_without_pgpass()
+            .socket(&self.socket)
+            .port(5432)
+            .username("postgres")
+            .database(database)
+            .ssl_mode(PgSslMode::Disable)
+    }
+
+    /// The same as [`connect_options`](Self::connect_options) as text, which psql and most clients take, too.
+    ///
+    /// ```no_run
+    /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
+    /// println!("psql {}", postgres.url());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!(
+            "postgres://postgres@{}:5432/postgres",
+            percent_encoded(&self.socket.to_string_lossy())
+        )
+    }
+
+    /// Where the data and `server.log` are.
+    ///
+    /// ```no_run
+    /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
+    /// println!("see {}", postgres.folder().join("server.log").display());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The pid of the server's main process; none while it does not run, as in the middle of a restart.
+    ///
+    /// ```no_run
+    /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
+    /// assert!(postgres.process_id().is_some());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        Server::of(&home::data_in(&self.folder)).map(|server| server.pid)
+    }
+
+    /// Stops the server and starts it again, in the same place with the same settings; starts it, if it had died.
+    ///
+    /// Connections break. What was committed survives either way.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbeddedError::Unstoppable`], or that the server does not come back; then another restart may be tried.
+    ///
+    /// # Cancel safety
+    ///
+    /// A restart that has begun goes on when the future is dropped.
+    ///
+    /// ```no_run
+    /// use scoop_runtime::embedded::Shutdown;
+    ///
+    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), scoop_runtime::embedded::EmbeddedError> {
+    /// postgres.restart(Shutdown::Immediate).await?; // As after a crash.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn restart(&self, how: Shutdown) -> Result<(), EmbeddedError> {
+        let cluster = Arc::clone(&self.cluster);
+        blocking(move || cluster.restart(how)).await
+    }
+
+    /// Stops the server, ending all sessions, and removes the folder if it is temporary.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbeddedError::Unstoppable`], or that the folder could not be removed.
+    ///
+    /// # Cancel safety
+    ///
+    /// The stop goes on when the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), scoop_runtime::embedded::EmbeddedError> {
+    /// postgres.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn stop(self) -> Result<(), EmbeddedError> {
+        blocking(move || self.cluster.stop()).await
+    }
+}
+
+/// How a server is to start, see [`Embedded::builder`].
+///
+/// ```no_run
+/// # use scoop_runtime::embedded::{Builder, Embedded, EmbeddedError};
+/// # async fn example() -> Result<(), EmbeddedError> {
+/// let builder: Builder = Embedded::builder();
+/// let postgres = builder.setting("fsync", "on").start().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Builder {
+    settings: Vec<(String, String)>,
+}
+
+impl Builder {
+    /// Sets a parameter of the server, as in `postgresql.conf`; the last value of a name counts.
+    ///
+    /// PostgreSQL checks it at the start. Where and how the server listens cannot be changed.
+    ///
+    /// ```
+    /// use scoop_runtime::embedded::Embedded;
+    ///
+    /// let builder = Embedded::builder().setting("max_connections", "20").setting("log_lock_waits", "on");
+    /// ```
+    #[must_use]
+    pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts a temporary server, in a new folder that is removed at the end.
+    ///
+    /// It runs with `fsync` and `full_page_writes` off, for it need not survive a power cut. It does survive
+    /// [`Shutdown::Immediate`] with all that was committed, so `synchronous_commit` stays on: without `fsync` that costs
+    /// little.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbeddedError::NotInstalled`], or that a program or the server itself failed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, what has been started is stopped and removed in the background.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # async fn example() -> Result<(), EmbeddedError> {
+    /// let postgres = Embedded::builder().setting("max_connections", "20").start().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn start(self) -> Result<Embedded, EmbeddedError> {
+        blocking(move || {
+            let account = Account::for_new_cluster()?;
+            let binaries = Binaries::find(account.is_root_substitute())?;
+            sweep::sweep(&account, &binaries);
+            Embedded::launch(Home::temporary(account)?, binaries, self.settings)
+        })
+        .await
+    }
+
+    /// Starts a server whose data is kept in a folder, which is made at the first use.
+    ///
+    /// The folder has to be empty then, and closed to other users it becomes. A former server there that is being stopped
+    /// is waited for; one that nobody watches over any more is stopped.
+    ///
+    /// # Errors
+    ///
+    /// [`EmbeddedError::Occupied`] if the folder has a live owner, [`EmbeddedError::Foreign`] if it holds other things,
+    /// [`EmbeddedError::Unreachable`] if root gives a folder in a place where others may not go,
+    /// [`EmbeddedError::OtherVersion`], and whatever [`start`](Self::start) may return.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, what has been started is stopped in the background.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
+    /// # async fn example() -> Result<(), EmbeddedError> {
+    /// let postgres = Embedded::builder().setting("log_statement", "all").start_in("target/postgres").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn start_in(self, folder: impl AsRef<Path>) -> Result<Embedded, EmbeddedError> {
+        let folder = folder.as_ref().to_owned();
+        blocking(move || {
+            let account = Account::for_new_cluster()?;
+            let is_root = account.is_root_substitute();
+            let home = Home::kept(&folder, account)?;
+            let binaries = match home.made_by() {
+                Some(version) => Binaries::find_version(version, home.folder())?,
+                None => Binaries::find(is_root)?,
+            };
+            sweep::sweep(home.account(), &binaries);
+            process::stop_unwatched(&home.data(), home.account(), &binaries)?;
+            Embedded::launch(home, binaries, self.settings)
+        })
+        .await
+    }
+}
+
+impl Embedded {
+    fn launch(
+        home: Home,
+        binaries: Binaries,
+        settings: Vec<(String, String)>,
+    ) -> Result<Self, EmbeddedError> {
+        home.prepare(&binaries)?;
+        let supervisor = Supervisor::launch(&home, &binaries, &settings)?;
+        let (folder, socket) = (home.folder().to_owned(), home.socket().to_owned());
+        let running = Mutex::new(Running {
+            supervisor: Some(supervisor),
+            home,
+        });
+        Ok(Self {
+            folder,
+            socket,
+            cluster: Arc::new(Cluster {
+                running,
+                binaries,
+                settings,
+            }),
+        })
+    }
+}
+
+/// What [`Embedded`] shares with work of its own that goes on after a cancellation.
+#[derive(Debug)]
+struct Cluster {
+    running: Mutex<Running>,
+    binaries: Binaries,
+    settings: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Running {
+    /// None after a stop, or after a restart that failed.
+    supervisor: Option<Supervisor>,
+    home: Home,
+}
+
+impl Cluster {
+    fn restart(&self, how: Shutdown) -> Result<(), EmbeddedError> {
+        let mut running = self.running();
+        self.stop_server(&mut running, how, Afterwards::Keep)?;
+        running.supervisor = Some(Supervisor::launch(
+            &running.home,
+            &self.binaries,
+            &self.settings,
+        )?);
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), EmbeddedError> {
+        let mut running = self.running();
+        self.stop_server(&mut running, Shutdown::Fast, Afterwards::Remove)?;
+        running.home.release()
+    }
+
+    /// Without a supervisor, or when that was killed, the server may still run.
+    fn stop_server(
+        &self,
+        running: &mut Running,
+        how: Shutdown,
+        then: Afterwards,
+    ) -> Result<(), EmbeddedError> {
+        if let Some(supervisor) = running.supervisor.take() {
+            supervisor.end(how, then, &running.home)?;
+        }
+        process::stop_unwatched(&running.home.data(), running.home.account(), &self.binaries)
+    }
+
+    /// A panic in the middle leaves nothing that the next stop could not handle.
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::warn!(%error, "a private PostgreSQL may still run");
+        }
+    }
+}
+
+/// Starting and stopping wait for processes and files, which would hold up a runtime's threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, EmbeddedError> + Send + 'static,
+) -> Result<T, EmbeddedError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(EmbeddedError::RuntimeGone),
+        },
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}

@@ -1,0 +1,181 @@
+//! The user that runs the server: ourselves, or somebody else when we are root, as whom PostgreSQL refuses to run.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::{env, io};
+
+use super::error::EmbeddedError;
+
+const ROOT: u32 = 0;
+
+/// A user, and whether becoming that user takes a switch.
+#[derive(Debug, Clone)]
+pub(super) struct Account {
+    name: String,
+    uid: u32,
+    gid: u32,
+    is_other: bool,
+}
+
+impl Account {
+    /// Ourselves, or the substitute for root.
+    pub(super) fn for_new_cluster() -> Result<Self, EmbeddedError> {
+        let uid = our_uid()?;
+        if uid != ROOT {
+            return Ok(Self {
+                name: uid.to_string(),
+                uid,
+                gid: 0,
+                is_other: false,
+            });
+        }
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        ["postgres", "_postgres", "nobody"]
+            .into_iter()
+            .find_map(|name| find_user(&passwd, |user| user.name == name))
+            .ok_or(EmbeddedError::NoAccount)
+    }
+
+    /// Whoever owns this file, where `self` is the choice for what root owns. Only root gets to choose at all.
+    pub(super) fn or_owner_of(self, file: &Metadata) -> Self {
+        if !self.is_other || file.uid() == ROOT {
+            return self;
+        }
+        Self {
+            name: file.uid().to_string(),
+            uid: file.uid(),
+            gid: file.gid(),
+            is_other: true,
+        }
+    }
+
+    pub(super) fn is_root_substitute(&self) -> bool {
+        self.is_other
+    }
+
+    /// Whether a file is one that we, or the server on our behalf, could have made.
+    pub(super) fn may_have_made(&self, file: &Metadata) -> bool {
+        file.uid() == self.uid || (self.is_other && file.uid() == ROOT)
+    }
+
+    /// A command run by this user, in plain English and without the variables that steer PostgreSQL's programs.
+    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        if self.is_other {
+            command.uid(self.uid).gid(self.gid);
+        }
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
+        {
+            command.env_remove(name);
+        }
+        command.env("LC_ALL", "C");
+        // The folder we happen to be in may be closed to that user.
+        command.current_dir("/");
+        command
+    }
+
+    pub(super) fn own(&self, path: &Path) -> io::Result<()> {
+        if self.is_other {
+            chown(path, Some(self.uid), Some(self.gid))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether this user can get into the folders above `folder`, which is an absolute path.
+    pub(super) fn check_reaches(&self, folder: &Path) -> Result<(), EmbeddedError> {
+        if !self.is_other {
+            return Ok(());
+        }
+        let mut above: Vec<&Path> = folder.ancestors().skip(1).collect();
+        above.reverse();
+        match above.into_iter().find(|folder| !self.may_enter(folder)) {
+            None => Ok(()),
+            Some(barrier) => Err(EmbeddedError::Unreachable {
+                folder: folder.to_owned(),
+                barrier: barrier.to_owned(),
+                account: self.name.clone(),
+            }),
+        }
+    }
+
+    /// Judged by the mode alone; where an access list says otherwise, PostgreSQL itself will complain. What does not exist
+    /// yet will be made so that it lets everybody in.
+    fn may_enter(&self, folder: &Path) -> bool {
+        let Ok(found) = fs::metadata(folder) else {
+            return true;
+        };
+        let enter = match found {
+            _ if found.uid() == self.uid => 0o100,
+            _ if found.gid() == self.gid => 0o010,
+            _ => 0o001,
+        };
+        found.mode() & enter != 0
+    }
+}
+
+/// Runs a command to its end, with nothing to read unless it was given something; an exit with failure is an error that
+/// quotes its output.
+pub(super) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
+    let text = [command.get_program()]
+        .into_iter()
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ");
+    match command.output() {
+        Err(source) => Err(EmbeddedError::Command {
+            command: text,
+            source,
+        }),
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => Err(EmbeddedError::CommandFailed {
+            command: text,
+            output: said(&output),
+        }),
+    }
+}
+
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    match String::from_utf8_lossy(&text).trim() {
+        "" => output.status.to_string(),
+        text => text.to_owned(),
+    }
+}
+
+/// The standard library does not tell who we are, but every Unix has `id`.
+fn our_uid() -> Result<u32, EmbeddedError> {
+    let output = run(Command::new("id").arg("-u"))?;
+    output
+        .trim()
+        .parse()
+        .map_err(|_| EmbeddedError::CommandFailed {
+            command: "id -u".to_owned(),
+            output: output.clone(),
+        })
+}
+
+fn find_user(passwd: &str, wanted: impl Fn(&Account) -> bool) -> Option<Account> {
+    passwd.lines().filter_map(parse_user).find(wanted)
+}
+
+/// A line of /etc/passwd: `name:password:uid:gid:…`.
+fn parse_user(line: &str) -> Option<Account> {
+    let mut fields = line.split(':');
+    let name = fields.next()?.to_owned();
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    Some(Account {
+        name,
+        uid,
+        gid,
+        is_other: true,
+    })
+}

@@ -1,0 +1,90 @@
+//! Looks at processes without holding them: who lives, and which process serves a data folder.
+//!
+//! A pid in a file proves nothing, because pids are used again. A process counts as the server of a data folder only when
+//! its command line names that folder.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::account::{Account, run};
+use super::binaries::Binaries;
+use super::error::EmbeddedError;
+
+/// The line of `postmaster.pid` that tells how far the server is; `pg_ctl` reads it, too.
+const STATUS_LINE: usize = 7;
+
+/// A live server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) pid: u32,
+    pub(super) is_ready: bool,
+}
+
+impl Server {
+    /// The process that serves the data folder now.
+    pub(super) fn of(data: &Path) -> Option<Self> {
+        let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
+        let pid = file.lines().next()?.trim().parse().ok()?;
+        let is_ready = file
+            .lines()
+            .nth(STATUS_LINE)
+            .is_some_and(|status| status.trim() == "ready");
+        names(&command_line(pid)?, data).then_some(Self { pid, is_ready })
+    }
+}
+
+/// Whether the process exists and is more than a zombie.
+pub(super) fn lives(pid: u32) -> bool {
+    command_line(pid).is_some()
+}
+
+/// Stops a server that nobody watches over; none is fine.
+pub(super) fn stop_unwatched(
+    data: &Path,
+    account: &Account,
+    binaries: &Binaries,
+) -> Result<(), EmbeddedError> {
+    if Server::of(data).is_none() {
+        return Ok(());
+    }
+    let stop = |mode: &str| {
+        let mut command = account.command(binaries.program("pg_ctl"));
+        run(command
+            .args(["stop", "-w", "-t", "30", "-m", mode, "-D"])
+            .arg(data))
+    };
+    match stop("fast").or_else(|_| stop("immediate")) {
+        Err(error) if Server::of(data).is_some() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn names(command_line: &[u8], data: &Path) -> bool {
+    let data = data.as_os_str().as_bytes();
+    let ends = |byte: u8| byte == 0 || byte == b' ';
+    command_line.windows(data.len() + 2).any(|part| match part {
+        [before, name @ .., after] => ends(*before) && ends(*after) && name == data,
+        _ => false,
+    })
+}
+
+/// The kernel shows an empty one for a zombie, which is as good as gone.
+#[cfg(target_os = "linux")]
+fn command_line(pid: u32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .ok()
+        .filter(|line| !line.is_empty())
+}
+
+/// `ps` puts a zombie's name in brackets.
+#[cfg(not(target_os = "linux"))]
+fn command_line(pid: u32) -> Option<Vec<u8>> {
+    let output = run(std::process::Command::new("ps")
+        .args(["-ww", "-o", "args=", "-p"])
+        .arg(pid.to_string()))
+    .ok()?;
+    let line = output.trim();
+    let is_zombie = line.starts_with('(') || line.ends_with("<defunct>");
+    (!line.is_empty() && !is_zombie).then(|| line.as_bytes().to_owned())
+}

@@ -1,0 +1,269 @@
+//! A server tied to our life: a small shell script that stops it as soon as we are gone, however that came about.
+//!
+//! The script's standard input is a pipe of which we hold the only other end (pipes of the standard library are closed in
+//! whatever else we start). The kernel closes it when we end, be it by `SIGKILL`. Until then we send orders through it, one
+//! a line: the name of a signal for the server, or `keep`, not to remove anything at the end.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::binaries::Binaries;
+use super::error::{At, EmbeddedError};
+use super::home::{Home, remove_file};
+use super::process::Server;
+
+/// The arguments: where to note that the server has ended, the folder to remove at the end or nothing, the server's command.
+///
+/// Standard output is the lock of the home, which only the script itself keeps open; standard error is the log. What ends
+/// processes at a terminal or in a service is ignored: the pipe alone decides.
+const SCRIPT: &str = r#"
+trap '' HUP INT QUIT TERM
+ended=$1 doomed=$2
+shift 2
+exec 3<&0
+
+"$@" </dev/null >&2 3<&- &
+server=$!
+
+{
+    kept=0
+    while read -r order; do
+        case $order in
+            keep) kept=1 ;;
+            *) [ -e "$ended" ] || kill -s "$order" "$server" ;;
+        esac
+    done
+    # A server that has only just begun misses signals.
+    until [ -e "$ended" ]; do
+        kill -s INT "$server" || break
+        sleep 0.1 || sleep 1
+    done
+    exit "$kept"
+} <&3 >&2 3<&- &
+listener=$!
+
+exec </dev/null 3<&-
+wait "$server"
+echo "$?" >"$ended" || exit
+wait "$listener" && [ -n "$doomed" ] && rm -rf "$doomed"
+"#;
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+const LOG_LINES: usize = 20;
+
+/// How to stop a server before it starts again, see [`Embedded::restart`](super::Embedded::restart).
+///
+/// ```
+/// use scoop_runtime::embedded::Shutdown;
+///
+/// assert_ne!(Shutdown::Fast, Shutdown::Immediate);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Ends all sessions and writes everything out.
+    Fast,
+    /// Ends all processes where they are, like a crash; the next start recovers from the log of writes.
+    Immediate,
+}
+
+/// What becomes of the folder that [`Home::doomed`] names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    Keep,
+    Remove,
+}
+
+/// The supervisor of a server.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    child: Child,
+    orders: Option<ChildStdin>,
+    ended: PathBuf,
+}
+
+impl Supervisor {
+    /// Starts a server and waits until it takes connections.
+    pub(super) fn launch(
+        home: &Home,
+        binaries: &Binaries,
+        settings: &[(String, String)],
+    ) -> Result<Self, EmbeddedError> {
+        let log_start = fs::metadata(home.log()).map_or(0, |log| log.len());
+        let mut supervisor = Self::spawn(home, binaries, settings)?;
+        if let Err(error) = supervisor.wait_until_ready(home, log_start) {
+            // Whether it stops or not, what kept it from starting is the more telling error.
+            let _ = supervisor.end(Shutdown::Immediate, Afterwards::Keep, home);
+            return Err(error);
+        }
+        Ok(supervisor)
+    }
+
+    /// Stops the server, sternly if it does not heed, and ends the supervisor.
+    pub(super) fn end(
+        mut self,
+        how: Shutdown,
+        afterwards: Afterwards,
+        home: &Home,
+    ) -> Result<(), EmbeddedError> {
+        let stopped = self.stop_server(how, home);
+        self.finish(afterwards);
+        stopped
+    }
+
+    fn spawn(
+        home: &Home,
+        binaries: &Binaries,
+        settings: &[(String, String)],
+    ) -> Result<Self, EmbeddedError> {
+        let ended = home.folder().join("ended");
+        remove_file(&ended)?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(home.log())
+            .at("open", &home.log())?;
+        let mut script = home.account().command("/bin/sh");
+        script
+            .args(["-c", SCRIPT, "scoop-pg-supervisor"])
+            .arg(&ended);
+        script.arg(home.doomed().unwrap_or(Path::new("")));
+        add_server(&mut script, home, binaries, settings);
+        script
+            .stdin(Stdio::piped())
+            .stdout(home.share_lock()?)
+            .stderr(log);
+        // Ctrl-C at a terminal goes to the whole group in front, but the script has to outlive us.
+        script.process_group(0);
+        let mut child = script.spawn().map_err(|source| EmbeddedError::Command {
+            command: "/bin/sh".to_owned(),
+            source,
+        })?;
+        let orders = child.stdin.take();
+        Ok(Self {
+            child,
+            orders,
+            ended,
+        })
+    }
+
+    fn wait_until_ready(&mut self, home: &Home, log_start: u64) -> Result<(), EmbeddedError> {
+        let deadline = Instant::now() + READY_WITHIN;
+        while !Server::of(&home.data()).is_some_and(|server| server.is_ready) {
+            let folder = home.folder().to_owned();
+            let log = || tail(&home.log(), log_start);
+            if self.has_server_ended() {
+                return Err(EmbeddedError::Exited { folder, log: log() });
+            }
+            if Instant::now() > deadline {
+                let seconds = READY_WITHIN.as_secs();
+                return Err(EmbeddedError::NotReady {
+                    folder,
+                    seconds,
+                    log: log(),
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn stop_server(&mut self, how: Shutdown, home: &Home) -> Result<(), EmbeddedError> {
+        self.order(match how {
+            Shutdown::Fast => "INT",
+            Shutdown::Immediate => "QUIT",
+        });
+        if self.wait_for_end(STOPPED_WITHIN) {
+            return Ok(());
+        }
+        self.order("QUIT");
+        match self.wait_for_end(KILLED_WITHIN) {
+            true => Ok(()),
+            false => Err(EmbeddedError::Unstoppable {
+                folder: home.folder().to_owned(),
+            }),
+        }
+    }
+
+    /// Lets go of the pipe, upon which the script ends if the server has.
+    fn finish(mut self, afterwards: Afterwards) {
+        if afterwards == Afterwards::Keep {
+            self.order("keep");
+        }
+        drop(self.orders.take());
+        let deadline = Instant::now() + KILLED_WITHIN;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// An order nobody reads is one that nobody needs: then the script is gone, which those who wait for it see.
+    fn order(&mut self, order: &str) {
+        if let Some(orders) = &mut self.orders {
+            let _ = orders.write_all(format!("{order}\n").as_bytes());
+        }
+    }
+
+    fn wait_for_end(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        while !self.has_server_ended() {
+            if Instant::now() > deadline {
+                return false;
+            }
+            thread::sleep(PAUSE);
+        }
+        true
+    }
+
+    /// Without its supervisor there is no telling, and others look after the server.
+    fn has_server_ended(&mut self) -> bool {
+        self.ended.exists() || !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+/// The server's command, with the settings that the caller may change before those that connecting depends on.
+fn add_server(
+    command: &mut Command,
+    home: &Home,
+    binaries: &Binaries,
+    settings: &[(String, String)],
+) {
+    command
+        .arg(binaries.program("postgres"))
+        .arg("-D")
+        .arg(home.data());
+    let mut set = |name: &str, value: &str| {
+        command.arg("-c").arg(format!("{name}={value}"));
+    };
+    set("listen_addresses", "");
+    set("max_connections", "200");
+    if home.is_temporary() {
+        set("fsync", "off");
+        set("full_page_writes", "off");
+    }
+    for (name, value) in settings {
+        set(name, value);
+    }
+    set("port", "5432");
+    // The value is a list, in which quotes protect a comma; a path that is not text never gets here.
+    let socket = home.socket().to_string_lossy().replace('"', "\"\"");
+    set("unix_socket_directories", &format!("\"{socket}\""));
+}
+
+fn tail(log: &Path, start: u64) -> String {
+    let bytes = fs::read(log).unwrap_or_default();
+    let start = usize::try_from(start)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[start..]);
+    let mut lines: Vec<&str> = text.lines().rev().take(LOG_LINES).collect();
+    lines.reverse();
+    lines.join("\n")
+}

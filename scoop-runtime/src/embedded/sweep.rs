@@ -1,0 +1,68 @@
+//! Removes temporary folders whose owner and supervisor were both killed, with the servers that may still run there.
+//!
+//! Everybody may write to the folder for temporary files. So we touch only what our own user, or the one that runs root's
+//! servers, has made, and stop servers only as that user.
+
+use std::fs::{self, File, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::account::Account;
+use super::binaries::Binaries;
+use super::error::EmbeddedError;
+use super::home::{OWNER, PREFIX, data_in, remove, temporary_parents};
+use super::process::stop_unwatched;
+
+/// A folder without a lock is about to get one, or is what an interrupted removal left.
+const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Failing does no harm: the next start tries again.
+pub(super) fn sweep(account: &Account, binaries: &Binaries) {
+    for folder in temporary_parents()
+        .iter()
+        .flat_map(|parent| our_folders(parent))
+    {
+        if let Err(error) = sweep_one(&folder, account, binaries) {
+            tracing::debug!(%error, "a left-over folder stays");
+        }
+    }
+}
+
+fn our_folders(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn sweep_one(folder: &Path, account: &Account, binaries: &Binaries) -> Result<(), EmbeddedError> {
+    let Ok(found) = fs::symlink_metadata(folder) else {
+        return Ok(());
+    };
+    if !found.is_dir() || !account.may_have_made(&found) {
+        return Ok(());
+    }
+    let Ok(lock) = File::open(folder.join(OWNER)) else {
+        return if is_old(&found) {
+            remove(folder)
+        } else {
+            Ok(())
+        };
+    };
+    if lock.try_lock().is_err() {
+        return Ok(());
+    }
+    stop_unwatched(
+        &data_in(folder),
+        &account.clone().or_owner_of(&found),
+        binaries,
+    )?;
+    remove(folder)
+}
+
+fn is_old(folder: &Metadata) -> bool {
+    folder
+        .modified()
+        .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNLOCKED_AGE_MAX))
+}
