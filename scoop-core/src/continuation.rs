@@ -208,7 +208,9 @@ impl<'a> Continuation<'a> {
             Path::Backward { cause, plan, .. } => {
                 let names = RollbackNames::of(definition);
                 let saga = || definition.saga.to_string();
-                let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
+                let plan = plan
+                    .as_ref()
+                    .ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
                 backward(definition, run, cause, &names, plan)
             }
         }

@@ -86,7 +86,9 @@ pub enum RuntimeError {
 #[non_exhaustive]
 pub enum SetupError {
     /// Two sagas would write each other's history.
-    #[error("two sagas are named `{name}`: {types}; give one of them another name with `#[saga(name = \"...\")]`")]
+    #[error(
+        "two sagas are named `{name}`: {types}; give one of them another name with `#[saga(name = \"...\")]`"
+    )]
     SameName {
         /// The name.
         name: String,
@@ -95,7 +97,9 @@ pub enum SetupError {
     },
 
     /// A saga has dependencies that nobody gave.
-    #[error("saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it")]
+    #[error(
+        "saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it"
+    )]
     NotProvided {
         /// The saga.
         name: String,
@@ -111,7 +115,9 @@ pub enum SetupError {
     },
 
     /// Handlers of one topic expect different things there.
-    #[error("topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type")]
+    #[error(
+        "topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type"
+    )]
     SameTopic {
         /// The topic.
         topic: String,
@@ -148,7 +154,9 @@ pub enum SetupError {
     },
 
     /// The schema's name cannot be used.
-    #[error("`{name}` cannot be the name of a schema: 1 to 40 of a-z, 0-9 and _ are possible, a letter first")]
+    #[error(
+        "`{name}` cannot be the name of a schema: 1 to 40 of a-z, 0-9 and _ are possible, a letter first"
+    )]
     SchemaName {
         /// The name.
         name: String,
@@ -210,7 +218,9 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             // connection, transaction rollback (serialisation, deadlock), insufficient resources
             // (full disk, too many connections), operator intervention, system error
-            ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+            ["08", "40", "53", "57", "58"]
+                .iter()
+                .any(|class| code.starts_with(class))
         }),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
@@ -224,5 +234,8 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 }
 
 fn list(errors: &[SetupError]) -> String {
-    errors.iter().map(|error| format!("\n  - {error}")).collect()
+    errors
+        .iter()
+        .map(|error| format!("\n  - {error}"))
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! Which sagas this program runs: what the attributes registered at link time, made whole and
 //! checked before anything starts.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,11 +17,19 @@ pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
 impl Provided {
     /// Hands over a saga. Of two of one type, the later counts.
     pub(crate) fn add<S: Saga>(&mut self, saga: S) {
-        self.0.push((TypeId::of::<S>(), std::any::type_name::<S>(), Arc::new(saga)));
+        self.0.push((
+            TypeId::of::<S>(),
+            std::any::type_name::<S>(),
+            Arc::new(saga),
+        ));
     }
 
     fn find(&self, id: TypeId) -> Option<Arc<dyn Handler>> {
-        self.0.iter().rev().find(|(of, ..)| *of == id).map(|(.., saga)| saga.clone())
+        self.0
+            .iter()
+            .rev()
+            .find(|(of, ..)| *of == id)
+            .map(|(.., saga)| saga.clone())
     }
 }
 
@@ -62,7 +70,13 @@ impl Registry {
             match provided.find(id).or_else(registration.default) {
                 Some(handler) => {
                     let key = (definition.topic.to_string(), definition.saga.to_string());
-                    sagas.insert(key, Arc::new(RunnableSaga { definition, handler }));
+                    sagas.insert(
+                        key,
+                        Arc::new(RunnableSaga {
+                            definition,
+                            handler,
+                        }),
+                    );
                 }
                 None => {
                     let name = definition.saga.to_string();
@@ -73,17 +87,22 @@ impl Registry {
         if !errors.is_empty() {
             return Err(errors);
         }
+        if sagas.is_empty() {
+            tracing::warn!(
+                "this program runs no saga; is the crate that has them linked, by a `use` at least?"
+            );
+        }
         let (topics, names) = sagas.keys().cloned().unzip();
-        Ok(Self { sagas, topics, names })
+        Ok(Self {
+            sagas,
+            topics,
+            names,
+        })
     }
 
     /// Topics and names of all sagas, pair by pair.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sagas.is_empty()
     }
 
     /// Whether a saga of that name is run here.
@@ -106,10 +125,16 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
         if let Err(mistakes) = definition.check() {
             errors.extend(mistakes.into_iter().map(SetupError::Name));
         }
-        types.entry(definition.saga.to_string()).or_default().push((registration.saga_type)().1);
+        types
+            .entry(definition.saga.to_string())
+            .or_default()
+            .push((registration.saga_type)().1);
     }
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
-    errors.extend(repeated.map(|(name, types)| SetupError::SameName { name, types: quoted(&types) }));
+    errors.extend(repeated.map(|(name, types)| SetupError::SameName {
+        name,
+        types: quoted(&types),
+    }));
     errors
 }
 
@@ -118,7 +143,9 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
     for registration in linked {
         let message = (registration.message_type)();
-        let known = types.entry((registration.definition)().topic.to_string()).or_default();
+        let known = types
+            .entry((registration.definition)().topic.to_string())
+            .or_default();
         if !known.contains(&message) {
             known.push(message);
         }
@@ -127,28 +154,33 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let name = |types: Vec<(TypeId, &'static str)>| {
         quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     };
-    contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+    contested
+        .map(|(topic, types)| SetupError::SameTopic {
+            topic,
+            types: name(types),
+        })
+        .collect()
 }
 
 /// Provided values that no registered saga wants.
 fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupError> {
-    let wanted = |id: &TypeId| linked.iter().any(|registration| (registration.saga_type)().0 == *id);
+    let wanted = |id: &TypeId| {
+        linked
+            .iter()
+            .any(|registration| (registration.saga_type)().0 == *id)
+    };
     let unwanted = provided.0.iter().filter(|(id, ..)| !wanted(id));
-    unwanted.map(|(_, type_name, _)| SetupError::NotASaga { type_name }).collect()
+    unwanted
+        .map(|(_, type_name, _)| SetupError::NotASaga { type_name })
+        .collect()
 }
 
 fn quoted(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-impl RunnableSaga {
-    /// The payload as the saga's message.
-    pub(crate) fn decode(
-        &self,
-        payload: &serde_json::Value,
-    ) -> Result<Arc<dyn Any + Send + Sync>, serde_json::Error> {
-        self.handler.decode(payload).map(Arc::from)
-    }
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl From<Vec<SetupError>> for RuntimeError {

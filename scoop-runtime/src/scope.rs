@@ -9,6 +9,7 @@ use scoop_core::{Emission, Error, Lineage, Message, Result, Run};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::{PgConnection, Postgres, Transaction};
+use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use crate::engine::Engine;
@@ -27,8 +28,7 @@ pub struct Scope<'a> {
     /// What the transaction is begun with, so that settling can tell whether it is still open.
     claim: String,
     outputs: &'a BTreeMap<String, Value>,
-    transaction: Option<Transaction<'static, Postgres>>,
-    permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    opened: Option<Opened>,
     emissions: Vec<Emission>,
 }
 
@@ -39,12 +39,10 @@ pub(crate) struct Place {
     pub(crate) attempt: u32,
 }
 
-/// What a call left behind.
-pub(crate) struct Remains {
-    pub(crate) transaction: Option<Transaction<'static, Postgres>>,
-    /// Held as long as the transaction: the right to one of the connections for steps.
-    pub(crate) permit: Option<tokio::sync::OwnedSemaphorePermit>,
-    pub(crate) emissions: Vec<Emission>,
+/// The transaction of a step, and the right to one of the connections for steps.
+pub(crate) struct Opened {
+    pub(crate) transaction: Transaction<'static, Postgres>,
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
 impl<'a> Scope<'a> {
@@ -63,18 +61,14 @@ impl<'a> Scope<'a> {
             place,
             claim,
             outputs,
-            transaction: None,
-            permit: None,
+            opened: None,
             emissions: vec![],
         }
     }
 
-    pub(crate) fn into_remains(self) -> Remains {
-        Remains {
-            transaction: self.transaction,
-            permit: self.permit,
-            emissions: self.emissions,
-        }
+    /// What the call left behind.
+    pub(crate) fn into_remains(self) -> (Option<Opened>, Vec<Emission>) {
+        (self.opened, self.emissions)
     }
 
     /// The step's own transaction, opened when it is first asked for.
@@ -102,16 +96,17 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
-        if self.transaction.is_none() {
+        if self.opened.is_none() {
             let opened = self.engine.begin(&self.claim).await;
-            let (permit, transaction) = opened.map_err(|error| {
-                Error::infrastructure(format!("no transaction can be had for step `{}`: {error}", self.step))
-            })?;
-            self.permit = Some(permit);
-            self.transaction = Some(transaction);
+            self.opened = Some(opened.map_err(|error| {
+                let step = self.step;
+                Error::infrastructure(format!(
+                    "no transaction can be had for step `{step}`: {error}"
+                ))
+            })?);
         }
-        let transaction = self.transaction.as_mut().expect("it was just opened");
-        Ok(&mut *transaction)
+        let opened = self.opened.as_mut().expect("it was just opened");
+        Ok(&mut *opened.transaction)
     }
 
     /// Launches a message: the next step starts only when every handler of it has finished.
@@ -176,7 +171,12 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> String {
-        format!("{}/{}/{}", self.run.lineage.id(), self.step, self.run.suspensions)
+        format!(
+            "{}/{}/{}",
+            self.run.lineage.id(),
+            self.step,
+            self.run.suspensions
+        )
     }
 
     /// The id of the message that is being handled.
@@ -209,7 +209,9 @@ impl<'a> Scope<'a> {
         };
         T::deserialize(value).map_err(|error| {
             let expected = std::any::type_name::<T>();
-            Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
+            Error::msg(format!(
+                "what step `{step}` returned is not a `{expected}` any more: {error}"
+            ))
         })
     }
 }
@@ -236,7 +238,12 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             let payload = payload::storable(self.payload?, self.limit, what)?;
             let message = Uuid::now_v7();
             let topic = M::TOPIC.to_owned();
-            self.emissions.push(Emission { message, topic, payload, detached_root: self.detached_root });
+            self.emissions.push(Emission {
+                message,
+                topic,
+                payload,
+                detached_root: self.detached_root,
+            });
             Ok(message)
         }
         .boxed()

@@ -5,14 +5,12 @@
 //! lane), otherwise together with other runs (the batched lane).
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{
-};
+use scoop_core::{Action, Call, Conclusion, Continuation, Error, Failure, Fate, Returned, Run};
 use serde_json::Value;
 use sqlx::{Postgres, Transaction};
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, error, info, warn};
 
 use super::settle::Unsettled;
@@ -20,7 +18,7 @@ use super::{Engine, panics};
 use crate::error::is_transient;
 use crate::payload;
 use crate::registry::RunnableSaga;
-use crate::scope::{Place, Remains, Scope};
+use crate::scope::{Opened, Place, Scope};
 use crate::store::{Claimed, Key, Release, Settled, Settlement};
 
 /// How many events are gathered at most before they are written.
@@ -34,7 +32,7 @@ struct Job {
     key: Key,
     saga: Arc<RunnableSaga>,
     payload: Value,
-    message: Option<Arc<dyn Any + Send + Sync>>,
+    message: OnceLock<Box<dyn Any + Send + Sync>>,
     attempts: i32,
     run: Run,
 }
@@ -60,8 +58,21 @@ pub(super) async fn drive(engine: Arc<Engine>, claimed: Claimed) {
         unreachable!("only runs of sagas in the registry are claimed");
     };
     let saga = saga.clone();
-    let Claimed { key, payload, attempts, run, .. } = claimed;
-    let mut job = Job { key, saga, payload, message: None, attempts, run };
+    let Claimed {
+        key,
+        payload,
+        attempts,
+        run,
+        ..
+    } = claimed;
+    let mut job = Job {
+        key,
+        saga,
+        payload,
+        message: OnceLock::new(),
+        attempts,
+        run,
+    };
     let halt = loop {
         if let Err(halt) = advance(&engine, &mut job).await {
             break Some(halt);
@@ -105,7 +116,15 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
 
 async fn release(engine: &Engine, key: Key, pause_seconds: f64, reason: Option<String>) {
     let reason = reason.map(|reason| reason.replace('\0', ""));
-    if let Err(error) = engine.store.release(&[Release { key, pause_seconds, reason }]).await {
+    if let Err(error) = engine
+        .store
+        .release(&[Release {
+            key,
+            pause_seconds,
+            reason,
+        }])
+        .await
+    {
         warn!(%error, run = %key.id, "the run could not be handed back");
         engine.doubt();
     }
@@ -114,55 +133,57 @@ async fn release(engine: &Engine, key: Key, pause_seconds: f64, reason: Option<S
 /// One turn: what is next, and what follows from it.
 async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     recall(engine, &job.saga, &mut job.run).await?;
-    let call = match next(job)? {
-        Continuation::Record(record) => {
-            let conclusion = record.conclude();
-            return settle_batched(engine, job, conclusion).await;
-        }
-        Continuation::Call(call) => call,
+    let (conclusion, opened) = match next(job)? {
+        Continuation::Record(record) => (record.conclude(), None),
+        Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
     };
-    let message = match job.message.clone() {
-        Some(message) => Ok(message),
-        None => decode(job)?,
+    match opened {
+        None => settle_batched(engine, job, conclusion).await,
+        Some(opened) => settle_within(engine, job, conclusion, opened).await,
+    }
+}
+
+/// Calls the user's code. If it went well and opened a transaction, that is still open.
+async fn call_and_conclude(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    let message = match decode(job) {
+        Ok(message) => message,
+        Err(unfit) => return Ok((call.conclude(Err(unfit?)), None)),
     };
-    let (outcome, remains) = match &message {
-        Ok(message) => perform(engine, job, &call, &**message).await,
-        Err(error) => (Err(Error::msg(error)), None),
-    };
-    let outcome = match outcome {
-        Err(error) if failed_underneath(&error, &remains) => {
-            return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
-        }
-        outcome => outcome.map_err(|error| error.into_failure(&job.run.source)),
-    };
-    let transaction = remains.and_then(|remains| Some((remains.transaction?, remains.permit)));
-    match (outcome, transaction) {
-        (Ok(returned), Some((transaction, permit))) => {
+    let (outcome, opened) = perform(engine, job, &call, message).await;
+    let failed = match outcome {
+        Ok(returned) => {
             let conclusion = call.conclude(Ok(returned));
             // A jump out of bounds is the step's failure, although its code returned.
-            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path != job.run.path) {
-                undo(Some((transaction, permit))).await;
-                return settle_batched(engine, job, conclusion).await;
+            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == job.run.path) {
+                return Ok((conclusion, opened));
             }
-            let settled = settle_within(engine, job, conclusion, transaction).await;
-            drop(permit);
-            job.message = message.ok();
-            settled
+            conclusion
         }
-        (outcome, transaction) => {
-            // What a failed step did is undone before its failure goes on record.
-            undo(transaction).await;
-            let conclusion = call.conclude(outcome);
-            job.message = message.ok();
-            settle_batched(engine, job, conclusion).await
+        Err(error) if failed_underneath(&error, opened.is_some()) => {
+            return Err(Halt::Infrastructure(format!(
+                "step `{}`: {error}",
+                call.step()
+            )));
         }
-    }
+        Err(error) => call.conclude(Err(error.into_failure(&job.run.source))),
+    };
+    // What a failed step did is undone before its failure goes on record.
+    undo(opened).await;
+    Ok((failed, None))
 }
 
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, the connection is left to the pool, which sees to it.
-async fn undo(transaction: Option<(Transaction<'static, Postgres>, Option<OwnedSemaphorePermit>)>) {
-    if let Some((transaction, _permit)) = transaction {
+async fn undo(opened: Option<Opened>) {
+    if let Some(Opened {
+        transaction,
+        permit: _permit,
+    }) = opened
+    {
         // A transaction on a lost connection is rolled back by the server.
         let _ = tokio::time::timeout(ROLLBACK_LIMIT, transaction.rollback()).await;
     }
@@ -177,8 +198,9 @@ fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
 async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     if run.needs_plan() {
         let history = engine.store.history(&saga.definition, &run.lineage).await;
-        let history = history
-            .map_err(|error| Halt::Infrastructure(format!("its history could not be read: {error}")))?;
+        let history = history.map_err(|error| {
+            Halt::Infrastructure(format!("its history could not be read: {error}"))
+        })?;
         run.recall(history.plan, history.last);
     }
     Ok(())
@@ -187,24 +209,34 @@ async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(
 /// The payload as the saga's message, once for all steps. A payload that never fitted is the
 /// emitter's mistake, and the run fails; one that fitted when the run began is a mistake of the
 /// program at hand, and the run is set aside until another one comes.
-fn decode(job: &mut Job) -> Result<Result<Arc<dyn Any + Send + Sync>, String>, Halt> {
-    let Err(error) = job.saga.decode(&job.payload).map(|message| job.message = Some(message)) else {
-        return Ok(Ok(job.message.clone().expect("it was just decoded")));
-    };
-    let definition = &job.saga.definition;
-    let text = format!(
-        "the payload of message {} on topic `{}` does not fit the message type of saga `{}`: {error}",
-        job.run.message, definition.topic, definition.saga,
-    );
-    if job.run.last.is_none() { Ok(Err(text)) } else { Err(Halt::Stuck(text)) }
+fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> {
+    if let Some(message) = job.message.get() {
+        return Ok(&**message);
+    }
+    match job.saga.handler.decode(&job.payload) {
+        Ok(message) => Ok(&**job.message.get_or_init(|| message)),
+        Err(error) => {
+            let definition = &job.saga.definition;
+            let text = format!(
+                "the payload of message {} on topic `{}` does not fit the message type of saga `{}`: {error}",
+                job.run.message, definition.topic, definition.saga,
+            );
+            Err(match job.run.last {
+                None => Ok(Failure::new("PayloadMismatch", text, &job.run.source)),
+                Some(_) => Err(Halt::Stuck(text)),
+            })
+        }
+    }
 }
 
 /// Whether the step is to be run again rather than failed: the connection or the server let it
 /// down, not its own doing.
-fn failed_underneath(error: &Error, remains: &Option<Remains>) -> bool {
-    let used_database = remains.as_ref().is_some_and(|remains| remains.transaction.is_some());
+fn failed_underneath(error: &Error, used_database: bool) -> bool {
     error.is_infrastructure()
-        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
+        || used_database
+            && error
+                .downcast_ref::<sqlx::Error>()
+                .is_some_and(is_transient)
 }
 
 /// Calls the user's code.
@@ -213,11 +245,15 @@ async fn perform(
     job: &Job,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
-) -> (Result<Returned, Error>, Option<Remains>) {
+) -> (Result<Returned, Error>, Option<Opened>) {
     let (step, iteration) = match call.action() {
         Action::Invoke { step, iteration }
-        | Action::Compensate { step, iteration, .. }
-        | Action::HandleChildFailure { step, iteration, .. } => (*step, *iteration),
+        | Action::Compensate {
+            step, iteration, ..
+        }
+        | Action::HandleChildFailure {
+            step, iteration, ..
+        } => (*step, *iteration),
     };
     let outputs = match call.action() {
         Action::Compensate { outputs, .. } => outputs,
@@ -225,7 +261,13 @@ async fn perform(
     };
     let attempt = u32::try_from(job.attempts).unwrap_or(0);
     let names = (&job.run, &*job.saga.definition.saga, call.step());
-    let mut scope = Scope::new(engine, names, Place { iteration, attempt }, claim_of(job.key), outputs);
+    let mut scope = Scope::new(
+        engine,
+        names,
+        Place { iteration, attempt },
+        claim_of(job.key),
+        outputs,
+    );
     let code = invoke(job, call.action(), step, &mut scope, message);
     let outcome = match job.saga.handler.timeout(step) {
         None => panics::caught(code).await,
@@ -233,19 +275,29 @@ async fn perform(
             Ok(outcome) => outcome,
             Err(_) => Err(Error::failure(Failure::new(
                 "StepTimeout",
-                format!("step `{}` took longer than its limit of {limit:?}", call.step()),
+                format!(
+                    "step `{}` took longer than its limit of {limit:?}",
+                    call.step()
+                ),
                 &job.run.source,
             ))),
         },
     };
-    let remains = scope.into_remains();
+    let (opened, emissions) = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
-        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
-        Ok(Returned { output, emissions: remains.emissions.clone(), ..returned })
+        let output = returned
+            .output
+            .map(|output| payload::storable(output, limit, what))
+            .transpose()?;
+        Ok(Returned {
+            output,
+            emissions,
+            ..returned
+        })
     });
-    (outcome, Some(remains))
+    (outcome, opened)
 }
 
 async fn invoke(
@@ -259,15 +311,24 @@ async fn invoke(
     match action {
         Action::Invoke { .. } => {
             let end = handler.invoke(step, scope, message).await?;
-            Ok(Returned { next: Some(end.next), output: end.output, emissions: vec![] })
+            Ok(Returned {
+                next: Some(end.next),
+                output: end.output,
+                emissions: vec![],
+            })
         }
         Action::Compensate { cause, .. } => {
             handler.compensate(step, scope, message, cause).await?;
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { failure, .. } => {
-            let next = handler.on_child_failure(step, scope, message, failure).await?;
-            Ok(Returned { next, ..Returned::nothing() })
+            let next = handler
+                .on_child_failure(step, scope, message, failure)
+                .await?;
+            Ok(Returned {
+                next,
+                ..Returned::nothing()
+            })
         }
     }
 }
@@ -281,12 +342,16 @@ fn claim_of(key: Key) -> String {
 /// COMMITTED after a last step, the parts of a rollback that undo nothing.
 async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
     while !conclusion.involves_others() && conclusion.events.len() < GATHERED_EVENTS_MAX {
-        let Fate::GoesOn(run) = &mut conclusion.fate else { break };
+        let Fate::GoesOn(run) = &mut conclusion.fate else {
+            break;
+        };
         // What cannot be read now is read in the next turn.
         if recall(engine, saga, run).await.is_err() {
             break;
         }
-        let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else { break };
+        let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else {
+            break;
+        };
         let following = record.conclude();
         conclusion = conclusion.followed_by(following);
     }
@@ -294,16 +359,20 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 }
 
 /// The batched lane.
-async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
+async fn settle_batched(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = run_after(&conclusion);
     let settlement = Settlement::new(job.key, &job.run, conclusion);
     match engine.settler.settle(settlement).await {
         Ok(settled) => proceed(engine, job, settled, after),
         Err(Unsettled::TakenOver) => Err(Halt::TakenOver),
-        Err(Unsettled::Refused(error)) => {
-            Err(Halt::Stuck(format!("what follows from step cannot be written: {error}")))
-        }
+        Err(Unsettled::Refused(error)) => Err(Halt::Stuck(format!(
+            "what follows from step cannot be written: {error}"
+        ))),
         Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
     }
 }
@@ -313,15 +382,24 @@ async fn settle_within(
     engine: &Engine,
     job: &mut Job,
     conclusion: Conclusion,
-    mut transaction: Transaction<'static, Postgres>,
+    opened: Opened,
 ) -> Result<(), Halt> {
+    let Opened {
+        mut transaction,
+        permit: _permit,
+    } = opened;
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = run_after(&conclusion);
     let settlement = Settlement::new(job.key, &job.run, conclusion);
     let claim = claim_of(job.key);
     let settled = engine
         .store
-        .settle(&mut *transaction, &engine.identifier, std::slice::from_ref(&settlement), Some(&claim))
+        .settle(
+            &mut *transaction,
+            &engine.identifier,
+            std::slice::from_ref(&settlement),
+            Some(&claim),
+        )
         .await;
     let failure = match settled {
         Ok(mut settled) => match settled.remove(&job.key.id) {
@@ -355,7 +433,10 @@ async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
 }
 
 /// Whether the transaction is still the one that the engine began.
-async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> Result<bool, Halt> {
+async fn is_open(
+    transaction: &mut Transaction<'static, Postgres>,
+    claim: &str,
+) -> Result<bool, Halt> {
     let current: Result<Option<String>, _> =
         sqlx::query_scalar("SELECT current_setting('scoop.claim', true)")
             .fetch_one(&mut **transaction)
@@ -368,7 +449,10 @@ async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) 
 
 /// An earlier statement of the transaction failed, so this one was not even tried.
 fn is_aborted(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02")
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .is_some_and(|code| code == "25P02")
 }
 
 /// Where the run stands after this, if it goes on.
@@ -380,12 +464,19 @@ fn run_after(conclusion: &Conclusion) -> Option<Run> {
 }
 
 /// What was settled is true now: whoever has to know is told, and the run goes on if it can.
-fn proceed(engine: &Engine, job: &mut Job, settled: Settled, after: Option<Run>) -> Result<(), Halt> {
+fn proceed(
+    engine: &Engine,
+    job: &mut Job,
+    settled: Settled,
+    after: Option<Run>,
+) -> Result<(), Halt> {
     engine.announce(&settled.started);
     if settled.ended {
         match job.run.lineage.parent() {
             Some(parent) if parent.ids().len() > 1 => {
-                engine.wakeups.child_ended((parent.root_id(), parent.id(), settled.last_event_at));
+                engine
+                    .wakeups
+                    .child_ended((parent.root_id(), parent.id(), settled.last_event_at));
             }
             _ => engine.waiters.root_ended(job.key.root),
         }

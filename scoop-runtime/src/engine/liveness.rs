@@ -24,7 +24,8 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// Has the server ask a silent client whether it is still there: a host that vanished without a
 /// word is noticed after about ten seconds. Without effect on a unix socket, where the kernel
 /// tells at once.
-const KEEPALIVES: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+const KEEPALIVES: &str =
+    "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 
 /// The session that proves that this process lives, and hears the others.
 pub(super) struct Session(PgListener);
@@ -48,9 +49,15 @@ impl Session {
     async fn prove(&mut self, engine: &Engine) -> sqlx::Result<()> {
         sqlx::raw_sql(KEEPALIVES).execute(&mut self.0).await?;
         let lock_key = lock_key();
-        sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut self.0).await?;
+        sqlx::query("SELECT pg_advisory_lock($1)")
+            .bind(lock_key)
+            .execute(&mut self.0)
+            .await?;
         let (_, handlers) = engine.registry.pairs();
-        engine.store.register(&mut self.0, engine.worker, lock_key, handlers).await
+        engine
+            .store
+            .register(&mut self.0, engine.worker, lock_key, handlers)
+            .await
     }
 }
 

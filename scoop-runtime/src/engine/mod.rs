@@ -21,13 +21,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::{AssertSqlSafe, Postgres, Transaction};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sqlx::AssertSqlSafe;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::registry::Registry;
+use crate::scope::Opened;
 use crate::settings::Settings;
 use crate::store::Store;
 pub(crate) use wake::Waiters;
@@ -107,7 +108,11 @@ impl Engine {
         helpers.spawn(wake::tell_parents(self.clone(), parents, drained.clone()));
         helpers.spawn(wake::tell_others(self.clone(), drained.clone()));
         for _ in 0..settle::SETTLERS {
-            helpers.spawn(settle::serve(self.clone(), settlements.clone(), drained.clone()));
+            helpers.spawn(settle::serve(
+                self.clone(),
+                settlements.clone(),
+                drained.clone(),
+            ));
         }
         claim::serve(self.clone()).await;
 
@@ -138,8 +143,9 @@ impl Engine {
 
     /// Something for these handlers has become ready.
     pub(crate) fn announce(&self, handlers: &[String]) {
-        let (own, foreign): (Vec<_>, Vec<_>) =
-            handlers.iter().partition(|handler| self.registry.has(handler));
+        let (own, foreign): (Vec<_>, Vec<_>) = handlers
+            .iter()
+            .partition(|handler| self.registry.has(handler));
         if !own.is_empty() {
             self.wakeups.claimer.notify_one();
         }
@@ -156,15 +162,15 @@ impl Engine {
     }
 
     /// Begins the transaction of a step, which remembers under which claim.
-    pub(crate) async fn begin(
-        &self,
-        claim: &str,
-    ) -> sqlx::Result<(OwnedSemaphorePermit, Transaction<'static, Postgres>)> {
+    pub(crate) async fn begin(&self, claim: &str) -> sqlx::Result<Opened> {
         let permit = self.step_connections.clone().acquire_owned().await;
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         // Safe: a claim is made of a UUID and a number.
         let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop.claim = '{claim}'"));
-        Ok((permit, self.store.pool().begin_with(begin).await?))
+        Ok(Opened {
+            transaction: self.store.pool().begin_with(begin).await?,
+            permit,
+        })
     }
 
     /// An answer of the database was lost: what it did has to be looked up.
@@ -174,6 +180,8 @@ impl Engine {
     }
 
     fn in_flight(&self) -> std::sync::MutexGuard<'_, HashSet<Uuid>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

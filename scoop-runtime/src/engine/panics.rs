@@ -37,7 +37,9 @@ pub(super) async fn caught<T>(code: impl Future<Output = Result<T, Error>>) -> R
     match AssertUnwindSafe(code).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(payload) => {
-            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = payload
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
             let mut failure = Failure::new("Panic", text.unwrap_or_default(), "");
             failure.stack_trace.extend(LOCATION.take());

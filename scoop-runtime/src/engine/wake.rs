@@ -64,7 +64,11 @@ impl Wakeups {
 
 /// Looks whether parents are ready. Those that come in while the database is asked are gathered
 /// for the next question, each once.
-pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
+pub(super) async fn tell_parents(
+    engine: Arc<Engine>,
+    mut queue: Parents,
+    drained: CancellationToken,
+) {
     let mut batch = vec![];
     loop {
         tokio::select! {
@@ -77,11 +81,16 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
             let latest = parents.entry((root, id)).or_insert(at);
             *latest = at.max(*latest);
         }
-        let parents: Vec<_> = parents.into_iter().map(|((root, id), at)| (root, id, at)).collect();
+        let parents: Vec<_> = parents
+            .into_iter()
+            .map(|((root, id), at)| (root, id, at))
+            .collect();
         loop {
             match engine.store.wake(&parents).await {
                 Ok(handlers) => break engine.announce(&handlers),
-                Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
+                Err(error) => {
+                    warn!(%error, parents = parents.len(), "parents could not be woken; trying again")
+                }
             }
             tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
         }
@@ -116,7 +125,10 @@ impl Waiters {
     pub(crate) fn forget(&self, root: Uuid, bell: Arc<Notify>) {
         let mut map = self.map();
         drop(bell);
-        if map.get(&root).is_some_and(|bell| Arc::strong_count(bell) == 1) {
+        if map
+            .get(&root)
+            .is_some_and(|bell| Arc::strong_count(bell) == 1)
+        {
             map.remove(&root);
         }
     }

@@ -78,10 +78,10 @@ impl Store {
             .await?;
         let outcome = |row: &sqlx::postgres::PgRow| {
             let kind: Option<String> = row.try_get("type")?;
-            let failure = |column| {
+            let failure = |column| -> sqlx::Result<Failure> {
                 let failure: Option<Json<Failure>> = row.try_get(column)?;
                 let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
-                sqlx::Result::Ok(failure.map_or_else(unknown, |Json(failure)| failure))
+                Ok(failure.map_or_else(unknown, |Json(failure)| failure))
             };
             Ok(match kind.as_deref() {
                 Some("COMMITTED") => HandlerOutcome::Committed,

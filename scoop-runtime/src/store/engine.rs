@@ -9,8 +9,8 @@ use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::rows::unsigned;
 use super::rows::Unreadable;
+use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
 
 /// A run that did not go the way it was to go.
@@ -46,7 +46,9 @@ impl Store {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)
             .await?;
-        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
+        rows.iter()
+            .map(|row| Claimed::from_row(row, identifier))
+            .collect()
     }
 
     /// Applies the settlements whose claims still hold, and says what became of them. Inside the
@@ -156,13 +158,26 @@ impl Store {
                 let position = u32::try_from(instances.len()).unwrap_or(u32::MAX);
                 let output = outputs.remove(&output_name(&step, position));
                 let emitted = row.try_get("emitted")?;
-                instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
+                instances.push(Instance {
+                    step: step.clone(),
+                    handler_iteration,
+                    emitted,
+                    output,
+                });
             }
             let next: Option<i32> = row.try_get("next_step")?;
             let next = next.and_then(|next| usize::try_from(next).ok());
-            last = Some(Suspension { step, next, iteration: 0, handler_iteration });
+            last = Some(Suspension {
+                step,
+                next,
+                iteration: 0,
+                handler_iteration,
+            });
         }
-        Ok(History { plan: Plan::of(&names, instances), last })
+        Ok(History {
+            plan: Plan::of(&names, instances),
+            last,
+        })
     }
 
     async fn outputs(
@@ -225,13 +240,18 @@ impl Store {
 
     /// Makes the runs ready that the dead did not come to wake.
     async fn sweep(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_sweep.clone()).execute(connection).await?;
+        sqlx::query(self.sql.run_sweep.clone())
+            .execute(connection)
+            .await?;
         Ok(())
     }
 
     /// Strikes this process out.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&self.pool).await?;
+        sqlx::query(self.sql.worker_leave.clone())
+            .bind(worker)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 

@@ -51,9 +51,16 @@ impl Claimed {
         let lineage = Lineage::from_ids(row.try_get("lineage")?)
             .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))?;
         let epoch = row.try_get("epoch")?;
-        let key = Key { root: lineage.root_id(), id: lineage.id(), epoch };
+        let key = Key {
+            root: lineage.root_id(),
+            id: lineage.id(),
+            epoch,
+        };
         let claimed = Self::read(row, worker, key, lineage);
-        Ok(claimed.map_err(|error| Unreadable { key, why: error.to_string() }))
+        Ok(claimed.map_err(|error| Unreadable {
+            key,
+            why: error.to_string(),
+        }))
     }
 
     fn read(row: &PgRow, worker: &str, key: Key, lineage: Lineage) -> sqlx::Result<Self> {
@@ -68,7 +75,11 @@ impl Claimed {
         run.suspensions = unsigned(row.try_get("suspensions")?);
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
-            run.path = Path::Backward { cause, told: row.try_get("told")?, plan: None };
+            run.path = Path::Backward {
+                cause,
+                told: row.try_get("told")?,
+                plan: None,
+            };
         }
         run.failed_children = children.map_or(vec![], |Json(children)| {
             children.into_iter().map(ChildRow::into_failure).collect()
@@ -96,7 +107,9 @@ impl ChildRow {
 
 /// The newest suspension, as the working set keeps it.
 fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
-    let Some(step) = row.try_get("step")? else { return Ok(None) };
+    let Some(step) = row.try_get("step")? else {
+        return Ok(None);
+    };
     let next: Option<i32> = row.try_get("next_step")?;
     let iteration: Option<i32> = row.try_get("iteration")?;
     let handler_iteration: Option<i32> = row.try_get("handler_iteration")?;
@@ -182,7 +195,12 @@ impl Settlement {
     pub(crate) fn new(key: Key, before: &Run, conclusion: Conclusion) -> Self {
         let mut settlement = Self::of_fate(key, before, conclusion.fate);
         settlement.event_count = conclusion.events.len();
-        settlement.events = conclusion.events.into_iter().enumerate().map(EventRow::new).collect();
+        settlement.events = conclusion
+            .events
+            .into_iter()
+            .enumerate()
+            .map(EventRow::new)
+            .collect();
         settlement.emissions = conclusion
             .emissions
             .into_iter()
@@ -221,13 +239,21 @@ impl Settlement {
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
             Fate::RolledBack { cause, told } => {
                 let noted = has_parent && !told;
-                settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
+                settlement.ends = Some(if noted {
+                    Ending::Noted
+                } else {
+                    Ending::Unnoted
+                });
                 settlement.turns_back = before.path == Path::Forward;
                 settlement.backward = true;
                 settlement.failure = Some(cause);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
-                settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
+                settlement.ends = Some(if has_parent {
+                    Ending::Noted
+                } else {
+                    Ending::Unnoted
+                });
                 settlement.turns_back = before.path == Path::Forward;
                 settlement.backward = true;
                 settlement.failure = Some(cause);
