@@ -1,23 +1,37 @@
-//! The attributes of Scoop.
+//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]` and `#[derive(Message)]`.
+//!
+//! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
+
+mod duration;
+mod errors;
+mod message;
+mod misplaced;
+mod names;
+mod saga;
+mod settings;
+
 use proc_macro::TokenStream;
 
-/// skeleton
+/// TODO
 #[proc_macro_derive(Message, attributes(message))]
-pub fn message(_: TokenStream) -> TokenStream {
-    TokenStream::new()
+pub fn message(input: TokenStream) -> TokenStream {
+    message::derive(input.into()).into()
 }
-/// skeleton
+
+/// TODO
 #[proc_macro_attribute]
-pub fn saga(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    saga::saga(arguments.into(), item.into()).into()
 }
-/// skeleton
+
+/// TODO
 #[proc_macro_attribute]
-pub fn step(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced::step(item.into()).into()
 }
-/// skeleton
+
+/// TODO
 #[proc_macro_attribute]
-pub fn subscribes(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn subscribes(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced::subscribes(arguments.into(), item.into()).into()
 }

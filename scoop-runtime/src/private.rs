@@ -12,6 +12,12 @@ use serde::de::DeserializeOwned;
 use crate::Scope;
 pub use crate::saga::{Handler, Registration, Saga, Step, StepEnd};
 
+/// The future, which must be `Send`: the bound is reported at the user's function, and the
+/// promise to return a `Send` future keeps it from being reported again further out.
+pub fn send<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Send {
+    future
+}
+
 /// The end of a step that returns nothing.
 pub fn done((): ()) -> StepEnd {
     StepEnd {
