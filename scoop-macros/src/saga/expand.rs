@@ -116,7 +116,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
                 #name,
                 <#message as ::scoop::Message>::TOPIC,
-                &[#(#definitions),*],
+                const { &[#(#definitions),*] },
             );
 
             #timeout
