@@ -23,6 +23,11 @@ impl Errors {
         }
     }
 
+    /// All mistakes that were found elsewhere.
+    pub(crate) fn append(&mut self, Errors(errors): Errors) {
+        errors.into_iter().for_each(|error| self.push(error));
+    }
+
     /// The value, or a note of why there is none.
     pub(crate) fn keep<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()

@@ -93,7 +93,9 @@ impl Setting {
 
 impl Parse for Setting {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let key = input.call(Ident::parse_any)?;
+        let key = input
+            .call(Ident::parse_any)
+            .map_err(|error| syn::Error::new(error.span(), "settings are written `key = value`"))?;
         let mut value = None;
         if input.parse::<Option<Token![=]>>()?.is_some() {
             value = Some(input.parse()?);
@@ -108,13 +110,12 @@ impl Parse for Setting {
 
 fn unknown(attribute: &str, known: &[&str], key: &str) -> String {
     let meant = did_you_mean(key, known.iter().copied());
-    let known: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
-    let known = match known.as_slice() {
-        [only] => format!("the only key is {only}"),
-        keys => format!("the keys are {}", keys.join(", ")),
-    };
-    format!(
-        "`{attribute}` has no key `{key}`{meant}{}{known}",
-        if meant.is_empty() { "; " } else { " " }
-    )
+    let listed: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
+    match listed.as_slice() {
+        [only] => format!("`{attribute}` has no key `{key}`; the only one is {only}"),
+        keys => format!(
+            "`{attribute}` has no key `{key}`, only {}{meant}",
+            keys.join(", ")
+        ),
+    }
 }

@@ -115,7 +115,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
             const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
                 #name,
-                <#message as ::scoop::Message>::TOPIC,
+                <Self::Message as ::scoop::Message>::TOPIC,
                 const { &[#(#definitions),*] },
             );
 

@@ -25,6 +25,7 @@ pub(super) struct Outline {
     pub(super) step_enum: Ident,
     /// The variants of the step enum, each with the persisted name.
     pub(super) variants: Vec<(Ident, String)>,
+    /// What it subscribes to, if `Saga` can be implemented for the type.
     pub(super) message: Option<Type>,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Value {
     pub(super) step: String,
 }
 
-/// The saga, unless there were errors, and its outline, unless it has no name.
+/// The outline, unless the type has no name, and the saga, unless there were errors.
 pub(super) fn check(
     arguments: TokenStream,
     block: &Block,
@@ -70,6 +71,7 @@ pub(super) fn check(
     let Some(ident) = saga_type(block, errors) else {
         return (None, None);
     };
+    let fits_every_run = !is_generic(block, errors);
     let settings = Settings::read("#[saga]", &["name"], arguments, errors);
     let name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, name.as_ref(), &ident, kebab_case, errors);
@@ -81,70 +83,72 @@ pub(super) fn check(
         step_enum: &step_enum,
     };
     let drafts = drafts(block, &frame, errors);
-    distinct(&drafts, &step_enum, errors);
+    let variants = variants(&drafts, &step_enum, errors);
     if drafts.is_empty() {
-        errors.at(
-            &block.self_ty,
-            "a saga has at least one step; write `#[step]` on a method",
-        );
+        let message = "a saga has at least one step; write `#[step]` on a method";
+        errors.at(&block.self_ty, message);
     }
     let steps = steps(&drafts, Resolver::new(block, &frame, &drafts), errors);
 
-    let variants = drafts
-        .iter()
-        .map(|it| (it.variant.clone(), it.name.clone()));
     let outline = Outline {
         ty: block.self_ty.clone(),
-        variants: variants.collect(),
-        message: message.clone(),
+        message: message.clone().filter(|_| fits_every_run),
         ident,
         step_enum,
+        variants,
     };
-    let saga = message.filter(|_| errors.is_empty());
-    (
-        Some(outline),
-        saga.map(|message| Saga {
-            name,
-            message,
-            steps,
-        }),
-    )
+    let message = message.filter(|_| errors.is_empty());
+    let saga = message.map(|message| Saga {
+        name,
+        message,
+        steps,
+    });
+    (Some(outline), saga)
 }
 
-/// The name of the type, if a saga can be written on this block.
+/// The name of the type, if a saga can be written on such a block.
 fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
     for repeated in &block.repeated {
         errors.at(repeated, "`#[saga]` stands here twice; remove one");
     }
     if let Some(of_trait) = &block.of_trait {
         let ty = text(&block.self_ty);
-        let message =
-            format!("`#[saga]` belongs on a block without a trait: write `impl {ty} {{ .. }}`");
+        let remedy = format!("write `impl {ty} {{ .. }}`");
+        let message = format!("`#[saga]` belongs on a block without a trait; {remedy}");
         errors.at(of_trait, message);
         return None;
     }
+    let segment = last_segment(&block.self_ty);
+    if segment.is_none() {
+        errors.at(&block.self_ty, "a saga is a struct or an enum; name one");
+    }
+    segment.map(|segment| segment.ident.clone())
+}
+
+/// Whether the block is for more than one type that lives as long as the program.
+fn is_generic(block: &Block, errors: &mut Errors) -> bool {
+    let mut errors_here = Errors::default();
     let generics = &block.generics;
     let message = "a saga cannot be generic: it is stored by its name; \
                    keep what varies in a field, such as `Box<dyn Trait>`";
     if !generics.params.is_empty() {
-        errors.at(generics, message);
+        errors_here.at(generics, message);
     } else if let Some(where_clause) = &generics.where_clause {
-        errors.at(where_clause, message);
+        errors_here.at(where_clause, message);
     }
-    let Some(segment) = last_segment(&block.self_ty) else {
-        errors.at(&block.self_ty, "a saga is a struct or an enum; name one");
-        return None;
-    };
-    if let PathArguments::AngleBracketed(arguments) = &segment.arguments {
+    let arguments = last_segment(&block.self_ty).map(|segment| &segment.arguments);
+    if let Some(PathArguments::AngleBracketed(arguments)) = arguments
+        && generics.params.is_empty()
+    {
         let is_lifetime = |it: &&GenericArgument| matches!(it, GenericArgument::Lifetime(_));
         for lifetime in arguments.args.iter().filter(is_lifetime) {
-            errors.at(
-                lifetime,
-                "a saga lives as long as the program; own what it borrows",
-            );
+            let message = "a saga lives as long as the program; own what it borrows";
+            errors_here.at(lifetime, message);
         }
     }
-    generics.params.is_empty().then(|| segment.ident.clone())
+    let is_generic = !errors_here.is_empty();
+    errors.append(errors_here);
+    is_generic
 }
 
 /// What the saga subscribes to.
@@ -162,13 +166,19 @@ fn message(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<Type> {
         );
     }
     match &first.meta {
-        Meta::List(list) if !list.tokens.is_empty() => errors.keep(first.parse_args()),
+        Meta::List(list) if !list.tokens.is_empty() => {
+            let message = first.parse_args();
+            let here = |error: syn::Error| syn::Error::new(error.span(), SUBSCRIBES);
+            errors.keep(message.map_err(here))
+        }
         other => {
-            errors.at(other, "name the message: `#[subscribes(YourMessage)]`");
+            errors.at(other, SUBSCRIBES);
             None
         }
     }
 }
+
+const SUBSCRIBES: &str = "name one type of messages: `#[subscribes(YourMessage)]`";
 
 /// A step before the functions it names are looked up.
 pub(super) struct Draft<'a> {
@@ -245,27 +255,35 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
     }
 }
 
-/// No two steps share a persisted name or a variant.
-fn distinct(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) {
+/// The variants of the step enum. No two steps share one, nor a persisted name.
+fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec<(Ident, String)> {
+    let mut variants: Vec<(Ident, String)> = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
+        let Draft {
+            function,
+            name,
+            variant,
+            ..
+        } = draft;
         let earlier = &drafts[..index];
-        if earlier.iter().any(|it| it.name == draft.name) {
-            let message = format!(
-                "two steps are stored as `{}`; give one of them another `name`",
-                draft.name
-            );
+        let twin = earlier.iter().find(|it| it.variant == *variant);
+        if earlier.iter().any(|it| it.name == *name) {
+            let message =
+                format!("two steps are stored as `{name}`; give one of them another `name`");
             match &draft.written_name {
                 Some(literal) => errors.at(literal, message),
-                None => errors.at(draft.function, message),
+                None => errors.at(function, message),
             }
-        } else if let Some(twin) = earlier.iter().find(|it| it.variant == draft.variant) {
-            let (twin, variant) = (twin.function, &draft.variant);
-            let message = format!(
-                "this and `{twin}` would both be `{step_enum}::{variant}`; rename one of them"
-            );
-            errors.at(draft.function, message);
+        } else if let Some(Draft { function: twin, .. }) = twin {
+            let variant = format!("`{step_enum}::{variant}`");
+            let message = format!("this and `{twin}` would both be {variant}; rename one of them");
+            errors.at(function, message);
+        }
+        if twin.is_none() {
+            variants.push((variant.clone(), name.clone()));
         }
     }
+    variants
 }
 
 /// The steps, with what they name looked up.

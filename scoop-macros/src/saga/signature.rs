@@ -178,7 +178,7 @@ fn receiver(sig: &Signature, errors: &mut Errors) {
             format!("`{name}` must take `&self`; write it as the first parameter"),
         ),
         Some(receiver) => {
-            if !matches!(receiver.kind, ReceiverKind::Reference(_, None, None)) {
+            if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
                 let why = "one saga runs many messages at once";
                 errors.at(receiver, format!("{why}; write `&self`"));
             }
@@ -296,6 +296,9 @@ impl<'a> Parameters<'a> {
                         ty,
                         "a step has no failure; only compensations and child failure handlers do",
                     );
+                }
+                Some(value) if matches!(bare(value), Type::ImplTrait(_)) => {
+                    errors.at(value, "values of steps are found by their type; name it");
                 }
                 Some(value) => values.push(value),
                 None => {

@@ -45,10 +45,10 @@ pub(super) fn first_argument(segment: &PathSegment) -> Option<&Type> {
     })
 }
 
-/// `T` of a plain `&T`.
+/// `T` of `&T`.
 pub(super) fn referenced(ty: &Type) -> Option<&Type> {
     match bare(ty) {
-        Type::Reference(it) if it.mutability.is_none() && it.lifetime.is_none() => Some(&it.elem),
+        Type::Reference(it) if it.mutability.is_none() => Some(&it.elem),
         _ => None,
     }
 }

@@ -53,7 +53,10 @@ impl Checkout {
         message: &OrderPlaced,
         failure: &Payment,
     ) -> std::result::Result<Parcels, Error> {
-        Ok(vec![(message.order + failure.0, Some(scope.idempotency_key()))])
+        Ok(vec![(
+            message.order + failure.0,
+            Some(scope.idempotency_key()),
+        )])
     }
 
     #[step]
@@ -115,15 +118,25 @@ fn main() {
     assert_eq!(definition.topic, "orders.placed");
     let names: Vec<_> = definition.steps.iter().map(|step| &*step.name).collect();
     assert_eq!(names, ["reserve", "charge-card", "try", "ship"]);
-    let compensated: Vec<_> = definition.steps.iter().map(|step| step.compensated).collect();
+    let compensated: Vec<_> = definition
+        .steps
+        .iter()
+        .map(|step| step.compensated)
+        .collect();
     assert_eq!(compensated, [true, true, true, false]);
-    let handling = definition.steps.iter().map(|step| step.handles_child_failure);
+    let handling = definition
+        .steps
+        .iter()
+        .map(|step| step.handles_child_failure);
     assert_eq!(handling.collect::<Vec<_>>(), [false, true, true, false]);
     definition.check().unwrap();
 
     assert_eq!(CheckoutStep::ALL[2], CheckoutStep::Try);
     assert_eq!(CheckoutStep::Try.index(), 2);
-    assert_eq!(Checkout::timeout(CheckoutStep::Charge), Some(Duration::from_secs(30)));
+    assert_eq!(
+        Checkout::timeout(CheckoutStep::Charge),
+        Some(Duration::from_secs(30))
+    );
     assert_eq!(Checkout::timeout(CheckoutStep::Ship), None);
     let _ = Checkout { payments: Payments };
 }
