@@ -34,13 +34,13 @@ fn read(text: &str) -> Result<Duration, String> {
     match ms {
         Some(0) => Err("a duration must be longer than nothing".into()),
         Some(ms) => Ok(Duration::from_millis(ms)),
-        None => Err(format!("`{text}` is too long for a duration")),
+        None => Err(format!("{text:?} is too long for a duration")),
     }
 }
 
 fn no_duration(text: &str) -> String {
     format!(
-        "`{text}` is no duration; write a whole number and one of `ms`, `s`, `m`, `h`, `d`, as in `\"30s\"`"
+        "{text:?} is no duration; write a whole number and one of `ms`, `s`, `m`, `h`, `d`, as in `\"30s\"`"
     )
 }
 

@@ -3,8 +3,8 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use syn::Ident;
 use syn::ext::IdentExt;
+use syn::{Ident, Type};
 
 use super::model::{Call, End, Outline, Saga, Step};
 
@@ -39,7 +39,7 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
         .filter(|_| !outline.variants.is_empty())
         .map(|message| {
             let body = quote!(::core::unreachable!());
-            let invoke = invoke(steps, &body);
+            let invoke = invoke(steps, message, &body);
             quote! {
                 impl ::scoop::Saga for #ty {
                     type Message = #message;
@@ -100,14 +100,10 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
         let end = invocation(step_enum, &step.invoke);
         quote!(#step_enum::#variant => #end,)
     });
-    let invoke = invoke(
-        step_enum,
-        &quote! {
-            ::core::result::Result::Ok(match step { #(#invocations)* })
-        },
-    );
-    let compensate = compensate(step_enum, steps);
-    let on_child_failure = on_child_failure(step_enum, steps);
+    let ends = quote!(::core::result::Result::Ok(match step { #(#invocations)* }));
+    let invoke = invoke(step_enum, message, &ends);
+    let compensate = compensate(step_enum, message, steps);
+    let on_child_failure = on_child_failure(step_enum, message, steps);
     quote! {
         impl ::scoop::Saga for #ty {
             type Message = #message;
@@ -115,7 +111,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
             const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
                 #name,
-                <Self::Message as ::scoop::Message>::TOPIC,
+                <#message as ::scoop::Message>::TOPIC,
                 const { &[#(#definitions),*] },
             );
 
@@ -150,13 +146,13 @@ fn timeout(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
     })
 }
 
-fn invoke(step_enum: &Ident, body: &TokenStream) -> TokenStream {
+fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream {
     quote! {
         async fn invoke(
             &self,
             step: #step_enum,
             scope: &mut ::scoop::Scope<'_>,
-            message: &Self::Message,
+            message: &#message,
         ) -> ::scoop::Result<::scoop::__private::StepEnd> {
             #body
         }
@@ -173,7 +169,7 @@ fn invocation(step_enum: &Ident, call: &Call) -> TokenStream {
     block(values, end)
 }
 
-fn compensate(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
+fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let compensations = arms(step_enum, steps, |step| {
         let (values, call) = called(step.rollback.as_ref()?, &quote!(failure));
         Some(block(values, call))
@@ -184,7 +180,7 @@ fn compensate(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
             &self,
             step: #step_enum,
             scope: &mut ::scoop::Scope<'_>,
-            message: &Self::Message,
+            message: &#message,
             failure: &::scoop::Failure,
         ) -> ::scoop::Result<()> {
             match step { #compensations }
@@ -193,7 +189,7 @@ fn compensate(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
     })
 }
 
-fn on_child_failure(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
+fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let handlers = arms(step_enum, steps, |step| {
         let handler = step.on_child_failure.as_ref()?;
         let (values, call) = called(handler, &quote!(failure));
@@ -209,7 +205,7 @@ fn on_child_failure(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
             &self,
             step: #step_enum,
             scope: &mut ::scoop::Scope<'_>,
-            message: &Self::Message,
+            message: &#message,
             failure: &::scoop::Failure,
         ) -> ::scoop::Result<::core::option::Option<::scoop::Next<#step_enum>>> {
             ::core::result::Result::Ok(match step { #handlers })

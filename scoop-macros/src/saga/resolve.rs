@@ -179,7 +179,9 @@ impl<'a> Resolver<'a> {
         };
         let ty_text = text(ty);
         let remedy = match self.drafts.iter().find(|step| step.returns(ty)) {
-            Some(later) if later.function == step => format!("only `{step}` itself does"),
+            Some(later) if later.function == step => {
+                format!("`{step}` itself does, which is too late; remove the parameter")
+            }
             Some(later) => format!("move `{}`, which does, before it", later.function),
             None => format!("let one return `Result<{ty_text}>` or remove the parameter"),
         };

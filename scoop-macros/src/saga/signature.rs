@@ -162,7 +162,7 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
         );
     }
     let generics = &sig.generics;
-    let message = format!("the saga calls `{name}` with types of its own; remove the parameters");
+    let message = format!("`{name}` cannot be generic: nobody but the saga calls it; remove this");
     if !generics.params.is_empty() {
         errors.at(generics, message);
     } else if let Some(where_clause) = &generics.where_clause {
@@ -179,7 +179,7 @@ fn receiver(sig: &Signature, errors: &mut Errors) {
         ),
         Some(receiver) => {
             if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
-                let why = "one saga runs many messages at once";
+                let why = "many runs share one saga";
                 errors.at(receiver, format!("{why}; write `&self`"));
             }
         }
@@ -213,7 +213,7 @@ impl<'a> Parameters<'a> {
                 if mutably_referenced(&first.ty).is_none() {
                     errors.at(
                         &first.ty,
-                        "a step changes its scope; write `&mut Scope<'_>`",
+                        "a function of a saga changes its scope; write `&mut Scope<'_>`",
                     );
                 }
                 self.left.remove(0);
