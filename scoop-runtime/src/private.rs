@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 pub use inventory;
 pub use scoop_core::{Definition, Error, Failure, Message, Next, Result, StepDefinition};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::Scope;
 pub use crate::saga::{Handler, Registration, Saga, Step, StepEnd};
+
+/// The future, which must be `Send`: the bound is reported at the user's function, and the
+/// promise to return a `Send` future keeps it from being reported again further out.
+pub fn send<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Send {
+    future
+}
 
 /// The end of a step that returns nothing.
 pub fn done((): ()) -> StepEnd {
@@ -29,7 +34,7 @@ pub fn jump<S: Step>(next: Next<S>) -> StepEnd {
 }
 
 /// The end of a step that returns a value for its compensation and for later steps.
-pub fn output<T: Serialize + DeserializeOwned>(value: T) -> Result<StepEnd> {
+pub fn output<T: Serialize + for<'de> Deserialize<'de>>(value: T) -> Result<StepEnd> {
     let output = serde_json::to_value(value)?;
     Ok(StepEnd {
         next: Next::Continue,
@@ -38,7 +43,7 @@ pub fn output<T: Serialize + DeserializeOwned>(value: T) -> Result<StepEnd> {
 }
 
 /// The value that `step` returned.
-pub fn value_of<T: DeserializeOwned>(scope: &Scope<'_>, step: &str) -> Result<T> {
+pub fn value_of<T: for<'de> Deserialize<'de>>(scope: &Scope<'_>, step: &str) -> Result<T> {
     scope.output(step)
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Failure, Message, Next, Result};
 use serde_json::Value;
 
-use crate::Scope;
+use crate::{Scope, private};
 
 /// A saga: a handler of one message type, written as a list of steps.
 ///
@@ -42,23 +42,30 @@ pub trait Saga: Send + Sync + Sized + 'static {
         message: &Self::Message,
     ) -> impl Future<Output = Result<StepEnd>> + Send;
 
-    /// Undo a step that was completed.
+    /// Undo a step that was completed. A step without compensation leaves nothing to undo.
     fn compensate(
         &self,
         step: Self::Step,
         scope: &mut Scope<'_>,
         message: &Self::Message,
         failure: &Failure,
-    ) -> impl Future<Output = Result<()>> + Send;
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (step, scope, message, failure);
+        async { Ok(()) }
+    }
 
-    /// Handle the failure of what a step launched. `None` goes on as the step had wished.
+    /// Handle the failure of what a step launched. `None` goes on as the step had wished. Where
+    /// nobody handles it, the failure is the step's own.
     fn on_child_failure(
         &self,
         step: Self::Step,
         scope: &mut Scope<'_>,
         message: &Self::Message,
         failure: &Failure,
-    ) -> impl Future<Output = Result<Option<Next<Self::Step>>>> + Send;
+    ) -> impl Future<Output = Result<Option<Next<Self::Step>>>> + Send {
+        let _ = (step, scope, message);
+        async { private::unhandled(failure) }
+    }
 }
 
 /// The steps of one saga. `#[saga]` makes an enum of them.

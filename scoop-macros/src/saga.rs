@@ -1,0 +1,36 @@
+//! `#[saga]`: an `impl` block as a saga, in three stages.
+
+mod expand;
+mod model;
+mod parse;
+mod resolve;
+mod signature;
+mod types;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::errors::Errors;
+use crate::misplaced;
+
+/// The user's block without our attributes, and the saga or all that is wrong with it.
+pub(crate) fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let block: parse::Block = match syn::parse2(item.clone()) {
+        Ok(block) => block,
+        Err(error) => {
+            let (error, item) = (error.to_compile_error(), misplaced::without_ours(item));
+            return quote!(#error #item);
+        }
+    };
+    let mut errors = Errors::default();
+    match model::check(arguments, &block, &mut errors) {
+        (Some(outline), Some(saga)) => {
+            let saga = expand::saga(&outline, &saga);
+            quote!(#block #saga)
+        }
+        (outline, _) => {
+            let stub = outline.as_ref().map(expand::stub);
+            quote!(#errors #block #stub)
+        }
+    }
+}

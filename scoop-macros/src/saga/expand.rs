@@ -1,0 +1,281 @@
+//! A checked saga to tokens. Nothing is decided here, and whatever is longer than a call is a
+//! function of `scoop-runtime`'s `private` module.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{Ident, Type};
+
+use super::model::{Call, End, Outline, Saga, Step};
+
+/// Everything the saga adds to the user's block.
+pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
+    let (step_enum, trait_impl) = (step_enum(outline), trait_impl(outline, saga));
+    let ty = &outline.ty;
+    quote! {
+        #step_enum
+        #trait_impl
+        ::scoop::__private::inventory::submit! {
+            ::scoop::__private::Registration::new::<#ty>(|| {
+                #[allow(unused_imports)]
+                use ::scoop::__private::NotDefault as _;
+                ::scoop::__private::erase(::scoop::__private::Probe::<#ty>::new().instance())
+            })
+        }
+    }
+}
+
+/// What other code of the user relies on, for a saga with mistakes: one that cannot run.
+pub(super) fn stub(outline: &Outline) -> TokenStream {
+    let Outline {
+        ty,
+        step_enum: steps,
+        message,
+        ..
+    } = outline;
+    let step_enum = step_enum(outline);
+    let trait_impl = message
+        .as_ref()
+        .filter(|_| !outline.variants.is_empty())
+        .map(|message| {
+            let body = quote!(::core::unreachable!());
+            let invoke = invoke(steps, message, &body);
+            quote! {
+                impl ::scoop::Saga for #ty {
+                    type Message = #message;
+                    type Step = #steps;
+                    const DEFINITION: ::scoop::Definition = ::scoop::Definition::new("", "", &[]);
+                    #invoke
+                }
+            }
+        });
+    quote!(#step_enum #trait_impl)
+}
+
+fn step_enum(outline: &Outline) -> TokenStream {
+    let Outline {
+        ident,
+        step_enum,
+        variants,
+        ..
+    } = outline;
+    let step_enum = ours(step_enum);
+    let about = format!(" The steps of `{ident}`, in their order.");
+    let docs = variants
+        .iter()
+        .map(|(_, name)| format!(" The step `{name}`."));
+    let names: Vec<_> = variants.iter().map(|(variant, _)| ours(variant)).collect();
+    let trait_impl = (!names.is_empty()).then(|| {
+        quote! {
+            impl ::scoop::Step for #step_enum {
+                const ALL: &'static [Self] = &[#(Self::#names),*];
+
+                fn index(self) -> usize {
+                    self as usize
+                }
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum #step_enum {
+            #(#[doc = #docs] #names,)*
+        }
+        #trait_impl
+    }
+}
+
+fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
+    let Outline { ty, step_enum, .. } = outline;
+    let Saga {
+        name,
+        message,
+        steps,
+    } = saga;
+    let definitions = steps.iter().map(definition);
+    let timeout = timeout(step_enum, steps);
+    let invocations = steps.iter().map(|step| {
+        let variant = &step.variant;
+        let end = invocation(step_enum, &step.invoke);
+        quote!(#step_enum::#variant => #end,)
+    });
+    let ends = quote!(::core::result::Result::Ok(match step { #(#invocations)* }));
+    let invoke = invoke(step_enum, message, &ends);
+    let compensate = compensate(step_enum, message, steps);
+    let on_child_failure = on_child_failure(step_enum, message, steps);
+    quote! {
+        impl ::scoop::Saga for #ty {
+            type Message = #message;
+            type Step = #step_enum;
+
+            const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
+                #name,
+                <#message as ::scoop::Message>::TOPIC,
+                const { &[#(#definitions),*] },
+            );
+
+            #timeout
+            #invoke
+            #compensate
+            #on_child_failure
+        }
+    }
+}
+
+fn definition(step: &Step) -> TokenStream {
+    let name = &step.name;
+    let compensated = step.rollback.as_ref().map(|_| quote!(.compensated()));
+    let handling = step
+        .on_child_failure
+        .as_ref()
+        .map(|_| quote!(.handling_child_failure()));
+    quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling)
+}
+
+fn timeout(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
+    let limits = arms(step_enum, steps, |step| {
+        let ms = u64::try_from(step.timeout?.as_millis()).ok()?;
+        Some(quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))))
+    });
+    let limits = limits.or_else(quote!(::core::option::Option::None))?;
+    Some(quote! {
+        fn timeout(step: #step_enum) -> ::core::option::Option<::core::time::Duration> {
+            match step { #limits }
+        }
+    })
+}
+
+fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream {
+    quote! {
+        async fn invoke(
+            &self,
+            step: #step_enum,
+            scope: &mut ::scoop::Scope<'_>,
+            message: &#message,
+        ) -> ::scoop::Result<::scoop::__private::StepEnd> {
+            #body
+        }
+    }
+}
+
+fn invocation(step_enum: &Ident, call: &Call) -> TokenStream {
+    let (values, call_) = called(call, &quote!());
+    let end = match &call.end {
+        End::Done => quote!(::scoop::__private::done(#call_)),
+        End::Jump => quote!(::scoop::__private::jump::<#step_enum>(#call_)),
+        End::Output(ty) => quote!(::scoop::__private::output::<#ty>(#call_)?),
+    };
+    block(values, end)
+}
+
+fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+    let compensations = arms(step_enum, steps, |step| {
+        let (values, call) = called(step.rollback.as_ref()?, &quote!(failure));
+        Some(block(values, call))
+    });
+    let compensations = compensations.or_else(quote!({}))?;
+    Some(quote! {
+        async fn compensate(
+            &self,
+            step: #step_enum,
+            scope: &mut ::scoop::Scope<'_>,
+            message: &#message,
+            failure: &::scoop::Failure,
+        ) -> ::scoop::Result<()> {
+            match step { #compensations }
+            ::core::result::Result::Ok(())
+        }
+    })
+}
+
+fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+    let handlers = arms(step_enum, steps, |step| {
+        let handler = step.on_child_failure.as_ref()?;
+        let (values, call) = called(handler, &quote!(failure));
+        let end = match &handler.end {
+            End::Jump => quote!(::scoop::__private::handled_by::<#step_enum>(#call)),
+            End::Done | End::Output(_) => quote!(::scoop::__private::handled(#call)),
+        };
+        Some(block(values, end))
+    });
+    let handlers = handlers.or_else(quote!(::scoop::__private::unhandled(failure)?))?;
+    Some(quote! {
+        async fn on_child_failure(
+            &self,
+            step: #step_enum,
+            scope: &mut ::scoop::Scope<'_>,
+            message: &#message,
+            failure: &::scoop::Failure,
+        ) -> ::scoop::Result<::core::option::Option<::scoop::Next<#step_enum>>> {
+            ::core::result::Result::Ok(match step { #handlers })
+        }
+    })
+}
+
+/// The values that a call takes, and the call. The compiler's complaints about its future go to
+/// the user's function.
+fn called(call: &Call, failure: &TokenStream) -> (TokenStream, TokenStream) {
+    let function = &call.function;
+    let variables: Vec<_> = call
+        .values
+        .iter()
+        .map(|value| from(&value.producer))
+        .collect();
+    let values = call.values.iter().zip(&variables).map(|(value, variable)| {
+        let (ty, step) = (&value.ty, &value.step);
+        quote!(let #variable = ::scoop::__private::value_of::<#ty>(scope, #step)?;)
+    });
+    let span = Span::call_site().located_at(function.span());
+    let called = quote_spanned! {span=>
+        ::scoop::__private::send(self.#function(scope, message, #(&#variables,)* #failure)).await?
+    };
+    (quote!(#(#values)*), called)
+}
+
+fn block(values: TokenStream, end: TokenStream) -> TokenStream {
+    if values.is_empty() {
+        end
+    } else {
+        quote!({ #values #end })
+    }
+}
+
+/// The arms of the steps that have one.
+struct Arms {
+    arms: Vec<TokenStream>,
+    missing: bool,
+}
+
+fn arms(step_enum: &Ident, steps: &[Step], arm: impl Fn(&Step) -> Option<TokenStream>) -> Arms {
+    let arms = steps.iter().filter_map(|step| {
+        let (variant, arm) = (&step.variant, arm(step)?);
+        Some(quote!(#step_enum::#variant => #arm,))
+    });
+    let arms: Vec<_> = arms.collect();
+    Arms {
+        missing: arms.len() < steps.len(),
+        arms,
+    }
+}
+
+impl Arms {
+    /// All arms, with this one for the other steps; nothing if it would be the only one.
+    fn or_else(self, otherwise: TokenStream) -> Option<TokenStream> {
+        let Self { arms, missing } = self;
+        let otherwise = missing.then(|| quote!(_ => #otherwise,));
+        (!arms.is_empty()).then(|| quote!(#(#arms)* #otherwise))
+    }
+}
+
+fn from(producer: &Ident) -> Ident {
+    format_ident!("from_{}", producer.unraw(), span = Span::call_site())
+}
+
+/// The identifier at the same place, but not as the user's own: no lint is about it.
+fn ours(ident: &Ident) -> Ident {
+    Ident::new(
+        &ident.to_string(),
+        Span::call_site().located_at(ident.span()),
+    )
+}

@@ -1,0 +1,170 @@
+//! Tokens to syntax: an `impl` block with our attributes set apart from the user's code.
+//!
+//! Bodies of functions stay unread. So half-written code reaches the compiler, and the editor
+//! through it, as it stands.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::{Attribute, Generics, ImplItem, Signature, Token, Type, Visibility, braced, token};
+
+use crate::misplaced::is;
+
+/// An `impl` block. Its tokens are the user's without our attributes.
+pub(super) struct Block {
+    pub(super) subscribes: Vec<Attribute>,
+    /// Further `#[saga]` attributes.
+    pub(super) repeated: Vec<Attribute>,
+    pub(super) generics: Generics,
+    /// The trait, if the block implements one.
+    pub(super) of_trait: Option<Type>,
+    pub(super) self_ty: Type,
+    pub(super) items: Vec<Item>,
+    attrs: Vec<Attribute>,
+    inner_attrs: Vec<Attribute>,
+    unsafety: Option<Token![unsafe]>,
+    impl_token: Token![impl],
+}
+
+/// One item of the block.
+pub(super) enum Item {
+    Function(Function),
+    Other(Box<ImplItem>),
+}
+
+/// A function with its `#[step]` attributes set apart.
+pub(super) struct Function {
+    pub(super) steps: Vec<Attribute>,
+    pub(super) attrs: Vec<Attribute>,
+    pub(super) sig: Signature,
+    vis: Visibility,
+    body: TokenTree,
+}
+
+impl Block {
+    pub(super) fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.items.iter().filter_map(|item| match item {
+            Item::Function(function) => Some(function),
+            Item::Other(_) => None,
+        })
+    }
+}
+
+impl Parse for Block {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let (repeated, attrs) = split(attrs, "saga");
+        let (subscribes, attrs) = split(attrs, "subscribes");
+        let unsafety = input.parse()?;
+        let impl_token = parse_impl(input)?;
+        let mut generics: Generics = input.parse()?;
+        let first: Type = input.parse()?;
+        let (of_trait, self_ty) = match input.parse::<Option<Token![for]>>()? {
+            Some(_) => (Some(first), input.parse()?),
+            None => (None, first),
+        };
+        generics.where_clause = input.parse()?;
+
+        let content;
+        braced!(content in input);
+        let inner_attrs = content.call(Attribute::parse_inner)?;
+        let mut items = Vec::new();
+        while !content.is_empty() {
+            items.push(content.parse()?);
+        }
+        Ok(Self {
+            subscribes,
+            repeated,
+            generics,
+            of_trait,
+            self_ty,
+            items,
+            attrs,
+            inner_attrs,
+            unsafety,
+            impl_token,
+        })
+    }
+}
+
+fn parse_impl(input: ParseStream<'_>) -> syn::Result<Token![impl]> {
+    input.parse::<Visibility>()?;
+    if !input.peek(Token![impl]) {
+        let message = "`#[saga]` belongs on an `impl` block: write it above `impl YourType { .. }`";
+        return Err(input.error(message));
+    }
+    input.parse()
+}
+
+impl Parse for Item {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let ahead = input.fork();
+        ahead.call(Attribute::parse_outer)?;
+        ahead.parse::<Visibility>()?;
+        let is_function = ahead.parse::<Signature>().is_ok() && ahead.peek(token::Brace);
+        if is_function {
+            input.parse().map(Item::Function)
+        } else {
+            input.parse().map(|item| Item::Other(Box::new(item)))
+        }
+    }
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let (steps, attrs) = split(input.call(Attribute::parse_outer)?, "step");
+        Ok(Self {
+            steps,
+            attrs,
+            vis: input.parse()?,
+            sig: input.parse()?,
+            body: input.parse()?,
+        })
+    }
+}
+
+/// The attributes with this name, and the others.
+fn split(attrs: Vec<Attribute>, name: &str) -> (Vec<Attribute>, Vec<Attribute>) {
+    attrs.into_iter().partition(|attribute| is(attribute, name))
+}
+
+impl ToTokens for Block {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        let Self {
+            attrs,
+            inner_attrs,
+            unsafety,
+            impl_token,
+            generics,
+            self_ty,
+            items,
+            ..
+        } = self;
+        let of_trait = self.of_trait.as_ref().map(|of_trait| quote!(#of_trait for));
+        let where_clause = &generics.where_clause;
+        tokens.extend(quote! {
+            #(#attrs)*
+            #unsafety #impl_token #generics #of_trait #self_ty #where_clause {
+                #(#inner_attrs)*
+                #(#items)*
+            }
+        });
+    }
+}
+
+impl ToTokens for Item {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Item::Function(Function {
+                attrs,
+                vis,
+                sig,
+                body,
+                ..
+            }) => {
+                tokens.extend(quote!(#(#attrs)* #vis #sig #body));
+            }
+            Item::Other(item) => item.to_tokens(tokens),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The form of a function that a saga calls: what it takes and what it returns.
+
+use syn::{FnArg, Ident, PatType, ReceiverKind, ReturnType, Safety, Signature, Type};
+
+use super::types::{
+    bare, behind_reference, ends_alike, first_argument, is_named, last_segment, mutably_referenced,
+    referenced, text,
+};
+use crate::errors::Errors;
+
+/// What a function is to its saga.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Role {
+    Step,
+    Compensation,
+    ChildFailureHandler,
+}
+
+/// What a function returns inside its `Result`.
+#[derive(Clone)]
+pub(super) enum End {
+    Done,
+    Jump,
+    Output(Type),
+}
+
+/// What there is to know of a function to call it.
+pub(super) struct Shape<'a> {
+    /// The types `T` of its parameters `&T` that are values of steps.
+    pub(super) values: Vec<&'a Type>,
+    /// Unknown if it was written wrong.
+    pub(super) end: Option<End>,
+}
+
+/// What every function of one saga must agree with.
+pub(super) struct Frame<'a> {
+    /// Unknown if it was written wrong.
+    pub(super) message: Option<&'a Type>,
+    pub(super) step_enum: &'a Ident,
+}
+
+impl Frame<'_> {
+    /// Checks a function of this saga in its role.
+    pub(super) fn read<'a>(
+        &self,
+        sig: &'a Signature,
+        role: Role,
+        errors: &mut Errors,
+    ) -> Shape<'a> {
+        qualifiers(sig, errors);
+        receiver(sig, errors);
+        let mut parameters = Parameters::of(sig);
+        parameters.scope(errors);
+        parameters.message(self.message, errors);
+        if role != Role::Step {
+            parameters.failure(role, errors);
+        }
+        Shape {
+            values: parameters.values(role, errors),
+            end: self.end(sig, role, errors),
+        }
+    }
+
+    fn end(&self, sig: &Signature, role: Role, errors: &mut Errors) -> Option<End> {
+        let end = match result(sig).map(|ok| (ok, self.end_of(ok))) {
+            Some((ok, Err(why))) => {
+                errors.at(ok, why);
+                return None;
+            }
+            Some((_, Ok(end))) => Some(end),
+            None => None,
+        };
+        let allowed = match (&end, role) {
+            (None, _) => false,
+            (Some(End::Done), _) | (Some(_), Role::Step) => true,
+            (Some(End::Jump), role) => role == Role::ChildFailureHandler,
+            (Some(End::Output(_)), _) => false,
+        };
+        if allowed {
+            return end;
+        }
+        let message = format!(
+            "{}; write {}",
+            self.must_return(sig, role),
+            self.returns(role)
+        );
+        match &sig.output {
+            ReturnType::Type(_, ty) => errors.at(ty, message),
+            ReturnType::Default => errors.at(&sig.ident, message),
+        }
+        None
+    }
+
+    fn end_of(&self, ok: &Type) -> Result<End, String> {
+        match bare(ok) {
+            Type::Tuple(tuple) if tuple.elems.is_empty() => return Ok(End::Done),
+            Type::ImplTrait(_) | Type::Infer(_) => {
+                return Err("the value of a step is stored by its type; name the type".into());
+            }
+            _ => {}
+        }
+        let Some(next) = last_segment(ok).filter(|segment| segment.ident == "Next") else {
+            return Ok(End::Output(bare(ok).clone()));
+        };
+        let step_enum = self.step_enum;
+        match first_argument(next) {
+            Some(steps) if is_named(steps, &step_enum.to_string()) => Ok(End::Jump),
+            _ => Err(format!(
+                "the steps of this saga are `{step_enum}`; write `Next<{step_enum}>`"
+            )),
+        }
+    }
+
+    fn must_return(&self, sig: &Signature, role: Role) -> String {
+        match role {
+            Role::Step => format!("the step `{}` must return a `Result`", sig.ident),
+            Role::Compensation => format!("`{}` undoes a step, which has no result", sig.ident),
+            Role::ChildFailureHandler => {
+                format!("`{}` handles a failure, which has no value", sig.ident)
+            }
+        }
+    }
+
+    fn returns(&self, role: Role) -> String {
+        let step_enum = self.step_enum;
+        match role {
+            Role::Step => format!(
+                "`Result<()>`, `Result<Next<{step_enum}>>`, or `Result<T>` with a value for later steps"
+            ),
+            Role::Compensation => "`Result<()>`".into(),
+            Role::ChildFailureHandler => format!("`Result<()>` or `Result<Next<{step_enum}>>`"),
+        }
+    }
+}
+
+/// `T` of `-> Result<T>`.
+fn result(sig: &Signature) -> Option<&Type> {
+    let ReturnType::Type(_, ty) = &sig.output else {
+        return None;
+    };
+    first_argument(last_segment(ty).filter(|segment| segment.ident == "Result")?)
+}
+
+fn qualifiers(sig: &Signature, errors: &mut Errors) {
+    let name = &sig.ident;
+    if sig.asyncness.is_none() {
+        errors.at(
+            sig.fn_token,
+            format!("`{name}` must be `async`; write `async fn {name}`"),
+        );
+    }
+    if let Safety::Unsafe(unsafety) = &sig.safety {
+        errors.at(
+            unsafety,
+            format!("the saga calls `{name}`, so it cannot be `unsafe`"),
+        );
+    }
+    if let Some(abi) = &sig.abi {
+        errors.at(
+            abi,
+            format!("the saga calls `{name}`, so it cannot be `extern`"),
+        );
+    }
+    let generics = &sig.generics;
+    let message = format!("`{name}` cannot be generic: nobody but the saga calls it; remove this");
+    if !generics.params.is_empty() {
+        errors.at(generics, message);
+    } else if let Some(where_clause) = &generics.where_clause {
+        errors.at(where_clause, message);
+    }
+}
+
+fn receiver(sig: &Signature, errors: &mut Errors) {
+    let name = &sig.ident;
+    match sig.receiver() {
+        None => errors.at(
+            name,
+            format!("`{name}` must take `&self`; write it as the first parameter"),
+        ),
+        Some(receiver) => {
+            if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
+                let why = "many runs share one saga";
+                errors.at(receiver, format!("{why}; write `&self`"));
+            }
+        }
+    }
+}
+
+/// The parameters not yet accounted for.
+struct Parameters<'a> {
+    function: &'a Ident,
+    left: Vec<&'a PatType>,
+}
+
+impl<'a> Parameters<'a> {
+    fn of(sig: &'a Signature) -> Self {
+        let left = sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(parameter) => Some(parameter),
+            FnArg::Receiver(_) => None,
+        });
+        Self {
+            function: &sig.ident,
+            left: left.collect(),
+        }
+    }
+
+    /// `&mut Scope<'_>` comes first.
+    fn scope(&mut self, errors: &mut Errors) {
+        let expected = "`scope: &mut Scope<'_>`";
+        match self.left.first() {
+            None => self.missing(expected, "after `&self`", errors),
+            Some(first) if is_named(behind_reference(&first.ty), "Scope") => {
+                if mutably_referenced(&first.ty).is_none() {
+                    errors.at(
+                        &first.ty,
+                        "a function of a saga changes its scope; write `&mut Scope<'_>`",
+                    );
+                }
+                self.left.remove(0);
+            }
+            Some(first) => {
+                let message = format!(
+                    "`{}` must take {expected} first; write it here",
+                    self.function
+                );
+                errors.at(&first.ty, message);
+                if is_called(first, "scope") {
+                    self.left.remove(0);
+                }
+            }
+        }
+    }
+
+    /// The message comes next. Whatever stands in its place is taken for it.
+    fn message(&mut self, message: Option<&Type>, errors: &mut Errors) {
+        let written = message.map_or("YourMessage".into(), text);
+        let Some(&first) = self.left.first() else {
+            let expected = format!("the message, `&{written}`,");
+            return self.missing(&expected, "after `scope`", errors);
+        };
+        let is_failure = is_named(behind_reference(&first.ty), "Failure");
+        let fits = |ty: &Type| message.is_none_or(|message| ends_alike(ty, message));
+        if is_failure && !fits(behind_reference(&first.ty)) {
+            let message =
+                format!("the message comes before the failure; write `message: &{written}` first");
+            return errors.at(&first.ty, message);
+        }
+        self.left.remove(0);
+        if !fits(behind_reference(&first.ty)) {
+            let message = format!(
+                "this saga subscribes to `{written}`; take `&{written}` here, before values of steps"
+            );
+            errors.at(&first.ty, message);
+        } else if referenced(&first.ty).is_none() {
+            errors.at(
+                &first.ty,
+                format!("the message is lent; write `&{written}`"),
+            );
+        }
+    }
+
+    /// Why it is called comes last.
+    fn failure(&mut self, role: Role, errors: &mut Errors) {
+        let is_failure = |it: &PatType| is_named(behind_reference(&it.ty), "Failure");
+        match self.left.iter().rposition(|it| is_failure(it)) {
+            None => {
+                let (does, name) = match role {
+                    Role::ChildFailureHandler => ("handles failures", "failure"),
+                    Role::Step | Role::Compensation => ("undoes a step", "why"),
+                };
+                let message = format!(
+                    "`{}` {does}; write `{name}: &Failure` as the last parameter",
+                    self.function
+                );
+                errors.at(self.function, message);
+            }
+            Some(index) => {
+                let failure = self.left.remove(index);
+                if index != self.left.len() {
+                    errors.at(failure, "the failure is the last parameter; move it there");
+                } else if referenced(&failure.ty).is_none() {
+                    errors.at(&failure.ty, "the failure is lent; write `&Failure`");
+                }
+            }
+        }
+    }
+
+    /// The others are values of steps.
+    fn values(self, role: Role, errors: &mut Errors) -> Vec<&'a Type> {
+        let mut values = Vec::new();
+        for parameter in self.left {
+            let ty = &*parameter.ty;
+            match referenced(ty) {
+                Some(value) if role == Role::Step && is_named(value, "Failure") => {
+                    errors.at(
+                        ty,
+                        "a step has no failure; only compensations and child failure handlers do",
+                    );
+                }
+                Some(value) if matches!(bare(value), Type::ImplTrait(_)) => {
+                    errors.at(value, "values of steps are found by their type; name it");
+                }
+                Some(value) => values.push(value),
+                None => {
+                    let value = text(behind_reference(ty));
+                    errors.at(ty, format!("values of steps are lent; write `&{value}`"));
+                }
+            }
+        }
+        values
+    }
+
+    fn missing(&self, what: &str, place: &str, errors: &mut Errors) {
+        let function = self.function;
+        errors.at(function, format!("`{function}` must take {what} {place}"));
+    }
+}
+
+fn is_called(parameter: &PatType, name: &str) -> bool {
+    matches!(&*parameter.pat, syn::Pat::Ident(pat) if pat.ident == name)
+}

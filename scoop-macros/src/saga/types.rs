@@ -1,0 +1,87 @@
+//! What can be seen of a type in its tokens.
+
+use quote::ToTokens;
+use syn::{GenericArgument, PathArguments, PathSegment, Type};
+
+/// The type without the delimiters that do not change it.
+pub(super) fn bare(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => bare(&group.elem),
+        Type::Paren(paren) => bare(&paren.elem),
+        ty => ty,
+    }
+}
+
+/// The last segment of a path: `Result<()>` of `scoop::Result<()>`.
+pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
+    match bare(ty) {
+        Type::Path(path) => path.path.segments.last(),
+        _ => None,
+    }
+}
+
+/// Whether the type is a path that ends with this name.
+pub(super) fn is_named(ty: &Type, name: &str) -> bool {
+    last_segment(ty).is_some_and(|segment| segment.ident == name)
+}
+
+/// Whether both paths end alike. Where they mean different types all the same, the compiler
+/// says so.
+pub(super) fn ends_alike(one: &Type, other: &Type) -> bool {
+    match (last_segment(one), last_segment(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => bare(one) == bare(other),
+    }
+}
+
+/// The first type in the angle brackets.
+pub(super) fn first_argument(segment: &PathSegment) -> Option<&Type> {
+    let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
+        return None;
+    };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
+}
+
+/// `T` of `&T`.
+pub(super) fn referenced(ty: &Type) -> Option<&Type> {
+    match bare(ty) {
+        Type::Reference(it) if it.mutability.is_none() => Some(&it.elem),
+        _ => None,
+    }
+}
+
+/// `T` of `&mut T`.
+pub(super) fn mutably_referenced(ty: &Type) -> Option<&Type> {
+    match bare(ty) {
+        Type::Reference(it) if it.mutability.is_some() => Some(&it.elem),
+        _ => None,
+    }
+}
+
+/// `T` of whatever reference to `T`, or of `T`.
+pub(super) fn behind_reference(ty: &Type) -> &Type {
+    match bare(ty) {
+        Type::Reference(reference) => bare(&reference.elem),
+        ty => ty,
+    }
+}
+
+/// The type as one would write it.
+pub(super) fn text(ty: &Type) -> String {
+    let mut text = ty.to_token_stream().to_string();
+    for (spaced, tight) in [
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" ::", "::"),
+        (":: ", "::"),
+        (" ,", ","),
+        ("& ", "&"),
+    ] {
+        text = text.replace(spaced, tight);
+    }
+    text
+}

@@ -1,0 +1,61 @@
+//! What the attributes generate, as somebody would read it. `UPDATE_EXPECT=1` writes it anew.
+
+use expect_test::{expect, expect_file};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+fn pretty(tokens: TokenStream) -> String {
+    prettyplease::unparse(&syn::parse2(tokens).expect("what is generated is Rust"))
+}
+
+#[test]
+fn a_saga_of_two_steps() {
+    let item = quote! {
+        #[subscribes(OrderPlaced)]
+        impl Checkout {
+            #[step(rollback = refund)]
+            async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<Payment> {
+                self.payments.charge(order, scope.idempotency_key()).await
+            }
+
+            async fn refund(&self, _: &mut Scope<'_>, _: &OrderPlaced, paid: &Payment, _: &Failure) -> Result<()> {
+                self.payments.refund(paid).await
+            }
+
+            #[step]
+            async fn ship(&self, scope: &mut Scope<'_>, _: &OrderPlaced, paid: &Payment) -> Result<()> {
+                scope.launch(Ship(paid.id)).await
+            }
+        }
+    };
+    let expansion = crate::saga::saga(TokenStream::new(), item);
+    expect_file!["snapshot/two_steps.rs"].assert_eq(&pretty(expansion));
+}
+
+#[test]
+fn a_message() {
+    let expansion = crate::message::derive(quote!(
+        struct OrderPlaced(u32);
+    ));
+    expect![[r#"
+        impl ::scoop::Message for OrderPlaced {
+            const TOPIC: &'static str = "order-placed";
+        }
+    "#]].assert_eq(&pretty(expansion));
+}
+
+#[test]
+fn half_written_code_is_passed_on() {
+    let item = quote! {
+        #[subscribes(OrderPlaced)]
+        impl Checkout {
+            #[step]
+            async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+                scope.
+            }
+        }
+    };
+    let expansion = crate::saga::saga(TokenStream::new(), item).to_string();
+    assert!(expansion.contains("{ scope . }"), "{expansion}");
+    assert!(expansion.contains("CheckoutStep"), "{expansion}");
+}

@@ -1,0 +1,106 @@
+impl Checkout {
+    async fn charge(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+    ) -> Result<Payment> {
+        self.payments.charge(order, scope.idempotency_key()).await
+    }
+    async fn refund(
+        &self,
+        _: &mut Scope<'_>,
+        _: &OrderPlaced,
+        paid: &Payment,
+        _: &Failure,
+    ) -> Result<()> {
+        self.payments.refund(paid).await
+    }
+    async fn ship(
+        &self,
+        scope: &mut Scope<'_>,
+        _: &OrderPlaced,
+        paid: &Payment,
+    ) -> Result<()> {
+        scope.launch(Ship(paid.id)).await
+    }
+}
+/// The steps of `Checkout`, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckoutStep {
+    /// The step `charge`.
+    Charge,
+    /// The step `ship`.
+    Ship,
+}
+impl ::scoop::Step for CheckoutStep {
+    const ALL: &'static [Self] = &[Self::Charge, Self::Ship];
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+impl ::scoop::Saga for Checkout {
+    type Message = OrderPlaced;
+    type Step = CheckoutStep;
+    const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
+        "checkout",
+        <OrderPlaced as ::scoop::Message>::TOPIC,
+        const {
+            &[
+                ::scoop::__private::StepDefinition::new("charge").compensated(),
+                ::scoop::__private::StepDefinition::new("ship"),
+            ]
+        },
+    );
+    async fn invoke(
+        &self,
+        step: CheckoutStep,
+        scope: &mut ::scoop::Scope<'_>,
+        message: &OrderPlaced,
+    ) -> ::scoop::Result<::scoop::__private::StepEnd> {
+        ::core::result::Result::Ok(
+            match step {
+                CheckoutStep::Charge => {
+                    ::scoop::__private::output::<
+                        Payment,
+                    >(::scoop::__private::send(self.charge(scope, message)).await?)?
+                }
+                CheckoutStep::Ship => {
+                    let from_charge = ::scoop::__private::value_of::<
+                        Payment,
+                    >(scope, "charge")?;
+                    ::scoop::__private::done(
+                        ::scoop::__private::send(self.ship(scope, message, &from_charge))
+                            .await?,
+                    )
+                }
+            },
+        )
+    }
+    async fn compensate(
+        &self,
+        step: CheckoutStep,
+        scope: &mut ::scoop::Scope<'_>,
+        message: &OrderPlaced,
+        failure: &::scoop::Failure,
+    ) -> ::scoop::Result<()> {
+        match step {
+            CheckoutStep::Charge => {
+                let from_charge = ::scoop::__private::value_of::<
+                    Payment,
+                >(scope, "charge")?;
+                ::scoop::__private::send(
+                        self.refund(scope, message, &from_charge, failure),
+                    )
+                    .await?
+            }
+            _ => {}
+        }
+        ::core::result::Result::Ok(())
+    }
+}
+::scoop::__private::inventory::submit! {
+    ::scoop::__private::Registration::new:: < Checkout > (|| { #[allow(unused_imports)]
+    use ::scoop::__private::NotDefault as _;
+    ::scoop::__private::erase(::scoop::__private::Probe:: < Checkout > ::new()
+    .instance()) })
+}

@@ -1,0 +1,9 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message)]
+struct OrderPlaced {
+    order: u32,
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout<P> {
+    payments: P,
+}
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl<P: Send + Sync + 'static> Checkout<P> {
+    #[step]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout<'a> {
+    currency: &'a str,
+}
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout<'_> {
+    #[step]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

@@ -1,0 +1,48 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+#[derive(Serialize, Deserialize)]
+struct Payment(u32);
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step(rollback = relese, retries = 5)]
+    fn reserve(self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    async fn release(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+        why: &Failure,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(timeout = "soon")]
+    async fn charge(&self, order: &OrderPlaced) -> Payment {
+        Payment(1)
+    }
+
+    #[step(name = "reserve")]
+    async fn ship(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+        paid: &Payment,
+    ) -> Result<Next<CheckoutStep>> {
+        Ok(Next::goto(CheckoutStep::Charge))
+    }
+}
+
+fn main() {
+    fn provide<S: Saga>(_: S) {}
+    provide(Checkout);
+}

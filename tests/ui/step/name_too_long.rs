@@ -1,0 +1,20 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step(
+        name = "reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-reserve-"
+    )]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

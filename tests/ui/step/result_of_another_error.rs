@@ -1,0 +1,20 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct OutOfStock;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<(), OutOfStock> {
+        Err(OutOfStock)
+    }
+}
+
+fn main() {}

@@ -1,0 +1,31 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+#[derive(Serialize, Deserialize)]
+struct Payment(u32);
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step(rollback = refund)]
+    async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<Payment> {
+        Ok(Payment(1))
+    }
+
+    async fn refund(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+        why: &Failure,
+        paid: &Payment,
+    ) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

@@ -1,0 +1,23 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step(rollback = charge)]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

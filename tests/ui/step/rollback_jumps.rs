@@ -1,0 +1,27 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step(rollback = release)]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    async fn release(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+        why: &Failure,
+    ) -> Result<Next<CheckoutStep>> {
+        Ok(Next::Repeat)
+    }
+}
+
+fn main() {}

@@ -1,0 +1,23 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn charge_card(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn charge__card(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}
