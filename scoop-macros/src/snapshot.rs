@@ -41,7 +41,8 @@ fn a_message() {
         impl ::scoop::Message for OrderPlaced {
             const TOPIC: &'static str = "order-placed";
         }
-    "#]].assert_eq(&pretty(expansion));
+    "#]]
+    .assert_eq(&pretty(expansion));
 }
 
 #[test]

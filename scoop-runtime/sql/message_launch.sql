@@ -7,7 +7,7 @@ WITH launched AS MATERIALIZED (
 ),
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
-    SELECT id, topic, payload FROM launched
+    SELECT id, topic, coalesce(payload, 'null') FROM launched
 ),
 recorded AS (
     INSERT INTO scoop.message_event (message_id, type, cooperation_lineage)

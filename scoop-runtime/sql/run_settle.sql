@@ -84,7 +84,7 @@ held AS (
 ),
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
-    SELECT e.id, e.topic, e.payload
+    SELECT e.id, e.topic, coalesce(e.payload, 'null')
     FROM held
     JOIN settlement s ON s.id = held.id
     CROSS JOIN jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, payload jsonb)
@@ -110,7 +110,7 @@ recorded AS (
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT held.lineage, held.handler, s.output_name, s.output
+    SELECT held.lineage, held.handler, s.output_name, coalesce(s.output, 'null')
     FROM held
     JOIN settlement s ON s.id = held.id
     WHERE s.output_name IS NOT NULL

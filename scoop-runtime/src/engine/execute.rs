@@ -270,18 +270,20 @@ async fn perform(
     );
     let code = invoke(job, call.action(), step, &mut scope, message);
     let outcome = match job.saga.handler.timeout(step) {
-        None => panics::caught(code).await,
-        Some(limit) => match tokio::time::timeout(limit, panics::caught(code)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::failure(Failure::new(
-                "StepTimeout",
-                format!(
-                    "step `{}` took longer than its limit of {limit:?}",
-                    call.step()
-                ),
-                &job.run.source,
-            ))),
-        },
+        None => panics::caught(&job.run.source, code).await,
+        Some(limit) => {
+            match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Error::failure(Failure::new(
+                    "StepTimeout",
+                    format!(
+                        "step `{}` took longer than its limit of {limit:?}",
+                        call.step()
+                    ),
+                    &job.run.source,
+                ))),
+            }
+        }
     };
     let (opened, emissions) = scope.into_remains();
     let outcome = outcome.and_then(|returned| {

@@ -31,8 +31,11 @@ pub(super) fn record_locations() {
     });
 }
 
-/// The output of the future, or its panic as an error.
-pub(super) async fn caught<T>(code: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+/// The output of the future, or its panic as an error of that source.
+pub(super) async fn caught<T>(
+    source: &str,
+    code: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     // Whatever the code left half-done is in its scope, which is thrown away with the step.
     match AssertUnwindSafe(code).catch_unwind().await {
         Ok(outcome) => outcome,
@@ -41,7 +44,7 @@ pub(super) async fn caught<T>(code: impl Future<Output = Result<T, Error>>) -> R
                 .downcast_ref::<&str>()
                 .map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-            let mut failure = Failure::new("Panic", text.unwrap_or_default(), "");
+            let mut failure = Failure::new("Panic", text.unwrap_or_default(), source);
             failure.stack_trace.extend(LOCATION.take());
             Err(Error::failure(failure))
         }

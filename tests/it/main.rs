@@ -1,0 +1,3 @@
+//! Everything that needs a database: one binary, one server, a database for each test.
+
+mod smoke;
