@@ -194,7 +194,7 @@ pub(super) struct Draft<'a> {
 
 impl Draft<'_> {
     pub(super) fn returns(&self, ty: &Type) -> bool {
-        matches!(&self.shape.end, Some(End::Output(output)) if output == bare(ty))
+        matches!(&self.shape.end, Some(End::Output(output)) if **output == *bare(ty))
     }
 }
 
