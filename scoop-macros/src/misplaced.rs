@@ -18,7 +18,8 @@ pub(crate) fn step(item: TokenStream) -> TokenStream {
 pub(crate) fn subscribes(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match syn::parse2::<Annotated>(item.clone()) {
         Ok(mut item) if item.attrs.iter().any(|attribute| is(attribute, "saga")) => {
-            item.attrs.push(parse_quote!(#[subscribes(#arguments)]));
+            item.attrs
+                .push(parse_quote!(#[::scoop::subscribes(#arguments)]));
             item.into_token_stream()
         }
         _ => {

@@ -22,15 +22,16 @@ pub(crate) fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(#error #item);
         }
     };
+    let uses = expand::uses(block.taken_away());
     let mut errors = Errors::default();
     match model::check(arguments, &block, &mut errors) {
         (Some(outline), Some(saga)) => {
             let saga = expand::saga(&outline, &saga);
-            quote!(#block #saga)
+            quote!(#block #uses #saga)
         }
         (outline, _) => {
             let stub = outline.as_ref().map(expand::stub);
-            quote!(#errors #block #stub)
+            quote!(#errors #block #uses #stub)
         }
     }
 }

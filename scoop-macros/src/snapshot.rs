@@ -60,3 +60,26 @@ fn half_written_code_is_passed_on() {
     assert!(expansion.contains("{ scope . }"), "{expansion}");
     assert!(expansion.contains("CheckoutStep"), "{expansion}");
 }
+
+#[test]
+fn a_shared_compensation_gets_the_value_of_the_step_it_undoes() {
+    let item = quote! {
+        #[subscribes(OrderPlaced)]
+        impl Checkout {
+            #[step(rollback = refund)]
+            async fn charge(&self, _: &mut Scope<'_>, _: &OrderPlaced) -> Result<Payment> {}
+
+            #[step(rollback = refund, name = "thank")]
+            async fn tip(&self, _: &mut Scope<'_>, _: &OrderPlaced) -> Result<Payment> {}
+
+            async fn refund(&self, _: &mut Scope<'_>, _: &OrderPlaced, _: &Payment, _: &Failure) -> Result<()> {}
+        }
+    };
+    let expansion = pretty(crate::saga::saga(TokenStream::new(), item));
+    let values = expansion.lines().filter(|line| line.contains("= value_of"));
+    let values: Vec<_> = values.map(str::trim).collect();
+    expect![[r#"
+        let from_charge = value_of::<Payment>(scope, "charge")?;
+        let from_tip = value_of::<Payment>(scope, "thank")?;"#]]
+    .assert_eq(&values.join("\n"));
+}

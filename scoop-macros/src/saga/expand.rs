@@ -1,12 +1,14 @@
 //! A checked saga to tokens. Nothing is decided here, and whatever is longer than a call is a
 //! function of `scoop-runtime`'s `private` module.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Ident, Type};
+use syn::{Ident, Path, Type};
 
-use super::model::{Call, End, Outline, Saga, Step};
+use super::model::{Call, End, Outline, Saga, Step, Value};
 
 /// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
@@ -17,11 +19,19 @@ pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
         #trait_impl
         ::scoop::__private::inventory::submit! {
             ::scoop::__private::Registration::new::<#ty>(|| {
-                #[allow(unused_imports)]
                 use ::scoop::__private::NotDefault as _;
                 ::scoop::__private::erase(::scoop::__private::Probe::<#ty>::new().instance())
             })
         }
+    }
+}
+
+/// A use of the attributes that are taken away, so that the user's imports of them are not unused.
+pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStream {
+    quote! {
+        const _: () = {
+            #(#[allow(unused_imports)] use #attributes as _;)*
+        };
     }
 }
 
@@ -95,13 +105,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     } = saga;
     let definitions = steps.iter().map(definition);
     let timeout = timeout(step_enum, steps);
-    let invocations = steps.iter().map(|step| {
-        let variant = &step.variant;
-        let end = invocation(step_enum, &step.invoke);
-        quote!(#step_enum::#variant => #end,)
-    });
-    let ends = quote!(::core::result::Result::Ok(match step { #(#invocations)* }));
-    let invoke = invoke(step_enum, message, &ends);
+    let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
     let compensate = compensate(step_enum, message, steps);
     let on_child_failure = on_child_failure(step_enum, message, steps);
     quote! {
@@ -124,21 +128,25 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 }
 
 fn definition(step: &Step) -> TokenStream {
-    let name = &step.name;
-    let compensated = step.rollback.as_ref().map(|_| quote!(.compensated()));
-    let handling = step
-        .on_child_failure
+    let Step {
+        name,
+        rollback,
+        on_child_failure,
+        ..
+    } = step;
+    let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
+    let handling = on_child_failure
         .as_ref()
         .map(|_| quote!(.handling_child_failure()));
     quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling)
 }
 
 fn timeout(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
-    let limits = arms(step_enum, steps, |step| {
+    let limits = Arms::of(step_enum, steps, |step| {
         let ms = u64::try_from(step.timeout?.as_millis()).ok()?;
         Some(quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))))
     });
-    let limits = limits.or_else(quote!(::core::option::Option::None))?;
+    let limits = limits.or_else(&quote!(::core::option::Option::None))?;
     Some(quote! {
         fn timeout(step: #step_enum) -> ::core::option::Option<::core::time::Duration> {
             match step { #limits }
@@ -159,22 +167,33 @@ fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream 
     }
 }
 
-fn invocation(step_enum: &Ident, call: &Call) -> TokenStream {
-    let (values, call_) = called(call, &quote!());
-    let end = match &call.end {
-        End::Done => quote!(::scoop::__private::done(#call_)),
-        End::Jump => quote!(::scoop::__private::jump::<#step_enum>(#call_)),
-        End::Output(ty) => quote!(::scoop::__private::output::<#ty>(#call_)?),
-    };
-    block(values, end)
+fn invocations(step_enum: &Ident, steps: &[Step]) -> TokenStream {
+    let mut names = BTreeSet::new();
+    let arms = Arms::of(step_enum, steps, |step| {
+        let call = &step.invoke;
+        let (values, called) = called(call, None, &mut names);
+        let (name, end) = match &call.end {
+            End::Done => ("done", quote!(done(#called))),
+            End::Jump => ("jump", quote!(jump::<#step_enum>(#called))),
+            End::Output(ty) => ("output", quote!(output::<#ty>(#called)?)),
+        };
+        names.insert(name);
+        Some(block(values, end))
+    });
+    let (import, Arms { arms, .. }) = (import(&names), arms);
+    quote! {
+        #import
+        ::core::result::Result::Ok(match step { #(#arms)* })
+    }
 }
 
 fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
-    let compensations = arms(step_enum, steps, |step| {
-        let (values, call) = called(step.rollback.as_ref()?, &quote!(failure));
+    let mut names = BTreeSet::new();
+    let compensations = Arms::of(step_enum, steps, |step| {
+        let (values, call) = called(step.rollback.as_ref()?, Some(quote!(failure)), &mut names);
         Some(block(values, call))
     });
-    let compensations = compensations.or_else(quote!({}))?;
+    let (import, compensations) = (import(&names), compensations.or_else(&quote!({}))?);
     Some(quote! {
         async fn compensate(
             &self,
@@ -183,6 +202,7 @@ fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<Token
             message: &#message,
             failure: &::scoop::Failure,
         ) -> ::scoop::Result<()> {
+            #import
             match step { #compensations }
             ::core::result::Result::Ok(())
         }
@@ -190,16 +210,22 @@ fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<Token
 }
 
 fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
-    let handlers = arms(step_enum, steps, |step| {
+    let mut names = BTreeSet::new();
+    let handlers = Arms::of(step_enum, steps, |step| {
         let handler = step.on_child_failure.as_ref()?;
-        let (values, call) = called(handler, &quote!(failure));
-        let end = match &handler.end {
-            End::Jump => quote!(::scoop::__private::handled_by::<#step_enum>(#call)),
-            End::Done | End::Output(_) => quote!(::scoop::__private::handled(#call)),
+        let (values, call) = called(handler, Some(quote!(failure)), &mut names);
+        let (name, end) = match &handler.end {
+            End::Jump => ("handled_by", quote!(handled_by::<#step_enum>(#call))),
+            End::Done | End::Output(_) => ("handled", quote!(handled(#call))),
         };
+        names.insert(name);
         Some(block(values, end))
     });
-    let handlers = handlers.or_else(quote!(::scoop::__private::unhandled(failure)?))?;
+    names.extend(handlers.missing.then_some("unhandled"));
+    let (import, handlers) = (
+        import(&names),
+        handlers.or_else(&quote!(unhandled(failure)?))?,
+    );
     Some(quote! {
         async fn on_child_failure(
             &self,
@@ -208,29 +234,34 @@ fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option
             message: &#message,
             failure: &::scoop::Failure,
         ) -> ::scoop::Result<::core::option::Option<::scoop::Next<#step_enum>>> {
+            #import
             ::core::result::Result::Ok(match step { #handlers })
         }
     })
 }
 
-/// The values that a call takes, and the call. The compiler's complaints about its future go to
-/// the user's function.
-fn called(call: &Call, failure: &TokenStream) -> (TokenStream, TokenStream) {
+/// The values that a call takes, and the call; `names` gets what they call themselves. The
+/// compiler's complaints about the future go to the user's function.
+fn called(
+    call: &Call,
+    failure: Option<TokenStream>,
+    names: &mut BTreeSet<&'static str>,
+) -> (TokenStream, TokenStream) {
     let function = &call.function;
-    let variables: Vec<_> = call
-        .values
-        .iter()
-        .map(|value| from(&value.producer))
-        .collect();
-    let values = call.values.iter().zip(&variables).map(|(value, variable)| {
-        let (ty, step) = (&value.ty, &value.step);
-        quote!(let #variable = ::scoop::__private::value_of::<#ty>(scope, #step)?;)
-    });
+    let (mut values, mut arguments) = (TokenStream::new(), Vec::new());
+    for Value { ty, producer, step } in &call.values {
+        let variable = format_ident!("from_{}", producer.unraw(), span = Span::call_site());
+        values.extend(quote!(let #variable = value_of::<#ty>(scope, #step)?;));
+        arguments.push(quote!(&#variable));
+        names.insert("value_of");
+    }
+    arguments.extend(failure);
+    names.insert("send");
     let span = Span::call_site().located_at(function.span());
     let called = quote_spanned! {span=>
-        ::scoop::__private::send(self.#function(scope, message, #(&#variables,)* #failure)).await?
+        send(self.#function(scope, message #(, #arguments)*)).await?
     };
-    (quote!(#(#values)*), called)
+    (values, called)
 }
 
 fn block(values: TokenStream, end: TokenStream) -> TokenStream {
@@ -241,41 +272,45 @@ fn block(values: TokenStream, end: TokenStream) -> TokenStream {
     }
 }
 
+/// The import of functions by name. Types are never imported: the user's could be named alike.
+fn import(names: &BTreeSet<&'static str>) -> TokenStream {
+    let names = names.iter().map(|name| Ident::new(name, Span::call_site()));
+    quote!(use ::scoop::__private::{#(#names),*};)
+}
+
 /// The arms of the steps that have one.
 struct Arms {
     arms: Vec<TokenStream>,
     missing: bool,
 }
 
-fn arms(step_enum: &Ident, steps: &[Step], arm: impl Fn(&Step) -> Option<TokenStream>) -> Arms {
-    let arms = steps.iter().filter_map(|step| {
-        let (variant, arm) = (&step.variant, arm(step)?);
-        Some(quote!(#step_enum::#variant => #arm,))
-    });
-    let arms: Vec<_> = arms.collect();
-    Arms {
-        missing: arms.len() < steps.len(),
-        arms,
-    }
-}
-
 impl Arms {
+    fn of(
+        step_enum: &Ident,
+        steps: &[Step],
+        mut arm: impl FnMut(&Step) -> Option<TokenStream>,
+    ) -> Self {
+        let arms = steps.iter().filter_map(|step| {
+            let (variant, arm) = (&step.variant, arm(step)?);
+            Some(quote!(#step_enum::#variant => #arm,))
+        });
+        let arms: Vec<_> = arms.collect();
+        Arms {
+            missing: arms.len() < steps.len(),
+            arms,
+        }
+    }
+
     /// All arms, with this one for the other steps; nothing if it would be the only one.
-    fn or_else(self, otherwise: TokenStream) -> Option<TokenStream> {
+    fn or_else(self, otherwise: &TokenStream) -> Option<TokenStream> {
         let Self { arms, missing } = self;
         let otherwise = missing.then(|| quote!(_ => #otherwise,));
         (!arms.is_empty()).then(|| quote!(#(#arms)* #otherwise))
     }
 }
 
-fn from(producer: &Ident) -> Ident {
-    format_ident!("from_{}", producer.unraw(), span = Span::call_site())
-}
-
 /// The identifier at the same place, but not as the user's own: no lint is about it.
 fn ours(ident: &Ident) -> Ident {
-    Ident::new(
-        &ident.to_string(),
-        Span::call_site().located_at(ident.span()),
-    )
+    let span = Span::call_site().located_at(ident.span());
+    Ident::new(&ident.to_string(), span)
 }

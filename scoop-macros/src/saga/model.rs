@@ -71,7 +71,7 @@ pub(super) fn check(
     let Some(ident) = saga_type(block, errors) else {
         return (None, None);
     };
-    let fits_every_run = !is_generic(block, errors);
+    let can_be_saga = !is_generic(block, errors);
     let settings = Settings::read("#[saga]", &["name"], arguments, errors);
     let name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, name.as_ref(), &ident, kebab_case, errors);
@@ -92,7 +92,7 @@ pub(super) fn check(
 
     let outline = Outline {
         ty: block.self_ty.clone(),
-        message: message.clone().filter(|_| fits_every_run),
+        message: message.clone().filter(|_| can_be_saga),
         ident,
         step_enum,
         variants,
@@ -194,7 +194,7 @@ pub(super) struct Draft<'a> {
 
 impl Draft<'_> {
     pub(super) fn returns(&self, ty: &Type) -> bool {
-        matches!(&self.shape.end, Some(End::Output(output)) if output == bare(ty))
+        matches!(&self.shape.end, Some(End::Output(output)) if **output == *bare(ty))
     }
 }
 
@@ -239,7 +239,8 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
         .iter()
         .filter(|attribute| is(attribute, "cfg"))
     {
-        errors.at(conditional, "stored runs rely on the steps, which cannot be conditional; write `#[cfg]` on the saga");
+        let why = "stored runs rely on the steps, which cannot be conditional";
+        errors.at(conditional, format!("{why}; write `#[cfg]` on the saga"));
     }
     let keys = ["rollback", "on_child_failure", "name", "timeout"];
     match &function.steps[0].meta {

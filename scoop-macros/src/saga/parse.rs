@@ -6,7 +6,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Generics, ImplItem, Signature, Token, Type, Visibility, braced, token};
+use syn::{Attribute, Generics, ImplItem, Path, Signature, Token, Type, Visibility, braced, token};
 
 use crate::misplaced::is;
 
@@ -28,7 +28,7 @@ pub(super) struct Block {
 
 /// One item of the block.
 pub(super) enum Item {
-    Function(Function),
+    Function(Box<Function>),
     Other(Box<ImplItem>),
 }
 
@@ -42,9 +42,16 @@ pub(super) struct Function {
 }
 
 impl Block {
+    /// The attributes that the expansion takes away, each as it was written first.
+    pub(super) fn taken_away(&self) -> impl Iterator<Item = &Path> {
+        let subscribes = self.subscribes.first();
+        let step = self.functions().find_map(|function| function.steps.first());
+        subscribes.into_iter().chain(step).map(Attribute::path)
+    }
+
     pub(super) fn functions(&self) -> impl Iterator<Item = &Function> {
         self.items.iter().filter_map(|item| match item {
-            Item::Function(function) => Some(function),
+            Item::Function(function) => Some(&**function),
             Item::Other(_) => None,
         })
     }
@@ -103,7 +110,9 @@ impl Parse for Item {
         ahead.parse::<Visibility>()?;
         let is_function = ahead.parse::<Signature>().is_ok() && ahead.peek(token::Brace);
         if is_function {
-            input.parse().map(Item::Function)
+            input
+                .parse()
+                .map(|function| Item::Function(Box::new(function)))
         } else {
             input.parse().map(|item| Item::Other(Box::new(item)))
         }
@@ -155,13 +164,14 @@ impl ToTokens for Block {
 impl ToTokens for Item {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         match self {
-            Item::Function(Function {
-                attrs,
-                vis,
-                sig,
-                body,
-                ..
-            }) => {
+            Item::Function(function) => {
+                let Function {
+                    attrs,
+                    vis,
+                    sig,
+                    body,
+                    ..
+                } = &**function;
                 tokens.extend(quote!(#(#attrs)* #vis #sig #body));
             }
             Item::Other(item) => item.to_tokens(tokens),

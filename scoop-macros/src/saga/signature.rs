@@ -21,7 +21,7 @@ pub(super) enum Role {
 pub(super) enum End {
     Done,
     Jump,
-    Output(Type),
+    Output(Box<Type>),
 }
 
 /// What there is to know of a function to call it.
@@ -100,7 +100,7 @@ impl Frame<'_> {
             _ => {}
         }
         let Some(next) = last_segment(ok).filter(|segment| segment.ident == "Next") else {
-            return Ok(End::Output(bare(ok).clone()));
+            return Ok(End::Output(Box::new(bare(ok).clone())));
         };
         let step_enum = self.step_enum;
         match first_argument(next) {

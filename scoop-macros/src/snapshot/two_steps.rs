@@ -24,6 +24,12 @@ impl Checkout {
         scope.launch(Ship(paid.id)).await
     }
 }
+const _: () = {
+    #[allow(unused_imports)]
+    use subscribes as _;
+    #[allow(unused_imports)]
+    use step as _;
+};
 /// The steps of `Checkout`, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckoutStep {
@@ -57,21 +63,15 @@ impl ::scoop::Saga for Checkout {
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::scoop::__private::StepEnd> {
+        use ::scoop::__private::{done, output, send, value_of};
         ::core::result::Result::Ok(
             match step {
                 CheckoutStep::Charge => {
-                    ::scoop::__private::output::<
-                        Payment,
-                    >(::scoop::__private::send(self.charge(scope, message)).await?)?
+                    output::<Payment>(send(self.charge(scope, message)).await?)?
                 }
                 CheckoutStep::Ship => {
-                    let from_charge = ::scoop::__private::value_of::<
-                        Payment,
-                    >(scope, "charge")?;
-                    ::scoop::__private::done(
-                        ::scoop::__private::send(self.ship(scope, message, &from_charge))
-                            .await?,
-                    )
+                    let from_charge = value_of::<Payment>(scope, "charge")?;
+                    done(send(self.ship(scope, message, &from_charge)).await?)
                 }
             },
         )
@@ -83,15 +83,11 @@ impl ::scoop::Saga for Checkout {
         message: &OrderPlaced,
         failure: &::scoop::Failure,
     ) -> ::scoop::Result<()> {
+        use ::scoop::__private::{send, value_of};
         match step {
             CheckoutStep::Charge => {
-                let from_charge = ::scoop::__private::value_of::<
-                    Payment,
-                >(scope, "charge")?;
-                ::scoop::__private::send(
-                        self.refund(scope, message, &from_charge, failure),
-                    )
-                    .await?
+                let from_charge = value_of::<Payment>(scope, "charge")?;
+                send(self.refund(scope, message, &from_charge, failure)).await?
             }
             _ => {}
         }
@@ -99,8 +95,8 @@ impl ::scoop::Saga for Checkout {
     }
 }
 ::scoop::__private::inventory::submit! {
-    ::scoop::__private::Registration::new:: < Checkout > (|| { #[allow(unused_imports)]
-    use ::scoop::__private::NotDefault as _;
+    ::scoop::__private::Registration::new:: < Checkout > (|| { use
+    ::scoop::__private::NotDefault as _;
     ::scoop::__private::erase(::scoop::__private::Probe:: < Checkout > ::new()
     .instance()) })
 }
