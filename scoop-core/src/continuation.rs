@@ -33,9 +33,7 @@ pub enum Stuck {
         steps: usize,
     },
     /// A recorded step is not in the definition.
-    #[error(
-        "saga `{saga}` has no step `{step}`, which the run has on record; was it renamed or removed?"
-    )]
+    #[error("saga `{saga}` has no step `{step}`, which the run has on record; was it renamed or removed?")]
     NoSuchStep {
         /// The saga.
         saga: String,
@@ -53,9 +51,7 @@ pub enum Stuck {
         part: String,
     },
     /// The history of a rollback was not read: a mistake of the caller.
-    #[error(
-        "the rollback of saga `{saga}` was to go on without its history; this is a bug in scoop"
-    )]
+    #[error("the rollback of saga `{saga}` was to go on without its history; this is a bug in scoop")]
     NoPlan {
         /// The saga.
         saga: String,
@@ -208,9 +204,7 @@ impl<'a> Continuation<'a> {
             Path::Backward { cause, plan, .. } => {
                 let names = RollbackNames::of(definition);
                 let saga = || definition.saga.to_string();
-                let plan = plan
-                    .as_ref()
-                    .ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
+                let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
                 backward(definition, run, cause, &names, plan)
             }
         }
@@ -225,39 +219,18 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
     if let Some(failure) = run.child_failure() {
         let step = known_step(definition, &last.step)?;
         let handled = last.handler_iteration.map_or(0, |iteration| iteration + 1);
-        let at = Position {
-            definition,
-            run,
-            step: last.step.clone(),
-            handler_iteration: Some(handled),
-        };
+        let at = Position { definition, run, step: last.step.clone(), handler_iteration: Some(handled) };
         return Ok(on_child_failure(at, step, last.iteration, handled, failure));
     }
     match last.next {
         Some(next) => {
             let repeated = definition.step_index(&last.step) == Some(next);
-            invoke(
-                definition,
-                run,
-                next,
-                if repeated { last.iteration + 1 } else { 0 },
-            )
+            invoke(definition, run, next, if repeated { last.iteration + 1 } else { 0 })
         }
         None => {
-            let step = definition
-                .steps
-                .last()
-                .map_or(String::new(), |step| step.name.to_string());
-            let at = Position {
-                definition,
-                run,
-                step,
-                handler_iteration: last.handler_iteration,
-            };
-            Ok(Continuation::Record(Record {
-                at,
-                kind: RecordKind::Commit,
-            }))
+            let step = definition.steps.last().map_or(String::new(), |step| step.name.to_string());
+            let at = Position { definition, run, step, handler_iteration: last.handler_iteration };
+            Ok(Continuation::Record(Record { at, kind: RecordKind::Commit }))
         }
     }
 }
@@ -270,25 +243,10 @@ fn invoke<'a>(
 ) -> Result<Continuation<'a>, Stuck> {
     let Some(step) = definition.steps.get(index) else {
         let steps = definition.steps.len();
-        return Err(Stuck::NoSuchIndex {
-            saga: definition.saga.to_string(),
-            index,
-            steps,
-        });
+        return Err(Stuck::NoSuchIndex { saga: definition.saga.to_string(), index, steps });
     };
-    let at = Position {
-        definition,
-        run,
-        step: step.name.to_string(),
-        handler_iteration: None,
-    };
-    Ok(Continuation::Call(Call {
-        at,
-        action: Action::Invoke {
-            step: index,
-            iteration,
-        },
-    }))
+    let at = Position { definition, run, step: step.name.to_string(), handler_iteration: None };
+    Ok(Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } }))
 }
 
 /// Backward: the part of the plan after the one last recorded.
@@ -301,40 +259,21 @@ fn backward<'a>(
 ) -> Result<Continuation<'a>, Stuck> {
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
     let done = last.map(|last| {
-        let unknown = || Stuck::NoSuchPart {
-            saga: definition.saga.to_string(),
-            part: last.step.clone(),
-        };
+        let unknown = || Stuck::NoSuchPart { saga: definition.saga.to_string(), part: last.step.clone() };
         plan.position(&last.step).ok_or_else(unknown)
     });
     let done = done.transpose()?;
     let handled_before = last.and_then(|last| last.handler_iteration);
     if let Some(failure) = run.child_failure() {
         let handled = handled_before.map_or(0, |iteration| iteration + 1);
-        return backward_child_failure(
-            definition,
-            run,
-            names,
-            plan,
-            done.unwrap_or(0),
-            handled,
-            failure,
-        );
+        return backward_child_failure(definition, run, names, plan, done.unwrap_or(0), handled, failure);
     }
     match plan.parts().get(done.map_or(0, |position| position + 1)) {
         Some(part) => undo(definition, run, cause, plan, part),
         None => {
             let step = last.map_or_else(|| names.sentinel(definition), |last| last.step.clone());
-            let at = Position {
-                definition,
-                run,
-                step,
-                handler_iteration: handled_before,
-            };
-            Ok(Continuation::Record(Record {
-                at,
-                kind: RecordKind::FinishRollback,
-            }))
+            let at = Position { definition, run, step, handler_iteration: handled_before };
+            Ok(Continuation::Record(Record { at, kind: RecordKind::FinishRollback }))
         }
     }
 }
@@ -348,22 +287,14 @@ fn undo<'a>(
     part: &SubStep,
 ) -> Result<Continuation<'a>, Stuck> {
     let instance = plan.instance(part);
-    let at = Position {
-        definition,
-        run,
-        step: part.name.clone(),
-        handler_iteration: None,
-    };
+    let at = Position { definition, run, step: part.name.clone(), handler_iteration: None };
     if part.of_children {
         let kind = RecordKind::TellChildren(instance.emitted.clone());
         return Ok(Continuation::Record(Record { at, kind }));
     }
     let step = known_step(definition, &instance.step)?;
     if !definition.steps[step].compensated {
-        return Ok(Continuation::Record(Record {
-            at,
-            kind: RecordKind::NothingToCompensate,
-        }));
+        return Ok(Continuation::Record(Record { at, kind: RecordKind::NothingToCompensate }));
     }
     let action = Action::Compensate {
         step,
@@ -385,31 +316,13 @@ fn backward_child_failure<'a>(
     failure: Failure,
 ) -> Result<Continuation<'a>, Stuck> {
     let Some(part) = plan.parts().get(position) else {
-        let at = Position {
-            definition,
-            run,
-            step: names.sentinel(definition),
-            handler_iteration: Some(handled),
-        };
-        return Ok(Continuation::Record(Record {
-            at,
-            kind: RecordKind::Fail(failure),
-        }));
+        let at =
+            Position { definition, run, step: names.sentinel(definition), handler_iteration: Some(handled) };
+        return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
     };
     let step = known_step(definition, &plan.instance(part).step)?;
-    let at = Position {
-        definition,
-        run,
-        step: part.name.clone(),
-        handler_iteration: Some(handled),
-    };
-    Ok(on_child_failure(
-        at,
-        step,
-        plan.iteration(part),
-        handled,
-        failure,
-    ))
+    let at = Position { definition, run, step: part.name.clone(), handler_iteration: Some(handled) };
+    Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
 }
 
 /// The step's handler, or what happens without one: the failure is the step's own.
@@ -421,27 +334,16 @@ fn on_child_failure(
     failure: Failure,
 ) -> Continuation<'_> {
     if !at.definition.steps[step].handles_child_failure {
-        return Continuation::Record(Record {
-            at,
-            kind: RecordKind::Fail(failure),
-        });
+        return Continuation::Record(Record { at, kind: RecordKind::Fail(failure) });
     }
-    let action = Action::HandleChildFailure {
-        step,
-        iteration,
-        handler_iteration,
-        failure,
-    };
+    let action = Action::HandleChildFailure { step, iteration, handler_iteration, failure };
     Continuation::Call(Call { at, action })
 }
 
 fn known_step(definition: &Definition, step: &str) -> Result<usize, Stuck> {
     definition
         .step_index(step)
-        .ok_or_else(|| Stuck::NoSuchStep {
-            saga: definition.saga.to_string(),
-            step: step.to_owned(),
-        })
+        .ok_or_else(|| Stuck::NoSuchStep { saga: definition.saga.to_string(), step: step.to_owned() })
 }
 
 impl Call<'_> {
@@ -467,9 +369,7 @@ impl Call<'_> {
                 let next = index_after(self.at.definition, step, next);
                 self.at.suspend(Some(step), iteration, next, returned)
             }
-            Action::HandleChildFailure {
-                step, iteration, ..
-            } if self.at.is_forward() => {
+            Action::HandleChildFailure { step, iteration, .. } if self.at.is_forward() => {
                 let planned = self.at.run.last.as_ref().and_then(|last| last.next);
                 let next = returned.next;
                 let next = next.map_or(planned, |next| index_after(self.at.definition, step, next));
@@ -540,9 +440,7 @@ impl Position<'_> {
 
     /// An event of the run's own message at this place.
     fn event(&self, kind: EventKind) -> Event {
-        Event::new(kind, self.run.message)
-            .in_step(&self.step)
-            .handled(self.handler_iteration)
+        Event::new(kind, self.run.message).in_step(&self.step).handled(self.handler_iteration)
     }
 
     /// What was emitted is on record, and the place is done. `invoked` is the step that ran, if
@@ -554,11 +452,7 @@ impl Position<'_> {
         next: Option<usize>,
         returned: Returned,
     ) -> Conclusion {
-        let mut events: Vec<_> = returned
-            .emissions
-            .iter()
-            .map(|emission| self.emitted(emission))
-            .collect();
+        let mut events: Vec<_> = returned.emissions.iter().map(|emission| self.emitted(emission)).collect();
         let mut suspended = self.event(EventKind::Suspended);
         suspended.next_step = next;
         events.push(suspended);
@@ -572,30 +466,16 @@ impl Position<'_> {
             run.suspensions += 1;
         }
         run.failed_children.clear();
-        run.last = Some(Suspension {
-            step: self.step,
-            next,
-            iteration,
-            handler_iteration: self.handler_iteration,
-        });
+        run.last =
+            Some(Suspension { step: self.step, next, iteration, handler_iteration: self.handler_iteration });
         let fate = Fate::GoesOn(run);
-        Conclusion {
-            events,
-            emissions: returned.emissions,
-            told: vec![],
-            told_because: None,
-            output,
-            fate,
-        }
+        Conclusion { events, emissions: returned.emissions, told: vec![], told_because: None, output, fate }
     }
 
     fn emitted(&self, emission: &Emission) -> Event {
         let event = Event::new(EventKind::Emitted, emission.message);
         match emission.detached_root {
-            Some(root) => Event {
-                detached_root: Some(root),
-                ..event
-            },
+            Some(root) => Event { detached_root: Some(root), ..event },
             None => event.in_step(&self.step),
         }
     }
@@ -603,23 +483,12 @@ impl Position<'_> {
     /// The run turns back, or cannot be undone if it already goes back.
     fn fail(self, failure: Failure) -> Conclusion {
         if self.is_forward() {
-            let event = self
-                .event(EventKind::RollingBack)
-                .because_of(failure.clone());
+            let event = self.event(EventKind::RollingBack).because_of(failure.clone());
             return Conclusion::ending(event, Fate::GoesOn(self.run.clone().turned_back(failure)));
         }
         let (cause, told) = self.rollback_cause();
-        let event = self
-            .event(EventKind::RollbackFailed)
-            .because_of(failure.clone());
-        Conclusion::ending(
-            event,
-            Fate::RollbackFailed {
-                cause,
-                failure,
-                told,
-            },
-        )
+        let event = self.event(EventKind::RollbackFailed).because_of(failure.clone());
+        Conclusion::ending(event, Fate::RollbackFailed { cause, failure, told })
     }
 
     /// Every message of the instance is told, whether or not anybody handled it.
@@ -628,69 +497,39 @@ impl Position<'_> {
         let because = Failure::parent_said_so(&self.run.source, cause);
         let step = self.step.clone();
         let tell = |message: &Uuid| {
-            Event::new(EventKind::RollbackEmitted, *message)
-                .in_step(&step)
-                .because_of(because.clone())
+            Event::new(EventKind::RollbackEmitted, *message).in_step(&step).because_of(because.clone())
         };
         let mut events: Vec<_> = messages.iter().map(tell).collect();
         let mut conclusion = self.suspend(None, 0, None, Returned::nothing());
         events.append(&mut conclusion.events);
         let told_because = (!messages.is_empty()).then_some(because);
-        Conclusion {
-            events,
-            told: messages,
-            told_because,
-            ..conclusion
-        }
+        Conclusion { events, told: messages, told_because, ..conclusion }
     }
 }
 
 impl Returned {
     /// The outcome of code that does nothing.
     pub fn nothing() -> Self {
-        Self {
-            next: None,
-            output: None,
-            emissions: vec![],
-        }
+        Self { next: None, output: None, emissions: vec![] }
     }
 }
 
 impl Conclusion {
     fn ending(event: Event, fate: Fate) -> Self {
-        Self {
-            events: vec![event],
-            emissions: vec![],
-            told: vec![],
-            told_because: None,
-            output: None,
-            fate,
-        }
+        Self { events: vec![event], emissions: vec![], told: vec![], told_because: None, output: None, fate }
     }
 
     /// Whether others have to finish something first.
     pub fn involves_others(&self) -> bool {
-        !self.told.is_empty()
-            || self
-                .emissions
-                .iter()
-                .any(|emission| emission.detached_root.is_none())
+        !self.told.is_empty() || self.emissions.iter().any(|emission| emission.detached_root.is_none())
     }
 
     /// This conclusion and the next one as a single one. This one must not involve others.
     #[must_use]
     pub fn followed_by(mut self, next: Conclusion) -> Self {
-        debug_assert!(
-            !self.involves_others(),
-            "what follows has to wait for the others"
-        );
+        debug_assert!(!self.involves_others(), "what follows has to wait for the others");
         self.events.extend(next.events);
         self.emissions.extend(next.emissions);
-        Self {
-            events: self.events,
-            emissions: self.emissions,
-            output: self.output.or(next.output),
-            ..next
-        }
+        Self { events: self.events, emissions: self.emissions, output: self.output.or(next.output), ..next }
     }
 }

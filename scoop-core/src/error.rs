@@ -33,14 +33,8 @@ pub struct Error {
 }
 
 enum Cause {
-    Error {
-        kind: &'static str,
-        error: Box<dyn StdError + Send + Sync>,
-    },
-    Text {
-        kind: &'static str,
-        message: String,
-    },
+    Error { kind: &'static str, error: Box<dyn StdError + Send + Sync> },
+    Text { kind: &'static str, message: String },
     Failure(Box<Failure>),
 }
 
@@ -48,10 +42,7 @@ impl Error {
     /// An error that is only a text.
     #[track_caller]
     pub fn msg(message: impl fmt::Display) -> Self {
-        Self::new(Cause::Text {
-            kind: "Error",
-            message: message.to_string(),
-        })
+        Self::new(Cause::Text { kind: "Error", message: message.to_string() })
     }
 
     /// A failure that was stored before: it keeps its type, source and places.
@@ -64,14 +55,8 @@ impl Error {
     /// full disk. The step is not failed for it; it runs again, after a pause that grows.
     #[track_caller]
     pub fn infrastructure(message: impl fmt::Display) -> Self {
-        let cause = Cause::Text {
-            kind: "InfrastructureError",
-            message: message.to_string(),
-        };
-        Self {
-            infrastructure: true,
-            ..Self::new(cause)
-        }
+        let cause = Cause::Text { kind: "InfrastructureError", message: message.to_string() };
+        Self { infrastructure: true, ..Self::new(cause) }
     }
 
     /// The same error, as one of the ground the step stands on: see [`Error::infrastructure`].
@@ -113,11 +98,7 @@ impl Error {
 
     #[track_caller]
     fn new(cause: Cause) -> Self {
-        Self {
-            cause,
-            raised_at: Location::caller(),
-            infrastructure: false,
-        }
+        Self { cause, raised_at: Location::caller(), infrastructure: false }
     }
 }
 
@@ -131,10 +112,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {
         let kind = std::any::type_name::<E>();
-        Self::new(Cause::Error {
-            kind,
-            error: Box::new(error),
-        })
+        Self::new(Cause::Error { kind, error: Box::new(error) })
     }
 }
 
@@ -163,12 +141,7 @@ impl fmt::Debug for Error {
                 }
             }
         }
-        write!(
-            f,
-            "\n  at {}:{}",
-            self.raised_at.file(),
-            self.raised_at.line()
-        )
+        write!(f, "\n  at {}:{}", self.raised_at.file(), self.raised_at.line())
     }
 }
 

@@ -56,11 +56,7 @@ impl Failure {
     pub fn new(kind: impl AsRef<str>, message: impl AsRef<str>, source: impl AsRef<str>) -> Self {
         let message = storable(message.as_ref());
         Self {
-            message: if message.trim().is_empty() {
-                NO_MESSAGE.into()
-            } else {
-                message
-            },
+            message: if message.trim().is_empty() { NO_MESSAGE.into() } else { message },
             kind: storable(kind.as_ref()),
             source: storable(source.as_ref()),
             stack_trace: Vec::new(),
@@ -107,10 +103,7 @@ impl Failure {
         let label = if depth == 0 { "" } else { "caused by " };
         text.push_str(&format!("{indent}{label}{self}\n"));
         for frame in &self.stack_trace {
-            text.push_str(&format!(
-                "{indent}    at {}:{}\n",
-                frame.file_name, frame.line_number
-            ));
+            text.push_str(&format!("{indent}    at {}:{}\n", frame.file_name, frame.line_number));
         }
         for cause in &self.causes {
             cause.report_into(text, depth + 1);
@@ -118,14 +111,9 @@ impl Failure {
     }
 
     /// The failure of a run whose children, started in `step`, failed and rolled back.
-    pub(crate) fn child_rolled_back(
-        step: Option<&str>,
-        source: &str,
-        rolled: Vec<Failure>,
-    ) -> Self {
-        let message = step.map_or(String::new(), |step| {
-            format!("Child failure occurred while suspended in step [{step}]")
-        });
+    pub(crate) fn child_rolled_back(step: Option<&str>, source: &str, rolled: Vec<Failure>) -> Self {
+        let message = step
+            .map_or(String::new(), |step| format!("Child failure occurred while suspended in step [{step}]"));
         Self::new("ChildRolledBackException", message, source).caused_by(rolled)
     }
 

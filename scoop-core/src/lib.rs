@@ -19,9 +19,7 @@ mod rollback;
 mod run;
 mod saga;
 
-pub use continuation::{
-    Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck,
-};
+pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
 pub use error::{Error, Result};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, Frame};

@@ -28,11 +28,7 @@ impl Lineage {
 
     /// The lineage as stored; `None` if there is no id in it.
     pub fn from_ids(ids: Vec<Uuid>) -> Option<Self> {
-        if ids.is_empty() {
-            None
-        } else {
-            Some(Self(ids))
-        }
+        if ids.is_empty() { None } else { Some(Self(ids)) }
     }
 
     /// The lineage of a run that handles what was emitted here.

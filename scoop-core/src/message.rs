@@ -1,7 +1,6 @@
 //! What is emitted: a payload on a topic.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// The longest topic in bytes: a topic doubles as the name of a notification channel, and
 /// PostgreSQL takes no longer one.
@@ -30,7 +29,7 @@ pub const TOPIC_BYTES_MAX: usize = 63;
     label = "not a message",
     note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
 )]
-pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait Message: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static {
     /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
     const TOPIC: &'static str;
 }

@@ -52,31 +52,14 @@ impl Plan {
         for (instance, done) in instances.iter().enumerate().rev() {
             let (index, _) = counts[instance];
             let name = names.children(&done.step, index, done.handler_iteration);
-            parts.push(SubStep {
-                name,
-                instance,
-                of_children: true,
-            });
+            parts.push(SubStep { name, instance, of_children: true });
             if done.handler_iteration.is_none() {
                 let name = names.own(&done.step, index);
-                parts.push(SubStep {
-                    name,
-                    instance,
-                    of_children: false,
-                });
+                parts.push(SubStep { name, instance, of_children: false });
             }
         }
-        let positions = parts
-            .iter()
-            .enumerate()
-            .map(|(at, part)| (part.name.clone(), at))
-            .collect();
-        Self {
-            instances,
-            counts,
-            parts,
-            positions,
-        }
+        let positions = parts.iter().enumerate().map(|(at, part)| (part.name.clone(), at)).collect();
+        Self { instances, counts, parts, positions }
     }
 
     /// The parts in their order.
@@ -102,9 +85,7 @@ impl Plan {
     /// What the steps had returned when the instance was done, by step; of each the newest.
     pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
-        known
-            .filter_map(|done| Some((done.step.clone(), done.output.clone()?)))
-            .collect()
+        known.filter_map(|done| Some((done.step.clone(), done.output.clone()?))).collect()
     }
 }
 
@@ -123,10 +104,7 @@ fn count(instances: &[Instance]) -> Vec<(usize, u32)> {
                 _ => Some((&done.step, 0)),
             };
         }
-        counts.push((
-            seen.saturating_sub(1),
-            newest.map_or(0, |(_, iteration)| iteration),
-        ));
+        counts.push((seen.saturating_sub(1), newest.map_or(0, |(_, iteration)| iteration)));
     }
     counts
 }
@@ -142,19 +120,11 @@ impl RollbackNames {
     /// The names for this saga: `$` is appended until no step could be mistaken.
     pub fn of(definition: &Definition) -> Self {
         let mut prefix = "Rollback of ".to_owned();
-        while definition
-            .steps
-            .iter()
-            .any(|step| step.name.starts_with(&prefix))
-        {
+        while definition.steps.iter().any(|step| step.name.starts_with(&prefix)) {
             prefix.push('$');
         }
         let mut suffix = " (rolling back child scopes)".to_owned();
-        while definition
-            .steps
-            .iter()
-            .any(|step| step.name.ends_with(&suffix))
-        {
+        while definition.steps.iter().any(|step| step.name.ends_with(&suffix)) {
             suffix.push('$');
         }
         Self { prefix, suffix }
@@ -192,30 +162,17 @@ mod tests {
     use crate::StepDefinition;
 
     fn done(step: &str, handler_iteration: Option<u32>) -> Instance {
-        Instance {
-            step: step.into(),
-            handler_iteration,
-            emitted: vec![],
-            output: None,
-        }
+        Instance { step: step.into(), handler_iteration, emitted: vec![], output: None }
     }
 
     fn names_of(steps: &[&'static str]) -> RollbackNames {
         let steps: Vec<_> = steps.iter().map(|name| StepDefinition::new(name)).collect();
-        RollbackNames::of(&Definition {
-            steps: steps.into(),
-            ..Definition::new("s", "t", &[])
-        })
+        RollbackNames::of(&Definition { steps: steps.into(), ..Definition::new("s", "t", &[]) })
     }
 
     #[test]
     fn newest_instance_first_and_its_children_before_itself() {
-        let history = [
-            done("a", None),
-            done("a", None),
-            done("a", Some(0)),
-            done("b", None),
-        ];
+        let history = [done("a", None), done("a", None), done("a", Some(0)), done("b", None)];
         let plan = Plan::of(&names_of(&["a", "b"]), history.into());
         let names: Vec<_> = plan.parts().iter().map(|part| part.name.as_str()).collect();
         assert_eq!(
@@ -234,16 +191,10 @@ mod tests {
 
     #[test]
     fn step_names_that_look_like_a_rollback_are_told_apart() {
-        let names = names_of(&[
-            "Rollback of $x",
-            "Rollback of y (rolling back child scopes)",
-        ]);
+        let names = names_of(&["Rollback of $x", "Rollback of y (rolling back child scopes)"]);
         let plan = Plan::of(&names, vec![done("Rollback of $x", None)]);
         let plan = plan.parts();
-        assert_eq!(
-            plan[0].name,
-            "Rollback of $$Rollback of $x[0,] (rolling back child scopes)$"
-        );
+        assert_eq!(plan[0].name, "Rollback of $$Rollback of $x[0,] (rolling back child scopes)$");
         assert!(!names.matches("Rollback of $x") && names.matches(&plan[1].name));
     }
 
@@ -257,10 +208,7 @@ mod tests {
             done("b", None),
             done("a", None),
         ];
-        let iterations: Vec<_> = count(&history)
-            .into_iter()
-            .map(|(_, iteration)| iteration)
-            .collect();
+        let iterations: Vec<_> = count(&history).into_iter().map(|(_, iteration)| iteration).collect();
         assert_eq!(iterations, [0, 1, 1, 2, 0, 0]);
     }
 }

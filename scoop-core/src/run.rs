@@ -101,13 +101,8 @@ impl Run {
     /// The run turned back. Without a suspension there is nothing to read, nor to undo.
     pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
         // What rolled back is settled; what could not roll back stays in the way.
-        self.failed_children
-            .retain(|child| child.rollback_failed.is_some());
-        self.path = Path::Backward {
-            cause,
-            told: false,
-            plan: None,
-        };
+        self.failed_children.retain(|child| child.rollback_failed.is_some());
+        self.path = Path::Backward { cause, told: false, plan: None };
         self
     }
 
@@ -118,26 +113,15 @@ impl Run {
             return None;
         }
         let step = self.last.as_ref().map_or("", |last| last.step.as_str());
-        let unrolled: Vec<_> = self
-            .failed_children
-            .iter()
-            .filter_map(|child| child.rollback_failed.clone())
-            .collect();
+        let unrolled: Vec<_> =
+            self.failed_children.iter().filter_map(|child| child.rollback_failed.clone()).collect();
         if unrolled.is_empty() {
-            return Some(Failure::child_rolled_back(
-                Some(step),
-                &self.source,
-                self.rolled_back(),
-            ));
+            return Some(Failure::child_rolled_back(Some(step), &self.source, self.rolled_back()));
         }
         let mut causes = unrolled;
         match &self.path {
             Path::Forward => {
-                causes.push(Failure::child_rolled_back(
-                    None,
-                    &self.source,
-                    self.rolled_back(),
-                ));
+                causes.push(Failure::child_rolled_back(None, &self.source, self.rolled_back()));
             }
             Path::Backward { cause, .. } => {
                 let others = self.rolled_back_cleanly();
@@ -153,19 +137,12 @@ impl Run {
     }
 
     fn rolled_back(&self) -> Vec<Failure> {
-        self.failed_children
-            .iter()
-            .map(|child| child.rolled_back.clone())
-            .collect()
+        self.failed_children.iter().map(|child| child.rolled_back.clone()).collect()
     }
 
     /// Of the children that a compensation launched: those that failed, but left nothing behind.
     fn rolled_back_cleanly(&self) -> Vec<Failure> {
         let clean = |child: &&ChildFailure| child.rollback_failed.is_none() && !child.told;
-        self.failed_children
-            .iter()
-            .filter(clean)
-            .map(|child| child.rolled_back.clone())
-            .collect()
+        self.failed_children.iter().filter(clean).map(|child| child.rolled_back.clone()).collect()
     }
 }

@@ -50,11 +50,7 @@ pub struct StepDefinition {
 impl StepDefinition {
     /// A step with neither compensation nor child failure handler.
     pub const fn new(name: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            compensated: false,
-            handles_child_failure: false,
-        }
+        Self { name: Cow::Borrowed(name), compensated: false, handles_child_failure: false }
     }
 
     /// The same step, with code to undo it.
@@ -77,9 +73,7 @@ impl StepDefinition {
 #[non_exhaustive]
 pub enum NameError {
     /// The topic is empty or too long.
-    #[error(
-        "saga `{saga}`: topic `{topic}` has {bytes} bytes; 1 to {TOPIC_BYTES_MAX} are possible"
-    )]
+    #[error("saga `{saga}`: topic `{topic}` has {bytes} bytes; 1 to {TOPIC_BYTES_MAX} are possible")]
     Topic {
         /// The saga that listens there.
         saga: String,
@@ -134,16 +128,8 @@ pub enum NameError {
 
 impl Definition {
     /// A definition from constants. Nothing is checked here, see [`Definition::check`].
-    pub const fn new(
-        saga: &'static str,
-        topic: &'static str,
-        steps: &'static [StepDefinition],
-    ) -> Self {
-        Self {
-            saga: Cow::Borrowed(saga),
-            topic: Cow::Borrowed(topic),
-            steps: Cow::Borrowed(steps),
-        }
+    pub const fn new(saga: &'static str, topic: &'static str, steps: &'static [StepDefinition]) -> Self {
+        Self { saga: Cow::Borrowed(saga), topic: Cow::Borrowed(topic), steps: Cow::Borrowed(steps) }
     }
 
     /// The position of a step, by its persisted name.
@@ -161,19 +147,12 @@ impl Definition {
         let mut errors = Vec::new();
         let chars = self.saga.chars().count();
         if chars == 0 || chars > NAME_CHARS_MAX {
-            errors.push(NameError::Saga {
-                saga: saga(),
-                chars,
-            });
+            errors.push(NameError::Saga { saga: saga(), chars });
         }
         let bytes = self.topic.len();
         if bytes == 0 || bytes > TOPIC_BYTES_MAX {
             let topic = self.topic.to_string();
-            errors.push(NameError::Topic {
-                saga: saga(),
-                topic,
-                bytes,
-            });
+            errors.push(NameError::Topic { saga: saga(), topic, bytes });
         }
         if self.steps.is_empty() {
             errors.push(NameError::NoStep { saga: saga() });
@@ -182,36 +161,17 @@ impl Definition {
             let name = || step.name.to_string();
             let chars = step.name.chars().count();
             if chars == 0 || chars > STEP_NAME_CHARS_MAX {
-                errors.push(NameError::Step {
-                    saga: saga(),
-                    step: name(),
-                    chars,
-                });
+                errors.push(NameError::Step { saga: saga(), step: name(), chars });
             }
-            if self.steps[..index]
-                .iter()
-                .any(|earlier| earlier.name == step.name)
-            {
-                errors.push(NameError::RepeatedStep {
-                    saga: saga(),
-                    step: name(),
-                });
+            if self.steps[..index].iter().any(|earlier| earlier.name == step.name) {
+                errors.push(NameError::RepeatedStep { saga: saga(), step: name() });
             }
         }
-        let texts = [&self.saga, &self.topic]
-            .into_iter()
-            .chain(self.steps.iter().map(|s| &s.name));
+        let texts = [&self.saga, &self.topic].into_iter().chain(self.steps.iter().map(|s| &s.name));
         for text in texts.filter(|text| text.contains('\0')) {
-            errors.push(NameError::Nul {
-                saga: saga(),
-                text: text.to_string(),
-            });
+            errors.push(NameError::Nul { saga: saga(), text: text.to_string() });
         }
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(errors)
-        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 }
 
@@ -221,20 +181,11 @@ mod tests {
 
     #[test]
     fn every_bad_name_is_reported_at_once() {
-        let step = |name: String| StepDefinition {
-            name: name.into(),
-            ..StepDefinition::new("")
-        };
+        let step = |name: String| StepDefinition { name: name.into(), ..StepDefinition::new("") };
         let definition = Definition {
             saga: "s".repeat(NAME_CHARS_MAX + 1).into(),
             topic: "ä".repeat(32).into(),
-            steps: vec![
-                step("a".into()),
-                step("a".into()),
-                step("x\0".into()),
-                step(String::new()),
-            ]
-            .into(),
+            steps: vec![step("a".into()), step("a".into()), step("x\0".into()), step(String::new())].into(),
         };
         let errors = definition.check().unwrap_err();
         let kinds: Vec<_> = errors.iter().map(std::mem::discriminant).collect();

@@ -46,13 +46,7 @@ fn topic(input: &DeriveInput, errors: &mut Errors) -> String {
         errors.at(repeated, "`#[message]` stands here twice; remove one");
     }
     let written = settings.text("topic", errors);
-    names::stored(
-        Kind::Topic,
-        written.as_ref(),
-        &input.ident,
-        kebab_case,
-        errors,
-    )
+    names::stored(Kind::Topic, written.as_ref(), &input.ident, kebab_case, errors)
 }
 
 fn settings(attribute: &Attribute, errors: &mut Errors) -> Settings {

@@ -18,8 +18,7 @@ pub(crate) fn step(item: TokenStream) -> TokenStream {
 pub(crate) fn subscribes(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match syn::parse2::<Annotated>(item.clone()) {
         Ok(mut item) if item.attrs.iter().any(|attribute| is(attribute, "saga")) => {
-            item.attrs
-                .push(parse_quote!(#[::scoop::subscribes(#arguments)]));
+            item.attrs.push(parse_quote!(#[::scoop::subscribes(#arguments)]));
             item.into_token_stream()
         }
         _ => {
@@ -35,8 +34,7 @@ pub(crate) fn subscribes(arguments: TokenStream, item: TokenStream) -> TokenStre
 pub(crate) fn without_ours(item: TokenStream) -> TokenStream {
     match syn::parse2::<Annotated>(item.clone()) {
         Ok(mut item) => {
-            item.attrs
-                .retain(|attribute| !is(attribute, "saga") && !is(attribute, "subscribes"));
+            item.attrs.retain(|attribute| !is(attribute, "saga") && !is(attribute, "subscribes"));
             item.into_token_stream()
         }
         Err(_) => item,
@@ -57,10 +55,7 @@ struct Annotated {
 
 impl Parse for Annotated {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        Ok(Self {
-            attrs: input.call(Attribute::parse_outer)?,
-            rest: input.parse()?,
-        })
+        Ok(Self { attrs: input.call(Attribute::parse_outer)?, rest: input.parse()? })
     }
 }
 

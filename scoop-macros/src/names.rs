@@ -27,9 +27,7 @@ impl Kind {
             Kind::Topic => ("topic", 63, "bytes", name.len()),
         };
         if name.contains('\0') {
-            return Some(format!(
-                "a {what} cannot contain a NUL character: PostgreSQL does not store it"
-            ));
+            return Some(format!("a {what} cannot contain a NUL character: PostgreSQL does not store it"));
         }
         (length == 0 || length > max)
             .then(|| format!("a {what} has 1 to {max} {unit}, this one has {length}"))
@@ -48,10 +46,9 @@ pub(crate) fn stored(
     if let Some(why) = kind.refuses(&name) {
         match (written, kind) {
             (Some(literal), _) => errors.at(literal, why),
-            (None, Kind::Topic) => errors.at(
-                ident,
-                format!("{why}; write one: `#[message(topic = \"..\")]`"),
-            ),
+            (None, Kind::Topic) => {
+                errors.at(ident, format!("{why}; write one: `#[message(topic = \"..\")]`"))
+            }
             (None, _) => errors.at(ident, format!("{why}; write one: `name = \"..\"`")),
         }
     }
@@ -97,10 +94,7 @@ pub(crate) fn variant(function: &Ident) -> Ident {
 }
 
 /// The candidate that `name` was probably meant to be.
-pub(crate) fn closest<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |candidate: &str| strsim::damerau_levenshtein(name, candidate);
     let near = |candidate: &&str| distance(candidate) <= 1.max(name.len() / 3);
     let candidates = candidates.into_iter().filter(near);
@@ -108,10 +102,7 @@ pub(crate) fn closest<'a>(
 }
 
 /// `; did you mean ..?`, or nothing.
-pub(crate) fn did_you_mean<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> String {
+pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     closest(name, candidates).map_or(String::new(), |it| format!("; did you mean `{it}`?"))
 }
 

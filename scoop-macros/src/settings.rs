@@ -21,12 +21,7 @@ struct Setting {
 
 impl Settings {
     /// Reads the settings of `attribute`, which has the `known` keys.
-    pub(crate) fn read(
-        attribute: &str,
-        known: &[&str],
-        tokens: TokenStream,
-        errors: &mut Errors,
-    ) -> Self {
+    pub(crate) fn read(attribute: &str, known: &[&str], tokens: TokenStream, errors: &mut Errors) -> Self {
         let parser = Punctuated::<Setting, Token![,]>::parse_terminated;
         let Some(written) = errors.keep(parser.parse2(tokens)) else {
             return Self::default();
@@ -37,10 +32,7 @@ impl Settings {
             if !known.contains(&key.as_str()) {
                 errors.at(&setting.key, unknown(attribute, known, &key));
             } else if settings.find(&key).is_some() {
-                errors.at(
-                    &setting.key,
-                    format!("`{key}` stands here twice; remove one"),
-                );
+                errors.at(&setting.key, format!("`{key}` stands here twice; remove one"));
             } else {
                 settings.0.push(setting);
             }
@@ -52,10 +44,7 @@ impl Settings {
     pub(crate) fn text(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
         let setting = self.find(key)?;
         match &setting.value {
-            Some(Expr::Lit(ExprLit {
-                lit: Lit::Str(text),
-                ..
-            })) => Some(text.clone()),
+            Some(Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => Some(text.clone()),
             _ => setting.wrong(format!("`{key}` takes a string: `{key} = \"..\"`"), errors),
         }
     }
@@ -69,10 +58,7 @@ impl Settings {
         };
         name.or_else(|| {
             let remedy = "the bare name of a function in this `impl` block";
-            setting.wrong(
-                format!("`{key}` takes {remedy}: `{key} = function`"),
-                errors,
-            )
+            setting.wrong(format!("`{key}` takes {remedy}: `{key} = function`"), errors)
         })
     }
 
@@ -113,9 +99,6 @@ fn unknown(attribute: &str, known: &[&str], key: &str) -> String {
     let listed: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
     match listed.as_slice() {
         [only] => format!("`{attribute}` has no key `{key}`; the only one is {only}"),
-        keys => format!(
-            "`{attribute}` has no key `{key}`, only {}{meant}",
-            keys.join(", ")
-        ),
+        keys => format!("`{attribute}` has no key `{key}`, only {}{meant}", keys.join(", ")),
     }
 }

@@ -2,60 +2,76 @@
 -- was made under, and raises it; otherwise to nothing. So a run that somebody took over is left
 -- alone, and a settlement that is sent twice is applied once.
 -- Locks: the rows of run that are settled, and those of their failed children.
--- $1 the settlements (an array of objects), $2 the worker's identifier in events, $3 what
+-- $1 settlements, $2 events, $3 emissions, $4 messages whose handlers have to roll back (each an
+-- array of objects that name their run), $5 the worker's identifier in events, $6 what
 -- `scoop.claim` must be in this transaction: null outside the transaction of a step
+--
+-- The planner must take each array for short, whatever it holds: then everything is looked up by
+-- index, one by one, on empty tables as on large ones, and one plan serves all calls. It takes a
+-- filter by equality for very selective, so each array has one that is always true.
 WITH settlement AS MATERIALIZED (
-    SELECT *
-    FROM jsonb_to_recordset($1) AS s (
+    SELECT s.*
+    FROM jsonb_array_elements($1) AS settlement (object)
+    CROSS JOIN jsonb_to_record(object) AS s (
         root uuid, id uuid, epoch bigint, ends text,
         step varchar, next_step int, iteration int, handler_iteration int, suspensions int,
         outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
-        forgets text, event_count int, events jsonb, emissions jsonb,
-        told jsonb, told_because jsonb, output_name varchar, output jsonb
+        forgets text, event_count int, told_because jsonb, output_name varchar, output jsonb
     )
+    WHERE jsonb_typeof(object) = 'object'
+),
+emission AS MATERIALIZED (
+    SELECT e.*
+    FROM jsonb_array_elements($3) AS emission (object)
+    CROSS JOIN jsonb_to_record(object) AS e (
+        run uuid, id uuid, topic varchar, payload jsonb, detached_root uuid, at int
+    )
+    WHERE jsonb_typeof(object) = 'object'
 ),
 -- the runs that the emitted messages start: one for each handler listed at this moment
 delivery AS MATERIALIZED (
-    SELECT s.root AS emitter_root,
-           s.id AS emitter,
-           scoop.gen_uuid_v7() AS id,
-           e.id AS message_id, e.detached_root, e.at,
-           h.topic, h.handler
-    FROM settlement s
-    CROSS JOIN jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, detached_root uuid, at int)
-    JOIN scoop.handler h ON h.topic = e.topic AND h.until IS NULL
+    SELECT e.run AS emitter, scoop.gen_uuid_v7() AS id,
+           e.id AS message_id, e.detached_root, e.at, h.topic, h.handler
+    FROM emission e
+    CROSS JOIN LATERAL (
+        SELECT topic, handler FROM scoop.handler h WHERE h.topic = e.topic AND h.until IS NULL OFFSET 0
+    ) h
 ),
 -- the finished runs that have to be undone: who handled the message and has not turned back
 undoing AS MATERIALIZED (
-    SELECT s.root, s.id AS parent, s.told_because, told.at,
+    SELECT told.run AS parent, told.at,
            seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler,
-           m.topic
-    FROM settlement s
-    CROSS JOIN jsonb_array_elements_text(s.told) WITH ORDINALITY AS told (message_id, at)
-    JOIN scoop.message_event seen ON seen.type = 'SEEN' AND seen.message_id = told.message_id::uuid
-    JOIN scoop.message m ON m.id = seen.message_id
-    WHERE NOT EXISTS (
-        SELECT FROM scoop.message_event turned
-        WHERE turned.type = 'ROLLING_BACK'
-          AND turned.coroutine_name = seen.coroutine_name
-          AND turned.message_id = seen.message_id
-    )
+           (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id) AS topic
+    FROM jsonb_array_elements($4) AS told_message (object)
+    CROSS JOIN jsonb_to_record(object) AS told (run uuid, message_id uuid, at int)
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM scoop.message_event e
+        WHERE e.type = 'SEEN' AND e.message_id = told.message_id OFFSET 0
+    ) seen
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS times FROM scoop.message_event e
+        WHERE e.type = 'ROLLING_BACK'
+          AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
+    ) turned_back
+    WHERE turned_back.times = 0 AND jsonb_typeof(object) = 'object'
+),
+-- the settled runs that have to wait now
+waiting AS MATERIALIZED (
+    SELECT emitter AS id FROM delivery WHERE detached_root IS NULL
+    UNION
+    SELECT parent FROM undoing
 ),
 kept AS (
     UPDATE scoop.run r
     SET state = CASE
             WHEN s.ends = 'noted' THEN 'ended'
-            WHEN EXISTS (SELECT FROM delivery d WHERE d.emitter = s.id AND d.detached_root IS NULL)
-              OR EXISTS (SELECT FROM undoing u WHERE u.parent = s.id) THEN 'waiting'
+            WHEN s.id IN (SELECT id FROM waiting) THEN 'waiting'
             ELSE 'running'
         END::scoop.run_state,
-        epoch = r.epoch + 1,
         owner = CASE
-            WHEN s.ends = 'noted'
-              OR EXISTS (SELECT FROM delivery d WHERE d.emitter = s.id AND d.detached_root IS NULL)
-              OR EXISTS (SELECT FROM undoing u WHERE u.parent = s.id) THEN NULL
-            ELSE r.owner
+            WHEN s.ends IS NULL AND s.id NOT IN (SELECT id FROM waiting) THEN r.owner
         END,
+        epoch = r.epoch + 1,
         step = s.step, next_step = s.next_step, iteration = s.iteration,
         handler_iteration = s.handler_iteration, suspensions = s.suspensions, outputs = s.outputs,
         backward = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
@@ -65,17 +81,17 @@ kept AS (
         attempts = 0, reason = NULL
     FROM settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-      AND ($3::text IS NULL OR current_setting('scoop.claim', true) = $3)
+      AND ($6::text IS NULL OR current_setting('scoop.claim', true) = $6)
       AND s.ends IS DISTINCT FROM 'unnoted'
-    RETURNING r.root, r.id, r.lineage, r.message_id, r.handler, r.state, r.last_event_at
+    RETURNING r.root, r.id, r.lineage, r.handler, r.state, r.last_event_at
 ),
 gone AS (
     DELETE FROM scoop.run r
     USING settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-      AND ($3::text IS NULL OR current_setting('scoop.claim', true) = $3)
+      AND ($6::text IS NULL OR current_setting('scoop.claim', true) = $6)
       AND s.ends = 'unnoted'
-    RETURNING r.root, r.id, r.lineage, r.message_id, r.handler, 'ended'::scoop.run_state AS state,
+    RETURNING r.root, r.id, r.lineage, r.handler, 'ended'::scoop.run_state AS state,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
             + s.event_count * interval '1 microsecond' AS last_event_at
 ),
@@ -85,9 +101,8 @@ held AS (
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT e.id, e.topic, coalesce(e.payload, 'null')
-    FROM held
-    JOIN settlement s ON s.id = held.id
-    CROSS JOIN jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, payload jsonb)
+    FROM emission e
+    JOIN held ON held.id = e.run
 ),
 -- a microsecond apart and in order, since participants order events by this time
 recorded AS (
@@ -96,23 +111,23 @@ recorded AS (
          created_at, exception, next_step, child_failure_handler_iteration)
     SELECT e.message_id, e.type::scoop.message_event_type,
            CASE WHEN e.detached_root IS NULL THEN held.handler END,
-           CASE WHEN e.detached_root IS NULL THEN $2 END,
+           CASE WHEN e.detached_root IS NULL THEN $5 END,
            e.step,
            CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
-           held.last_event_at - (s.event_count - e.at) * interval '1 microsecond',
+           held.last_event_at - e.until_last * interval '1 microsecond',
            e.exception, e.next_step, e.handler_iteration
-    FROM held
-    JOIN settlement s ON s.id = held.id
-    CROSS JOIN jsonb_to_recordset(s.events) AS e (
-        at int, message_id uuid, type text, step varchar, next_step int, handler_iteration int,
-        exception jsonb, detached_root uuid)
-    ORDER BY held.id, e.at
+    FROM jsonb_array_elements($2) AS event (object)
+    CROSS JOIN jsonb_to_record(object) AS e (
+        run uuid, until_last int, message_id uuid, type text, step varchar, next_step int,
+        handler_iteration int, exception jsonb, detached_root uuid)
+    JOIN held ON held.id = e.run
+    WHERE jsonb_typeof(object) = 'object'
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
     SELECT held.lineage, held.handler, s.output_name, coalesce(s.output, 'null')
-    FROM held
-    JOIN settlement s ON s.id = held.id
+    FROM settlement s
+    JOIN held ON held.id = s.id
     WHERE s.output_name IS NOT NULL
 ),
 delivered AS (
@@ -138,17 +153,18 @@ sent_back AS (
            u.lineage, u.message_id, u.topic, u.handler,
            held.last_event_at + u.at * interval '1 microsecond',
            held.last_event_at,
-           true, true, u.told_because
+           true, true, s.told_because
     FROM undoing u
     JOIN held ON held.id = u.parent
+    JOIN settlement s ON s.id = u.parent
     RETURNING handler
 ),
 forgotten AS (
     DELETE FROM scoop.run child
     USING held
-    JOIN settlement s ON s.id = held.id
+    JOIN settlement s ON s.id = held.id AND s.forgets IS NOT NULL
     WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
-      AND (s.forgets = 'all' OR s.forgets = 'rolled back' AND child.rollback_failure IS NULL)
+      AND (s.forgets = 'all' OR child.rollback_failure IS NULL)
 )
 SELECT held.id, held.state::text AS state, held.last_event_at,
        ARRAY(SELECT handler FROM delivered UNION SELECT handler FROM sent_back)::text[] AS started

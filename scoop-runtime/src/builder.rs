@@ -133,11 +133,7 @@ impl Builder {
         let connections = pool.options().get_max_connections();
         if connections < Scoop::required_connections() {
             let required = Scoop::required_connections();
-            return Err(vec![SetupError::PoolTooSmall {
-                max: connections,
-                required,
-            }]
-            .into());
+            return Err(vec![SetupError::PoolTooSmall { max: connections, required }].into());
         }
         let for_steps = connections - ENGINE_CONNECTIONS;
         self.settings.step_connections = usize::try_from(for_steps).unwrap_or(usize::MAX);
@@ -160,12 +156,7 @@ impl Builder {
         let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
         let (pool, embedded) = connect(self.database).await?;
         let store = Store::new(pool, &schema);
-        Ok(Scoop::new(
-            store,
-            None,
-            embedded,
-            self.settings.payload_bytes_max,
-        ))
+        Ok(Scoop::new(store, None, embedded, self.settings.payload_bytes_max))
     }
 
     /// All that can be wrong without a look at the database.
@@ -176,11 +167,7 @@ impl Builder {
             ("payload_bytes_max", self.settings.payload_bytes_max),
         ];
         let small = settings.into_iter().filter(|(_, value)| *value == 0);
-        errors.extend(small.map(|(setting, value)| SetupError::TooSmall {
-            setting,
-            min: 1,
-            value,
-        }));
+        errors.extend(small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value }));
         if self.database.is_none() {
             errors.push(SetupError::NoDatabase);
         }
@@ -198,31 +185,21 @@ async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>
     let embedded = match database {
         None => return Err(vec![SetupError::NoDatabase].into()),
         Some(Database::Pool(pool)) => return Ok((pool, None)),
-        Some(Database::Embedded | Database::EmbeddedIn(_))
-            if std::env::var_os("DATABASE_URL").is_some() =>
-        {
+        Some(Database::Embedded | Database::EmbeddedIn(_)) if std::env::var_os("DATABASE_URL").is_some() => {
             let url = std::env::var("DATABASE_URL").unwrap_or_default();
             let pool = private_pool().connect(&url).await;
-            let pool = pool.map_err(RuntimeError::database(
-                "a connection was made to DATABASE_URL",
-            ))?;
+            let pool = pool.map_err(RuntimeError::database("a connection was made to DATABASE_URL"))?;
             return Ok((pool, None));
         }
         Some(Database::Embedded) => Embedded::start().await?,
         Some(Database::EmbeddedIn(folder)) => Embedded::start_in(folder).await?,
     };
-    let pool = private_pool()
-        .connect_with(embedded.connect_options())
-        .await;
-    let pool = pool.map_err(RuntimeError::database(
-        "a connection was made to the private PostgreSQL",
-    ))?;
+    let pool = private_pool().connect_with(embedded.connect_options()).await;
+    let pool = pool.map_err(RuntimeError::database("a connection was made to the private PostgreSQL"))?;
     Ok((pool, Some(embedded)))
 }
 
 /// A pool that nobody but the engine and the steps use.
 fn private_pool() -> PgPoolOptions {
-    PgPoolOptions::new()
-        .max_connections(EMBEDDED_CONNECTIONS)
-        .test_before_acquire(false)
+    PgPoolOptions::new().max_connections(EMBEDDED_CONNECTIONS).test_before_acquire(false)
 }

@@ -82,11 +82,7 @@ pub enum Status {
 
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
-        Self {
-            scoop,
-            root,
-            message,
-        }
+        Self { scoop, root, message }
     }
 
     /// The id of the hierarchy, with which [`Scoop::find`] finds it again.
@@ -110,10 +106,7 @@ impl Handle {
     ///
     /// Waiting changes nothing; stop and start again as you like.
     pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
-        let bell = self
-            .scoop
-            .engine()
-            .map(|engine| engine.waiters.bell(self.root));
+        let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
         let mut pause = LOOK_MIN;
         let outcome = loop {
             match self.status().await {
@@ -160,9 +153,7 @@ impl Handle {
     /// read.
     pub async fn tree(&self) -> Result<Tree, RuntimeError> {
         let rows = self.scoop.store().tree(self.message).await;
-        let rows = rows.map_err(RuntimeError::database(
-            "the runs of a hierarchy were looked up",
-        ))?;
+        let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
         Ok(Tree::of(rows))
     }
 }

@@ -152,10 +152,7 @@ impl Embedded {
     /// ```
     #[must_use]
     pub fn url(&self) -> String {
-        format!(
-            "postgres://postgres@{}:5432/postgres",
-            percent_encoded(&self.socket.to_string_lossy())
-        )
+        format!("postgres://postgres@{}:5432/postgres", percent_encoded(&self.socket.to_string_lossy()))
     }
 
     /// Where the data and `server.log` are.
@@ -347,19 +344,8 @@ impl Embedded {
         home.prepare(&binaries)?;
         let supervisor = Supervisor::launch(&home, &binaries, &settings)?;
         let (folder, socket) = (home.folder().to_owned(), home.socket().to_owned());
-        let running = Mutex::new(Running {
-            supervisor: Some(supervisor),
-            home,
-        });
-        Ok(Self {
-            folder,
-            socket,
-            cluster: Arc::new(Cluster {
-                running,
-                binaries,
-                settings,
-            }),
-        })
+        let running = Mutex::new(Running { supervisor: Some(supervisor), home });
+        Ok(Self { folder, socket, cluster: Arc::new(Cluster { running, binaries, settings }) })
     }
 }
 
@@ -382,11 +368,7 @@ impl Cluster {
     fn restart(&self, how: Shutdown) -> Result<(), EmbeddedError> {
         let mut running = self.running();
         self.stop_server(&mut running, how, Afterwards::Keep)?;
-        running.supervisor = Some(Supervisor::launch(
-            &running.home,
-            &self.binaries,
-            &self.settings,
-        )?);
+        running.supervisor = Some(Supervisor::launch(&running.home, &self.binaries, &self.settings)?);
         Ok(())
     }
 
@@ -438,9 +420,7 @@ async fn blocking<T: Send + 'static>(
 
 fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-            char::from(byte).to_string()
-        }
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(encode).collect()

@@ -218,9 +218,7 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             // connection, transaction rollback (serialisation, deadlock), insufficient resources
             // (full disk, too many connections), operator intervention, system error
-            ["08", "40", "53", "57", "58"]
-                .iter()
-                .any(|class| code.starts_with(class))
+            ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
         }),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
@@ -234,8 +232,5 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 }
 
 fn list(errors: &[SetupError]) -> String {
-    errors
-        .iter()
-        .map(|error| format!("\n  - {error}"))
-        .collect()
+    errors.iter().map(|error| format!("\n  - {error}")).collect()
 }

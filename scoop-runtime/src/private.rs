@@ -19,27 +19,18 @@ pub fn send<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Se
 
 /// The end of a step that returns nothing.
 pub fn done((): ()) -> StepEnd {
-    StepEnd {
-        next: Next::Continue,
-        output: None,
-    }
+    StepEnd { next: Next::Continue, output: None }
 }
 
 /// The end of a step that says where to go.
 pub fn jump<S: Step>(next: Next<S>) -> StepEnd {
-    StepEnd {
-        next: next.map(Step::index),
-        output: None,
-    }
+    StepEnd { next: next.map(Step::index), output: None }
 }
 
 /// The end of a step that returns a value for its compensation and for later steps.
 pub fn output<T: Serialize + for<'de> Deserialize<'de>>(value: T) -> Result<StepEnd> {
     let output = serde_json::to_value(value)?;
-    Ok(StepEnd {
-        next: Next::Continue,
-        output: Some(output),
-    })
+    Ok(StepEnd { next: Next::Continue, output: Some(output) })
 }
 
 /// The value that `step` returned.
@@ -68,10 +59,7 @@ pub struct Probe<S>(PhantomData<S>);
 
 impl<S> Probe<S> {
     /// A question about `S`.
-    #[allow(
-        clippy::new_without_default,
-        reason = "nobody but generated code makes one"
-    )]
+    #[allow(clippy::new_without_default, reason = "nobody but generated code makes one")]
     pub fn new() -> Self {
         Self(PhantomData)
     }

@@ -17,19 +17,11 @@ pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
 impl Provided {
     /// Hands over a saga. Of two of one type, the later counts.
     pub(crate) fn add<S: Saga>(&mut self, saga: S) {
-        self.0.push((
-            TypeId::of::<S>(),
-            std::any::type_name::<S>(),
-            Arc::new(saga),
-        ));
+        self.0.push((TypeId::of::<S>(), std::any::type_name::<S>(), Arc::new(saga)));
     }
 
     fn find(&self, id: TypeId) -> Option<Arc<dyn Handler>> {
-        self.0
-            .iter()
-            .rev()
-            .find(|(of, ..)| *of == id)
-            .map(|(.., saga)| saga.clone())
+        self.0.iter().rev().find(|(of, ..)| *of == id).map(|(.., saga)| saga.clone())
     }
 }
 
@@ -50,10 +42,7 @@ impl Registry {
     /// Collects the sagas of the linked program; if `only` is given, just those of them.
     ///
     /// All mistakes of the program are reported at once.
-    pub(crate) fn collect(
-        provided: &Provided,
-        only: Option<&[TypeId]>,
-    ) -> Result<Self, Vec<SetupError>> {
+    pub(crate) fn collect(provided: &Provided, only: Option<&[TypeId]>) -> Result<Self, Vec<SetupError>> {
         let chosen = |id: TypeId| only.is_none_or(|only| only.contains(&id));
         let mut linked: Vec<_> = inventory::iter::<Registration>()
             .filter(|registration| chosen((registration.saga_type)().0))
@@ -70,13 +59,7 @@ impl Registry {
             match provided.find(id).or_else(registration.default) {
                 Some(handler) => {
                     let key = (definition.topic.to_string(), definition.saga.to_string());
-                    sagas.insert(
-                        key,
-                        Arc::new(RunnableSaga {
-                            definition,
-                            handler,
-                        }),
-                    );
+                    sagas.insert(key, Arc::new(RunnableSaga { definition, handler }));
                 }
                 None => {
                     let name = definition.saga.to_string();
@@ -93,11 +76,7 @@ impl Registry {
             );
         }
         let (topics, names) = sagas.keys().cloned().unzip();
-        Ok(Self {
-            sagas,
-            topics,
-            names,
-        })
+        Ok(Self { sagas, topics, names })
     }
 
     /// Topics and names of all sagas, pair by pair.
@@ -125,16 +104,10 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
         if let Err(mistakes) = definition.check() {
             errors.extend(mistakes.into_iter().map(SetupError::Name));
         }
-        types
-            .entry(definition.saga.to_string())
-            .or_default()
-            .push((registration.saga_type)().1);
+        types.entry(definition.saga.to_string()).or_default().push((registration.saga_type)().1);
     }
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
-    errors.extend(repeated.map(|(name, types)| SetupError::SameName {
-        name,
-        types: quoted(&types),
-    }));
+    errors.extend(repeated.map(|(name, types)| SetupError::SameName { name, types: quoted(&types) }));
     errors
 }
 
@@ -143,9 +116,7 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
     for registration in linked {
         let message = (registration.message_type)();
-        let known = types
-            .entry((registration.definition)().topic.to_string())
-            .or_default();
+        let known = types.entry((registration.definition)().topic.to_string()).or_default();
         if !known.contains(&message) {
             known.push(message);
         }
@@ -154,33 +125,18 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let name = |types: Vec<(TypeId, &'static str)>| {
         quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     };
-    contested
-        .map(|(topic, types)| SetupError::SameTopic {
-            topic,
-            types: name(types),
-        })
-        .collect()
+    contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
 }
 
 /// Provided values that no registered saga wants.
 fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupError> {
-    let wanted = |id: &TypeId| {
-        linked
-            .iter()
-            .any(|registration| (registration.saga_type)().0 == *id)
-    };
+    let wanted = |id: &TypeId| linked.iter().any(|registration| (registration.saga_type)().0 == *id);
     let unwanted = provided.0.iter().filter(|(id, ..)| !wanted(id));
-    unwanted
-        .map(|(_, type_name, _)| SetupError::NotASaga { type_name })
-        .collect()
+    unwanted.map(|(_, type_name, _)| SetupError::NotASaga { type_name }).collect()
 }
 
 fn quoted(names: &[&str]) -> String {
-    names
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl From<Vec<SetupError>> for RuntimeError {

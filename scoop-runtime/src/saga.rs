@@ -153,14 +153,7 @@ impl<S: Saga> Handler for S {
         message: &'a (dyn Any + Send + Sync),
         failure: &'a Failure,
     ) -> BoxFuture<'a, Result<()>> {
-        Saga::compensate(
-            self,
-            S::Step::ALL[step],
-            scope,
-            typed::<S>(message),
-            failure,
-        )
-        .boxed()
+        Saga::compensate(self, S::Step::ALL[step], scope, typed::<S>(message), failure).boxed()
     }
 
     fn on_child_failure<'a>(
@@ -178,9 +171,7 @@ impl<S: Saga> Handler for S {
 
 /// The message as [`Handler::decode`] of the same saga boxed it.
 fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
-    message
-        .downcast_ref()
-        .expect("a message is decoded by the handler that it is given to")
+    message.downcast_ref().expect("a message is decoded by the handler that it is given to")
 }
 
 /// One saga of the linked program: what `#[saga]` submits to `inventory`.
@@ -199,12 +190,7 @@ impl Registration {
         Self {
             definition: || S::DEFINITION,
             saga_type: || (TypeId::of::<S>(), std::any::type_name::<S>()),
-            message_type: || {
-                (
-                    TypeId::of::<S::Message>(),
-                    std::any::type_name::<S::Message>(),
-                )
-            },
+            message_type: || (TypeId::of::<S::Message>(), std::any::type_name::<S::Message>()),
             default,
         }
     }

@@ -53,12 +53,7 @@ impl Scoop {
     /// ```
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
-        Self::new(
-            Store::new(pool, &schema),
-            None,
-            None,
-            payload::BYTES_MAX_DEFAULT,
-        )
+        Self::new(Store::new(pool, &schema), None, None, payload::BYTES_MAX_DEFAULT)
     }
 
     /// The connections a pool must allow: one that listens, two with which the engine claims,
@@ -74,14 +69,7 @@ impl Scoop {
         payload_bytes_max: usize,
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
-        Self {
-            inner: Arc::new(Inner {
-                store,
-                engine,
-                embedded,
-                payload_bytes_max,
-            }),
-        }
+        Self { inner: Arc::new(Inner { store, engine, embedded, payload_bytes_max }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`].
@@ -122,10 +110,7 @@ impl Scoop {
             .await
             .map_err(RuntimeError::database("messages were launched"))?;
         self.announce(&handlers);
-        Ok(prepared
-            .iter()
-            .map(|launched| Handle::new(self.clone(), launched.root, launched.id))
-            .collect())
+        Ok(prepared.iter().map(|launched| Handle::new(self.clone(), launched.root, launched.id)).collect())
     }
 
     /// Launches a message in a transaction of the caller: it exists exactly if that commits.
@@ -216,12 +201,7 @@ impl Scoop {
         let what = || format!("a message for topic `{}`", M::TOPIC);
         let payload = payload::of_message(message)?;
         let payload = payload::storable(payload, self.inner.payload_bytes_max, what)?;
-        Ok(Launched {
-            id: Uuid::now_v7(),
-            root: Uuid::now_v7(),
-            topic: M::TOPIC,
-            payload,
-        })
+        Ok(Launched { id: Uuid::now_v7(), root: Uuid::now_v7(), topic: M::TOPIC, payload })
     }
 
     /// Has whoever runs these handlers look.

@@ -53,17 +53,7 @@ impl<'a> Scope<'a> {
         claim: String,
         outputs: &'a BTreeMap<String, Value>,
     ) -> Self {
-        Self {
-            engine,
-            run,
-            handler,
-            step,
-            place,
-            claim,
-            outputs,
-            opened: None,
-            emissions: vec![],
-        }
+        Self { engine, run, handler, step, place, claim, outputs, opened: None, emissions: vec![] }
     }
 
     /// What the call left behind.
@@ -100,9 +90,7 @@ impl<'a> Scope<'a> {
             let opened = self.engine.begin(&self.claim).await;
             self.opened = Some(opened.map_err(|error| {
                 let step = self.step;
-                Error::infrastructure(format!(
-                    "no transaction can be had for step `{step}`: {error}"
-                ))
+                Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
             })?);
         }
         let opened = self.opened.as_mut().expect("it was just opened");
@@ -171,12 +159,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> String {
-        format!(
-            "{}/{}/{}",
-            self.run.lineage.id(),
-            self.step,
-            self.run.suspensions
-        )
+        format!("{}/{}/{}", self.run.lineage.id(), self.step, self.run.suspensions)
     }
 
     /// The id of the message that is being handled.
@@ -209,9 +192,7 @@ impl<'a> Scope<'a> {
         };
         T::deserialize(value).map_err(|error| {
             let expected = std::any::type_name::<T>();
-            Error::msg(format!(
-                "what step `{step}` returned is not a `{expected}` any more: {error}"
-            ))
+            Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
         })
     }
 }
@@ -238,12 +219,7 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             let payload = payload::storable(self.payload?, self.limit, what)?;
             let message = Uuid::now_v7();
             let topic = M::TOPIC.to_owned();
-            self.emissions.push(Emission {
-                message,
-                topic,
-                payload,
-                detached_root: self.detached_root,
-            });
+            self.emissions.push(Emission { message, topic, payload, detached_root: self.detached_root });
             Ok(message)
         }
         .boxed()

@@ -29,10 +29,7 @@ impl Default for Settings {
             step_connections: 1,
             payload_bytes_max: payload::BYTES_MAX_DEFAULT,
             poll_interval: Duration::from_secs(1),
-            backoff: Backoff {
-                first: Duration::from_millis(100),
-                longest: Duration::from_secs(30),
-            },
+            backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
         }
     }
 }
@@ -59,9 +56,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest() {
         let backoff = Settings::default().backoff;
-        let millis: Vec<_> = [0, 1, 2, 9, i32::MAX]
-            .map(|n| backoff.pause(n).as_millis())
-            .into();
+        let millis: Vec<_> = [0, 1, 2, 9, i32::MAX].map(|n| backoff.pause(n).as_millis()).into();
         assert_eq!(millis, [100, 200, 400, 30_000, 30_000]);
     }
 }

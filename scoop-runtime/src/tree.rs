@@ -95,11 +95,8 @@ impl RunRow {
         let lineage = Lineage::from_ids(row.try_get("lineage")?)
             .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))?;
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
-        let events: Vec<RunEvent> = events
-            .into_iter()
-            .flat_map(|Json(events)| events)
-            .filter_map(EventRow::into_event)
-            .collect();
+        let events: Vec<RunEvent> =
+            events.into_iter().flat_map(|Json(events)| events).filter_map(EventRow::into_event).collect();
         let state: Option<String> = row.try_get("state")?;
         let reason: Option<String> = row.try_get("reason")?;
         let info = RunInfo {
@@ -129,18 +126,13 @@ impl EventRow {
 /// What the working set says counts while the run is in it; then its last event.
 fn state_of(state: Option<&str>, reason: Option<String>, events: &[RunEvent]) -> RunState {
     let last = events.last();
-    let turned_back = events
-        .iter()
-        .rev()
-        .find(|event| event.kind == EventKind::RollingBack);
+    let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
     let failure = |event: Option<&RunEvent>| {
         let known = event.and_then(|event| event.failure.clone());
         known.unwrap_or_else(|| Failure::new("Unknown", "", "scoop"))
     };
     match (state, last.map(|event| event.kind)) {
-        (Some("stuck"), _) => RunState::Stuck {
-            reason: reason.unwrap_or_default(),
-        },
+        (Some("stuck"), _) => RunState::Stuck { reason: reason.unwrap_or_default() },
         (Some("waiting"), _) => RunState::Waiting,
         (Some("running"), _) => RunState::Running,
         (_, None) => RunState::NotBegun,
@@ -161,10 +153,7 @@ impl Tree {
             let mut siblings = &mut roots;
             // The first id is the root emission's; those between are the ancestors.
             for ancestor in &lineage.ids()[1..lineage.ids().len() - 1] {
-                let Some(at) = siblings
-                    .iter()
-                    .position(|run| run.lineage.id() == *ancestor)
-                else {
+                let Some(at) = siblings.iter().position(|run| run.lineage.id() == *ancestor) else {
                     break;
                 };
                 siblings = &mut siblings[at].children;
@@ -210,22 +199,12 @@ impl fmt::Display for RunState {
 
 /// What it all came from.
 fn essence(failure: &Failure) -> String {
-    failure
-        .root_causes()
-        .iter()
-        .map(|cause| cause.message.as_str())
-        .collect::<Vec<_>>()
-        .join("; ")
+    failure.root_causes().iter().map(|cause| cause.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let begin = self
-            .runs()
-            .iter()
-            .filter_map(|run| run.events.first())
-            .map(|event| event.at)
-            .min();
+        let begin = self.runs().iter().filter_map(|run| run.events.first()).map(|event| event.at).min();
         for root in &self.roots {
             write_run(f, root, begin.unwrap_or_default(), "", "", "")?;
         }
@@ -242,32 +221,18 @@ fn write_run(
     branch: &str,
     below: &str,
 ) -> fmt::Result {
-    writeln!(
-        f,
-        "{indent}{branch}{} (on {}): {}",
-        run.handler, run.topic, run.state
-    )?;
+    writeln!(f, "{indent}{branch}{} (on {}): {}", run.handler, run.topic, run.state)?;
     let indent = format!("{indent}{below}");
-    let bar = if run.children.is_empty() {
-        "  "
-    } else {
-        "│ "
-    };
+    let bar = if run.children.is_empty() { "  " } else { "│ " };
     for event in &run.events {
         let millis = event.at.saturating_sub(begin).as_secs_f64() * 1000.0;
         let step = event.step.as_deref().unwrap_or("");
-        let line = format!(
-            "{indent}{bar}{millis:>9.1} ms  {:<15} {step}",
-            event.kind.as_str()
-        );
+        let line = format!("{indent}{bar}{millis:>9.1} ms  {:<15} {step}", event.kind.as_str());
         writeln!(f, "{}", line.trim_end())?;
     }
     for (at, child) in run.children.iter().enumerate() {
-        let (branch, below) = if at + 1 == run.children.len() {
-            ("└─ ", "   ")
-        } else {
-            ("├─ ", "│  ")
-        };
+        let (branch, below) =
+            if at + 1 == run.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         write_run(f, child, begin, &indent, branch, below)?;
     }
     Ok(())

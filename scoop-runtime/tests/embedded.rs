@@ -43,56 +43,29 @@ async fn stopping_ends_open_sessions() {
 async fn other_databases_and_other_clients_can_connect() {
     let postgres = Embedded::start().await.unwrap();
     execute(&postgres.connect_options(), "CREATE DATABASE shop").await;
-    assert_eq!(
-        text(&postgres.options_for("shop"), "SELECT current_database()").await,
-        "shop"
-    );
+    assert_eq!(text(&postgres.options_for("shop"), "SELECT current_database()").await, "shop");
 
     let by_url: PgConnectOptions = postgres.url().parse().unwrap();
     assert_eq!(text(&by_url, "SHOW server_encoding").await, "UTF8");
-    let psql = Command::new("psql")
-        .args([&postgres.url(), "-Atc", "SELECT 7"])
-        .output()
-        .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&psql.stdout).trim(),
-        "7",
-        "{psql:?}"
-    );
+    let psql = Command::new("psql").args([&postgres.url(), "-Atc", "SELECT 7"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&psql.stdout).trim(), "7", "{psql:?}");
 }
 
 #[tokio::test]
 async fn settings_reach_the_server() {
     let usual = Embedded::start().await.unwrap();
     assert_eq!(text(&usual.connect_options(), "SHOW fsync").await, "off");
-    assert_eq!(
-        text(&usual.connect_options(), "SHOW max_connections").await,
-        "200"
-    );
-    assert_eq!(
-        text(&usual.connect_options(), "SHOW listen_addresses").await,
-        ""
-    );
+    assert_eq!(text(&usual.connect_options(), "SHOW max_connections").await, "200");
+    assert_eq!(text(&usual.connect_options(), "SHOW listen_addresses").await, "");
 
-    let own = Embedded::builder()
-        .setting("fsync", "on")
-        .setting("port", "7")
-        .start()
-        .await
-        .unwrap();
+    let own = Embedded::builder().setting("fsync", "on").setting("port", "7").start().await.unwrap();
     assert_eq!(text(&own.connect_options(), "SHOW fsync").await, "on");
 }
 
 #[tokio::test]
 async fn a_server_that_cannot_start_shows_its_log() {
-    let error = Embedded::builder()
-        .setting("no_such_setting", "1")
-        .start()
-        .await
-        .unwrap_err();
-    let EmbeddedError::Exited { folder, log } = error else {
-        panic!("{error}")
-    };
+    let error = Embedded::builder().setting("no_such_setting", "1").start().await.unwrap_err();
+    let EmbeddedError::Exited { folder, log } = error else { panic!("{error}") };
     assert!(log.contains("no_such_setting"), "{log}");
     assert!(!folder.exists());
 }
@@ -129,27 +102,17 @@ async fn kept_data_survives_a_stop() {
     let home = Scratch::new("kept");
     let first = Embedded::start_in(&home.0).await.unwrap();
     assert_eq!(text(&first.connect_options(), "SHOW fsync").await, "on");
-    execute(
-        &first.connect_options(),
-        "CREATE TABLE kept AS SELECT 1 AS n",
-    )
-    .await;
+    execute(&first.connect_options(), "CREATE TABLE kept AS SELECT 1 AS n").await;
     first.stop().await.unwrap();
 
     let second = Embedded::start_in(&home.0).await.unwrap();
-    assert_eq!(
-        number(&second.connect_options(), "SELECT n FROM kept").await,
-        1
-    );
+    assert_eq!(number(&second.connect_options(), "SELECT n FROM kept").await, 1);
 }
 
 #[tokio::test]
 async fn a_folder_too_deep_for_a_socket_works() {
     let home = Scratch::new("deep");
-    let deep = home
-        .0
-        .join("a-rather-long-name/".repeat(8))
-        .join("a comma, and \"quotes\"");
+    let deep = home.0.join("a-rather-long-name/".repeat(8)).join("a comma, and \"quotes\"");
     let postgres = Embedded::start_in(&deep).await.unwrap();
     assert_eq!(number(&postgres.connect_options(), "SELECT 1").await, 1);
     let socket = postgres.connect_options().get_socket().unwrap().clone();
@@ -212,10 +175,7 @@ async fn a_killed_owner_leaves_no_server_and_a_usable_folder() {
     // At once: the former server may still be stopping.
     let next = Embedded::start_in(&home.0).await.unwrap();
     assert!(!alive(owner.server));
-    assert_eq!(
-        number(&next.connect_options(), "SELECT n FROM made_by_child").await,
-        1
-    );
+    assert_eq!(number(&next.connect_options(), "SELECT n FROM made_by_child").await, 1);
 }
 
 /// A child of the owner that lives on must not hold the pipe open.
@@ -260,18 +220,12 @@ async fn a_kept_server_that_nobody_watches_is_replaced() {
     let home = Scratch::new("orphan");
     let mut owner = Owner::start("keep", &home.0);
     owner.kill_with_supervisor();
-    assert!(
-        alive(owner.server),
-        "an orphan, for nobody was left to stop it"
-    );
+    assert!(alive(owner.server), "an orphan, for nobody was left to stop it");
 
     let next = Embedded::start_in(&home.0).await.unwrap();
     assert!(!alive(owner.server));
     assert_ne!(next.process_id(), Some(owner.server));
-    assert_eq!(
-        number(&next.connect_options(), "SELECT n FROM made_by_child").await,
-        1
-    );
+    assert_eq!(number(&next.connect_options(), "SELECT n FROM made_by_child").await, 1);
 }
 
 #[tokio::test]
@@ -288,15 +242,10 @@ async fn a_temporary_server_that_nobody_watches_is_swept_up() {
 fn without_programs_the_error_tells_what_to_do() {
     let empty = Scratch::new("empty");
     fs::create_dir(&empty.0).unwrap();
-    let output = child("fail", Path::new(""))
-        .env("SCOOP_PG_BIN", &empty.0)
-        .output()
-        .unwrap();
+    let output = child("fail", Path::new("")).env("SCOOP_PG_BIN", &empty.0).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let error = said
-        .lines()
-        .find(|line| line.contains("no PostgreSQL"))
-        .unwrap_or_else(|| panic!("{output:?}"));
+    let error =
+        said.lines().find(|line| line.contains("no PostgreSQL")).unwrap_or_else(|| panic!("{output:?}"));
     for part in [
         "install it with `",
         "SCOOP_PG_BIN is set",
@@ -323,13 +272,8 @@ async fn child_main() {
         Ok(postgres) => postgres,
         Err(error) => return println!("{error}"),
     };
-    execute(
-        &postgres.connect_options(),
-        "CREATE TABLE made_by_child AS SELECT 1 AS n",
-    )
-    .await;
-    let sleeper =
-        (role == "keep with a child").then(|| Command::new("sleep").arg("600").spawn().unwrap());
+    execute(&postgres.connect_options(), "CREATE TABLE made_by_child AS SELECT 1 AS n").await;
+    let sleeper = (role == "keep with a child").then(|| Command::new("sleep").arg("600").spawn().unwrap());
     // The test harness has begun a line of its own.
     println!();
     println!(
@@ -347,10 +291,7 @@ async fn child_main() {
 
 fn child(role: &str, folder: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "child_main", "--nocapture"])
-        .env(ROLE, role)
-        .env(FOLDER, folder);
+    command.args(["--exact", "child_main", "--nocapture"]).env(ROLE, role).env(FOLDER, folder);
     command
 }
 
@@ -369,11 +310,7 @@ impl Owner {
     fn start(role: &str, folder: &Path) -> Self {
         let mut child = child(role, folder).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let started = output
-            .by_ref()
-            .lines()
-            .map(Result::unwrap)
-            .find(|line| line.starts_with("STARTED "));
+        let started = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("STARTED "));
         let started = started.expect("the child's server starts");
         let [_, server, sleeper, folder] = *started.splitn(4, ' ').collect::<Vec<_>>() else {
             panic!("{started}")
@@ -396,10 +333,7 @@ impl Owner {
 
     /// The supervisor and its listener first, which would else stop the server.
     fn kill_with_supervisor(&mut self) {
-        let listener = children_of(self.supervisor)
-            .into_iter()
-            .find(|pid| *pid != self.server)
-            .unwrap();
+        let listener = children_of(self.supervisor).into_iter().find(|pid| *pid != self.server).unwrap();
         for pid in [self.supervisor, listener] {
             signal("KILL", pid);
             eventually("the supervisor is gone", || !alive(pid));
@@ -451,78 +385,47 @@ async fn connect(options: &PgConnectOptions) -> PgConnection {
 }
 
 async fn execute(options: &PgConnectOptions, sql: &str) {
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
-        .execute(&mut connect(options).await)
-        .await
-        .unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connect(options).await).await.unwrap();
 }
 
 async fn number(options: &PgConnectOptions, sql: &'static str) -> i32 {
-    sqlx::query_scalar(sql)
-        .fetch_one(&mut connect(options).await)
-        .await
-        .unwrap()
+    sqlx::query_scalar(sql).fetch_one(&mut connect(options).await).await.unwrap()
 }
 
 async fn text(options: &PgConnectOptions, sql: &'static str) -> String {
-    sqlx::query_scalar(sql)
-        .fetch_one(&mut connect(options).await)
-        .await
-        .unwrap()
+    sqlx::query_scalar(sql).fetch_one(&mut connect(options).await).await.unwrap()
 }
 
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(
-            Instant::now() < deadline,
-            "not so after {PATIENCE:?}: {what}"
-        );
+        assert!(Instant::now() < deadline, "not so after {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// Whether a process exists and is no zombie.
 fn alive(pid: u32) -> bool {
-    ps(&["-o", "stat=", "-p", &pid.to_string()])
-        .first()
-        .is_some_and(|state| !state.starts_with('Z'))
+    ps(&["-o", "stat=", "-p", &pid.to_string()]).first().is_some_and(|state| !state.starts_with('Z'))
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    ps(&["-o", "ppid=", "-p", &pid.to_string()])
-        .first()?
-        .parse()
-        .ok()
+    ps(&["-o", "ppid=", "-p", &pid.to_string()]).first()?.parse().ok()
 }
 
 fn children_of(parent: u32) -> Vec<u32> {
     let pairs = ps(&["-A", "-o", "ppid=,pid="]);
-    let pairs = pairs
-        .iter()
-        .filter_map(|pair| pair.split_once(char::is_whitespace));
-    pairs
-        .filter(|(of, _)| *of == parent.to_string())
-        .map(|(_, pid)| pid.trim().parse().unwrap())
-        .collect()
+    let pairs = pairs.iter().filter_map(|pair| pair.split_once(char::is_whitespace));
+    pairs.filter(|(of, _)| *of == parent.to_string()).map(|(_, pid)| pid.trim().parse().unwrap()).collect()
 }
 
 fn ps(arguments: &[&str]) -> Vec<String> {
     let output = Command::new("ps").args(arguments).output().unwrap();
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(|line| line.trim().to_owned())
-        .collect()
+    String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().to_owned()).collect()
 }
 
 fn signal(name: &str, pid: u32) {
-    assert!(
-        Command::new("kill")
-            .args(["-s", name, &pid.to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
 fn id_of_user() -> String {

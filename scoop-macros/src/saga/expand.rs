@@ -37,43 +37,28 @@ pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStrea
 
 /// What other code of the user relies on, for a saga with mistakes: one that cannot run.
 pub(super) fn stub(outline: &Outline) -> TokenStream {
-    let Outline {
-        ty,
-        step_enum: steps,
-        message,
-        ..
-    } = outline;
+    let Outline { ty, step_enum: steps, message, .. } = outline;
     let step_enum = step_enum(outline);
-    let trait_impl = message
-        .as_ref()
-        .filter(|_| !outline.variants.is_empty())
-        .map(|message| {
-            let body = quote!(::core::unreachable!());
-            let invoke = invoke(steps, message, &body);
-            quote! {
-                impl ::scoop::Saga for #ty {
-                    type Message = #message;
-                    type Step = #steps;
-                    const DEFINITION: ::scoop::Definition = ::scoop::Definition::new("", "", &[]);
-                    #invoke
-                }
+    let trait_impl = message.as_ref().filter(|_| !outline.variants.is_empty()).map(|message| {
+        let body = quote!(::core::unreachable!());
+        let invoke = invoke(steps, message, &body);
+        quote! {
+            impl ::scoop::Saga for #ty {
+                type Message = #message;
+                type Step = #steps;
+                const DEFINITION: ::scoop::Definition = ::scoop::Definition::new("", "", &[]);
+                #invoke
             }
-        });
+        }
+    });
     quote!(#step_enum #trait_impl)
 }
 
 fn step_enum(outline: &Outline) -> TokenStream {
-    let Outline {
-        ident,
-        step_enum,
-        variants,
-        ..
-    } = outline;
+    let Outline { ident, step_enum, variants, .. } = outline;
     let step_enum = ours(step_enum);
     let about = format!(" The steps of `{ident}`, in their order.");
-    let docs = variants
-        .iter()
-        .map(|(_, name)| format!(" The step `{name}`."));
+    let docs = variants.iter().map(|(_, name)| format!(" The step `{name}`."));
     let names: Vec<_> = variants.iter().map(|(variant, _)| ours(variant)).collect();
     let trait_impl = (!names.is_empty()).then(|| {
         quote! {
@@ -98,11 +83,7 @@ fn step_enum(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let Outline { ty, step_enum, .. } = outline;
-    let Saga {
-        name,
-        message,
-        steps,
-    } = saga;
+    let Saga { name, message, steps } = saga;
     let definitions = steps.iter().map(definition);
     let timeout = timeout(step_enum, steps);
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
@@ -128,16 +109,9 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 }
 
 fn definition(step: &Step) -> TokenStream {
-    let Step {
-        name,
-        rollback,
-        on_child_failure,
-        ..
-    } = step;
+    let Step { name, rollback, on_child_failure, .. } = step;
     let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
-    let handling = on_child_failure
-        .as_ref()
-        .map(|_| quote!(.handling_child_failure()));
+    let handling = on_child_failure.as_ref().map(|_| quote!(.handling_child_failure()));
     quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling)
 }
 
@@ -222,10 +196,7 @@ fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option
         Some(block(values, end))
     });
     names.extend(handlers.missing.then_some("unhandled"));
-    let (import, handlers) = (
-        import(&names),
-        handlers.or_else(&quote!(unhandled(failure)?))?,
-    );
+    let (import, handlers) = (import(&names), handlers.or_else(&quote!(unhandled(failure)?))?);
     Some(quote! {
         async fn on_child_failure(
             &self,
@@ -265,11 +236,7 @@ fn called(
 }
 
 fn block(values: TokenStream, end: TokenStream) -> TokenStream {
-    if values.is_empty() {
-        end
-    } else {
-        quote!({ #values #end })
-    }
+    if values.is_empty() { end } else { quote!({ #values #end }) }
 }
 
 /// The import of functions by name. Types are never imported: the user's could be named alike.
@@ -285,20 +252,13 @@ struct Arms {
 }
 
 impl Arms {
-    fn of(
-        step_enum: &Ident,
-        steps: &[Step],
-        mut arm: impl FnMut(&Step) -> Option<TokenStream>,
-    ) -> Self {
+    fn of(step_enum: &Ident, steps: &[Step], mut arm: impl FnMut(&Step) -> Option<TokenStream>) -> Self {
         let arms = steps.iter().filter_map(|step| {
             let (variant, arm) = (&step.variant, arm(step)?);
             Some(quote!(#step_enum::#variant => #arm,))
         });
         let arms: Vec<_> = arms.collect();
-        Arms {
-            missing: arms.len() < steps.len(),
-            arms,
-        }
+        Arms { missing: arms.len() < steps.len(), arms }
     }
 
     /// All arms, with this one for the other steps; nothing if it would be the only one.

@@ -78,10 +78,7 @@ pub(super) fn check(
     let message = message(block, &ident, errors);
     let step_enum = quote::format_ident!("{ident}Step");
 
-    let frame = Frame {
-        message: message.as_ref(),
-        step_enum: &step_enum,
-    };
+    let frame = Frame { message: message.as_ref(), step_enum: &step_enum };
     let drafts = drafts(block, &frame, errors);
     let variants = variants(&drafts, &step_enum, errors);
     if drafts.is_empty() {
@@ -98,11 +95,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga {
-        name,
-        message,
-        steps,
-    });
+    let saga = message.map(|message| Saga { name, message, steps });
     (Some(outline), saga)
 }
 
@@ -154,16 +147,12 @@ fn is_generic(block: &Block, errors: &mut Errors) -> bool {
 /// What the saga subscribes to.
 fn message(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<Type> {
     let Some((first, more)) = block.subscribes.split_first() else {
-        let message =
-            format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");
+        let message = format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");
         errors.at(&block.self_ty, message);
         return None;
     };
     for repeated in more {
-        errors.at(
-            repeated,
-            "a saga subscribes to one message; remove this or write another saga",
-        );
+        errors.at(repeated, "a saga subscribes to one message; remove this or write another saga");
     }
     match &first.meta {
         Meta::List(list) if !list.tokens.is_empty() => {
@@ -199,12 +188,8 @@ impl Draft<'_> {
 }
 
 fn drafts<'a>(block: &'a Block, frame: &Frame<'_>, errors: &mut Errors) -> Vec<Draft<'a>> {
-    let steps = block
-        .functions()
-        .filter(|function| !function.steps.is_empty());
-    steps
-        .map(|function| draft(function, frame, errors))
-        .collect()
+    let steps = block.functions().filter(|function| !function.steps.is_empty());
+    steps.map(|function| draft(function, frame, errors)).collect()
 }
 
 fn draft<'a>(function: &'a Function, frame: &Frame<'_>, errors: &mut Errors) -> Draft<'a> {
@@ -215,13 +200,7 @@ fn draft<'a>(function: &'a Function, frame: &Frame<'_>, errors: &mut Errors) -> 
     Draft {
         function: ident,
         variant: names::variant(ident),
-        name: names::stored(
-            Kind::Step,
-            written_name.as_ref(),
-            ident,
-            str::to_owned,
-            errors,
-        ),
+        name: names::stored(Kind::Step, written_name.as_ref(), ident, str::to_owned, errors),
         written_name,
         timeout: timeout.and_then(|timeout| errors.keep(duration::parse(&timeout))),
         rollback: settings.function("rollback", errors),
@@ -234,11 +213,7 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
     for repeated in &function.steps[1..] {
         errors.at(repeated, "`#[step]` stands here twice; remove one");
     }
-    for conditional in function
-        .attrs
-        .iter()
-        .filter(|attribute| is(attribute, "cfg"))
-    {
+    for conditional in function.attrs.iter().filter(|attribute| is(attribute, "cfg")) {
         let why = "stored runs rely on the steps, which cannot be conditional";
         errors.at(conditional, format!("{why}; write `#[cfg]` on the saga"));
     }
@@ -247,10 +222,7 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
         Meta::Path(_) => Settings::default(),
         Meta::List(list) => Settings::read("#[step]", &keys, list.tokens.clone(), errors),
         Meta::NameValue(other) => {
-            errors.at(
-                other,
-                "write settings in parentheses: `#[step(name = \"..\")]`",
-            );
+            errors.at(other, "write settings in parentheses: `#[step(name = \"..\")]`");
             Settings::default()
         }
     }
@@ -260,17 +232,11 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
 fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec<(Ident, String)> {
     let mut variants: Vec<(Ident, String)> = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
-        let Draft {
-            function,
-            name,
-            variant,
-            ..
-        } = draft;
+        let Draft { function, name, variant, .. } = draft;
         let earlier = &drafts[..index];
         let twin = earlier.iter().find(|it| it.variant == *variant);
         if earlier.iter().any(|it| it.name == *name) {
-            let message =
-                format!("two steps are stored as `{name}`; give one of them another `name`");
+            let message = format!("two steps are stored as `{name}`; give one of them another `name`");
             match &draft.written_name {
                 Some(literal) => errors.at(literal, message),
                 None => errors.at(function, message),

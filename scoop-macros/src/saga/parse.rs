@@ -110,9 +110,7 @@ impl Parse for Item {
         ahead.parse::<Visibility>()?;
         let is_function = ahead.parse::<Signature>().is_ok() && ahead.peek(token::Brace);
         if is_function {
-            input
-                .parse()
-                .map(|function| Item::Function(Box::new(function)))
+            input.parse().map(|function| Item::Function(Box::new(function)))
         } else {
             input.parse().map(|item| Item::Other(Box::new(item)))
         }
@@ -122,13 +120,7 @@ impl Parse for Item {
 impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let (steps, attrs) = split(input.call(Attribute::parse_outer)?, "step");
-        Ok(Self {
-            steps,
-            attrs,
-            vis: input.parse()?,
-            sig: input.parse()?,
-            body: input.parse()?,
-        })
+        Ok(Self { steps, attrs, vis: input.parse()?, sig: input.parse()?, body: input.parse()? })
     }
 }
 
@@ -139,16 +131,7 @@ fn split(attrs: Vec<Attribute>, name: &str) -> (Vec<Attribute>, Vec<Attribute>) 
 
 impl ToTokens for Block {
     fn to_tokens(&self, tokens: &mut TokenStream) {
-        let Self {
-            attrs,
-            inner_attrs,
-            unsafety,
-            impl_token,
-            generics,
-            self_ty,
-            items,
-            ..
-        } = self;
+        let Self { attrs, inner_attrs, unsafety, impl_token, generics, self_ty, items, .. } = self;
         let of_trait = self.of_trait.as_ref().map(|of_trait| quote!(#of_trait for));
         let where_clause = &generics.where_clause;
         tokens.extend(quote! {
@@ -165,13 +148,7 @@ impl ToTokens for Item {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         match self {
             Item::Function(function) => {
-                let Function {
-                    attrs,
-                    vis,
-                    sig,
-                    body,
-                    ..
-                } = &**function;
+                let Function { attrs, vis, sig, body, .. } = &**function;
                 tokens.extend(quote!(#(#attrs)* #vis #sig #body));
             }
             Item::Other(item) => item.to_tokens(tokens),

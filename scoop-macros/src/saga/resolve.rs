@@ -31,28 +31,13 @@ struct Caller<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(block: &'a Block, frame: &'a Frame<'a>, drafts: &'a [Draft<'a>]) -> Self {
         let functions = block.functions().map(|it| (it.sig.ident.to_string(), it));
-        Self {
-            frame,
-            drafts,
-            functions: functions.collect(),
-            shapes: BTreeMap::new(),
-        }
+        Self { frame, drafts, functions: functions.collect(), shapes: BTreeMap::new() }
     }
 
     /// The call of the step itself.
     pub(super) fn invoke(&self, step: usize, errors: &mut Errors) -> Option<Call> {
-        let Draft {
-            function, shape, ..
-        } = &self.drafts[step];
-        self.call(
-            Caller {
-                function,
-                role: Role::Step,
-                step,
-            },
-            shape,
-            errors,
-        )
+        let Draft { function, shape, .. } = &self.drafts[step];
+        self.call(Caller { function, role: Role::Step, step }, shape, errors)
     }
 
     /// The call of the function that `step` names for the role.
@@ -70,15 +55,7 @@ impl<'a> Resolver<'a> {
             self.shapes.insert(key.clone(), shape);
         }
         let function = &function.sig.ident;
-        self.call(
-            Caller {
-                function,
-                role,
-                step,
-            },
-            &self.shapes[&key],
-            errors,
-        )
+        self.call(Caller { function, role, step }, &self.shapes[&key], errors)
     }
 
     fn function(&self, name: &Ident, role: Role, errors: &mut Errors) -> Option<&'a Function> {
@@ -93,15 +70,8 @@ impl<'a> Resolver<'a> {
             None => {
                 let candidates = self.functions.iter().filter(|(_, it)| !is_step(it));
                 let meant = did_you_mean(&name.to_string(), candidates.map(|(name, _)| &**name));
-                let remedy = if meant.is_empty() {
-                    self.write(name, role)
-                } else {
-                    meant
-                };
-                errors.at(
-                    name,
-                    format!("this `impl` block has no function `{name}`{remedy}"),
-                );
+                let remedy = if meant.is_empty() { self.write(name, role) } else { meant };
+                errors.at(name, format!("this `impl` block has no function `{name}`{remedy}"));
             }
         }
         None
@@ -110,11 +80,7 @@ impl<'a> Resolver<'a> {
     /// The function that is missing, for the user to copy.
     fn write(&self, name: &Ident, role: Role) -> String {
         let message = self.frame.message.map_or("YourMessage".into(), text);
-        let failure = if role == Role::Compensation {
-            "why"
-        } else {
-            "failure"
-        };
+        let failure = if role == Role::Compensation { "why" } else { "failure" };
         format!(
             "; write `async fn {name}(&self, scope: &mut Scope<'_>, message: &{message}, \
              {failure}: &Failure) -> Result<()>`"
@@ -122,11 +88,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn call(&self, caller: Caller<'_>, shape: &Shape<'_>, errors: &mut Errors) -> Option<Call> {
-        let values: Vec<_> = shape
-            .values
-            .iter()
-            .map(|ty| self.value(caller, ty, errors))
-            .collect();
+        let values: Vec<_> = shape.values.iter().map(|ty| self.value(caller, ty, errors)).collect();
         Some(Call {
             function: caller.function.clone(),
             values: values.into_iter().collect::<Option<_>>()?,
@@ -154,13 +116,7 @@ impl<'a> Resolver<'a> {
             [one, .., other] => {
                 let (one, other) = (one.function, other.function);
                 let message = "let each return a type of its own";
-                errors.at(
-                    ty,
-                    format!(
-                        "both `{one}` and `{other}` return `{}`; {message}",
-                        text(ty)
-                    ),
-                );
+                errors.at(ty, format!("both `{one}` and `{other}` return `{}`; {message}", text(ty)));
                 None
             }
         }

@@ -41,12 +41,7 @@ pub(super) struct Frame<'a> {
 
 impl Frame<'_> {
     /// Checks a function of this saga in its role.
-    pub(super) fn read<'a>(
-        &self,
-        sig: &'a Signature,
-        role: Role,
-        errors: &mut Errors,
-    ) -> Shape<'a> {
+    pub(super) fn read<'a>(&self, sig: &'a Signature, role: Role, errors: &mut Errors) -> Shape<'a> {
         qualifiers(sig, errors);
         receiver(sig, errors);
         let mut parameters = Parameters::of(sig);
@@ -55,10 +50,7 @@ impl Frame<'_> {
         if role != Role::Step {
             parameters.failure(role, errors);
         }
-        Shape {
-            values: parameters.values(role, errors),
-            end: self.end(sig, role, errors),
-        }
+        Shape { values: parameters.values(role, errors), end: self.end(sig, role, errors) }
     }
 
     fn end(&self, sig: &Signature, role: Role, errors: &mut Errors) -> Option<End> {
@@ -79,11 +71,7 @@ impl Frame<'_> {
         if allowed {
             return end;
         }
-        let message = format!(
-            "{}; write {}",
-            self.must_return(sig, role),
-            self.returns(role)
-        );
+        let message = format!("{}; write {}", self.must_return(sig, role), self.returns(role));
         match &sig.output {
             ReturnType::Type(_, ty) => errors.at(ty, message),
             ReturnType::Default => errors.at(&sig.ident, message),
@@ -105,9 +93,7 @@ impl Frame<'_> {
         let step_enum = self.step_enum;
         match first_argument(next) {
             Some(steps) if is_named(steps, &step_enum.to_string()) => Ok(End::Jump),
-            _ => Err(format!(
-                "the steps of this saga are `{step_enum}`; write `Next<{step_enum}>`"
-            )),
+            _ => Err(format!("the steps of this saga are `{step_enum}`; write `Next<{step_enum}>`")),
         }
     }
 
@@ -144,22 +130,13 @@ fn result(sig: &Signature) -> Option<&Type> {
 fn qualifiers(sig: &Signature, errors: &mut Errors) {
     let name = &sig.ident;
     if sig.asyncness.is_none() {
-        errors.at(
-            sig.fn_token,
-            format!("`{name}` must be `async`; write `async fn {name}`"),
-        );
+        errors.at(sig.fn_token, format!("`{name}` must be `async`; write `async fn {name}`"));
     }
     if let Safety::Unsafe(unsafety) = &sig.safety {
-        errors.at(
-            unsafety,
-            format!("the saga calls `{name}`, so it cannot be `unsafe`"),
-        );
+        errors.at(unsafety, format!("the saga calls `{name}`, so it cannot be `unsafe`"));
     }
     if let Some(abi) = &sig.abi {
-        errors.at(
-            abi,
-            format!("the saga calls `{name}`, so it cannot be `extern`"),
-        );
+        errors.at(abi, format!("the saga calls `{name}`, so it cannot be `extern`"));
     }
     let generics = &sig.generics;
     let message = format!("`{name}` cannot be generic: nobody but the saga calls it; remove this");
@@ -173,10 +150,7 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
 fn receiver(sig: &Signature, errors: &mut Errors) {
     let name = &sig.ident;
     match sig.receiver() {
-        None => errors.at(
-            name,
-            format!("`{name}` must take `&self`; write it as the first parameter"),
-        ),
+        None => errors.at(name, format!("`{name}` must take `&self`; write it as the first parameter")),
         Some(receiver) => {
             if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
                 let why = "many runs share one saga";
@@ -198,10 +172,7 @@ impl<'a> Parameters<'a> {
             FnArg::Typed(parameter) => Some(parameter),
             FnArg::Receiver(_) => None,
         });
-        Self {
-            function: &sig.ident,
-            left: left.collect(),
-        }
+        Self { function: &sig.ident, left: left.collect() }
     }
 
     /// `&mut Scope<'_>` comes first.
@@ -211,18 +182,12 @@ impl<'a> Parameters<'a> {
             None => self.missing(expected, "after `&self`", errors),
             Some(first) if is_named(behind_reference(&first.ty), "Scope") => {
                 if mutably_referenced(&first.ty).is_none() {
-                    errors.at(
-                        &first.ty,
-                        "a function of a saga changes its scope; write `&mut Scope<'_>`",
-                    );
+                    errors.at(&first.ty, "a function of a saga changes its scope; write `&mut Scope<'_>`");
                 }
                 self.left.remove(0);
             }
             Some(first) => {
-                let message = format!(
-                    "`{}` must take {expected} first; write it here",
-                    self.function
-                );
+                let message = format!("`{}` must take {expected} first; write it here", self.function);
                 errors.at(&first.ty, message);
                 if is_called(first, "scope") {
                     self.left.remove(0);
@@ -241,8 +206,7 @@ impl<'a> Parameters<'a> {
         let is_failure = is_named(behind_reference(&first.ty), "Failure");
         let fits = |ty: &Type| message.is_none_or(|message| ends_alike(ty, message));
         if is_failure && !fits(behind_reference(&first.ty)) {
-            let message =
-                format!("the message comes before the failure; write `message: &{written}` first");
+            let message = format!("the message comes before the failure; write `message: &{written}` first");
             return errors.at(&first.ty, message);
         }
         self.left.remove(0);
@@ -252,10 +216,7 @@ impl<'a> Parameters<'a> {
             );
             errors.at(&first.ty, message);
         } else if referenced(&first.ty).is_none() {
-            errors.at(
-                &first.ty,
-                format!("the message is lent; write `&{written}`"),
-            );
+            errors.at(&first.ty, format!("the message is lent; write `&{written}`"));
         }
     }
 
@@ -268,10 +229,8 @@ impl<'a> Parameters<'a> {
                     Role::ChildFailureHandler => ("handles failures", "failure"),
                     Role::Step | Role::Compensation => ("undoes a step", "why"),
                 };
-                let message = format!(
-                    "`{}` {does}; write `{name}: &Failure` as the last parameter",
-                    self.function
-                );
+                let message =
+                    format!("`{}` {does}; write `{name}: &Failure` as the last parameter", self.function);
                 errors.at(self.function, message);
             }
             Some(index) => {
@@ -292,10 +251,7 @@ impl<'a> Parameters<'a> {
             let ty = &*parameter.ty;
             match referenced(ty) {
                 Some(value) if role == Role::Step && is_named(value, "Failure") => {
-                    errors.at(
-                        ty,
-                        "a step has no failure; only compensations and child failure handlers do",
-                    );
+                    errors.at(ty, "a step has no failure; only compensations and child failure handlers do");
                 }
                 Some(value) if matches!(bare(value), Type::ImplTrait(_)) => {
                     errors.at(value, "values of steps are found by their type; name it");

@@ -72,15 +72,9 @@ pub(super) fn behind_reference(ty: &Type) -> &Type {
 /// The type as one would write it.
 pub(super) fn text(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
-    for (spaced, tight) in [
-        (" <", "<"),
-        ("< ", "<"),
-        (" >", ">"),
-        (" ::", "::"),
-        (":: ", "::"),
-        (" ,", ","),
-        ("& ", "&"),
-    ] {
+    for (spaced, tight) in
+        [(" <", "<"), ("< ", "<"), (" >", ">"), (" ::", "::"), (":: ", "::"), (" ,", ","), ("& ", "&")]
+    {
         text = text.replace(spaced, tight);
     }
     text

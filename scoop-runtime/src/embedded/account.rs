@@ -26,12 +26,7 @@ impl Account {
     pub(super) fn for_new_cluster() -> Result<Self, EmbeddedError> {
         let uid = our_uid()?;
         if uid != ROOT {
-            return Ok(Self {
-                name: uid.to_string(),
-                uid,
-                gid: 0,
-                is_other: false,
-            });
+            return Ok(Self { name: uid.to_string(), uid, gid: 0, is_other: false });
         }
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         ["postgres", "_postgres", "nobody"]
@@ -45,12 +40,7 @@ impl Account {
         if !self.is_other || file.uid() == ROOT {
             return self;
         }
-        Self {
-            name: file.uid().to_string(),
-            uid: file.uid(),
-            gid: file.gid(),
-            is_other: true,
-        }
+        Self { name: file.uid().to_string(), uid: file.uid(), gid: file.gid(), is_other: true }
     }
 
     pub(super) fn is_root_substitute(&self) -> bool {
@@ -68,8 +58,7 @@ impl Account {
         if self.is_other {
             command.uid(self.uid).gid(self.gid);
         }
-        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
-        {
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
         }
         command.env("LC_ALL", "C");
@@ -79,11 +68,7 @@ impl Account {
     }
 
     pub(super) fn own(&self, path: &Path) -> io::Result<()> {
-        if self.is_other {
-            chown(path, Some(self.uid), Some(self.gid))
-        } else {
-            Ok(())
-        }
+        if self.is_other { chown(path, Some(self.uid), Some(self.gid)) } else { Ok(()) }
     }
 
     /// Whether this user can get into the folders above `folder`, which is an absolute path.
@@ -128,17 +113,9 @@ pub(super) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
         .collect::<Vec<_>>()
         .join(" ");
     match command.output() {
-        Err(source) => Err(EmbeddedError::Command {
-            command: text,
-            source,
-        }),
-        Ok(output) if output.status.success() => {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Ok(output) => Err(EmbeddedError::CommandFailed {
-            command: text,
-            output: said(&output),
-        }),
+        Err(source) => Err(EmbeddedError::Command { command: text, source }),
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(EmbeddedError::CommandFailed { command: text, output: said(&output) }),
     }
 }
 
@@ -156,10 +133,7 @@ fn our_uid() -> Result<u32, EmbeddedError> {
     output
         .trim()
         .parse()
-        .map_err(|_| EmbeddedError::CommandFailed {
-            command: "id -u".to_owned(),
-            output: output.clone(),
-        })
+        .map_err(|_| EmbeddedError::CommandFailed { command: "id -u".to_owned(), output: output.clone() })
 }
 
 fn find_user(passwd: &str, wanted: impl Fn(&Account) -> bool) -> Option<Account> {
@@ -172,10 +146,5 @@ fn parse_user(line: &str) -> Option<Account> {
     let name = fields.next()?.to_owned();
     let uid = fields.nth(1)?.parse().ok()?;
     let gid = fields.next()?.parse().ok()?;
-    Some(Account {
-        name,
-        uid,
-        gid,
-        is_other: true,
-    })
+    Some(Account { name, uid, gid, is_other: true })
 }

@@ -32,10 +32,8 @@ pub(super) struct Binaries {
 impl Binaries {
     /// The first good one, in the order of the module [`embedded`](super).
     pub(super) fn find(is_root: bool) -> Result<Self, EmbeddedError> {
-        search(|_| true).map_err(|seen| EmbeddedError::NotInstalled {
-            seen,
-            install: install_command(is_root),
-        })
+        search(|_| true)
+            .map_err(|seen| EmbeddedError::NotInstalled { seen, install: install_command(is_root) })
     }
 
     /// The first of the version that made the data in `folder`; no other version can read it.
@@ -80,10 +78,7 @@ fn candidates() -> Vec<PathBuf> {
     let by_pg_config = by_pg_config.map(|output| PathBuf::from(output.trim()));
     let on_path = on_path("postgres").and_then(|program| Some(program.parent()?.to_owned()));
     let mut found = Vec::new();
-    for folder in by_pg_config
-        .into_iter()
-        .chain(on_path)
-        .chain(VERSIONED.into_iter().flat_map(newest_first))
+    for folder in by_pg_config.into_iter().chain(on_path).chain(VERSIONED.into_iter().flat_map(newest_first))
     {
         if folder.is_dir() && !found.contains(&folder) {
             found.push(folder);
@@ -97,13 +92,7 @@ fn newest_first((parent, prefix, below): (&str, &str, &str)) -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = entries
         .filter_map(|entry| {
             let name = entry.file_name();
-            let version = name
-                .to_str()?
-                .strip_prefix(prefix)?
-                .split('.')
-                .next()?
-                .parse()
-                .ok()?;
+            let version = name.to_str()?.strip_prefix(prefix)?.split('.').next()?.parse().ok()?;
             Some((version, entry.path().join(below)))
         })
         .collect();
@@ -115,17 +104,15 @@ fn version_in(folder: &Path) -> Result<u32, String> {
     if let Some(absent) = NEEDED.into_iter().find(|name| !folder.join(name).is_file()) {
         return Err(format!("has no `{absent}`"));
     }
-    let output = run(Command::new(folder.join("postgres")).arg("--version"))
-        .map_err(|error| error.to_string())?;
+    let output =
+        run(Command::new(folder.join("postgres")).arg("--version")).map_err(|error| error.to_string())?;
     parse_version(&output).ok_or_else(|| format!("says `{}` for its version", output.trim()))
 }
 
 /// `postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)` is 15, `postgres (PostgreSQL) 18beta1` is 18.
 fn parse_version(output: &str) -> Option<u32> {
     let version = output.split_once("(PostgreSQL) ")?.1;
-    let digits = version
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(version.len());
+    let digits = version.find(|c: char| !c.is_ascii_digit()).unwrap_or(version.len());
     version[..digits].parse().ok()
 }
 
@@ -141,10 +128,7 @@ fn install_command(is_root: bool) -> String {
     if on_path("brew").is_some() && !is_root {
         return "brew install postgresql@17".to_owned();
     }
-    match by_root
-        .into_iter()
-        .find(|(program, _)| on_path(program).is_some())
-    {
+    match by_root.into_iter().find(|(program, _)| on_path(program).is_some()) {
         Some((_, command)) if is_root => command.to_owned(),
         Some((_, command)) => format!("sudo {command}"),
         None => "<your package manager> install postgresql".to_owned(),
@@ -153,9 +137,7 @@ fn install_command(is_root: bool) -> String {
 
 fn on_path(program: impl AsRef<OsStr>) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    env::split_paths(&path)
-        .map(|folder| folder.join(program.as_ref()))
-        .find(|file| file.is_file())
+    env::split_paths(&path).map(|folder| folder.join(program.as_ref())).find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -164,10 +146,7 @@ mod tests {
 
     #[test]
     fn versions_as_distributions_print_them() {
-        assert_eq!(
-            parse_version("postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)\n"),
-            Some(15)
-        );
+        assert_eq!(parse_version("postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)\n"), Some(15));
         assert_eq!(parse_version("postgres (PostgreSQL) 18beta1\n"), Some(18));
         assert_eq!(parse_version("postgres (PostgreSQL) 17\n"), Some(17));
         assert_eq!(parse_version("mysqld 8.0"), None);

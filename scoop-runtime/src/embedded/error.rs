@@ -149,10 +149,6 @@ pub(super) trait At<T> {
 
 impl<T> At<T> for io::Result<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, EmbeddedError> {
-        self.map_err(|source| EmbeddedError::Folder {
-            action,
-            path: path.to_owned(),
-            source,
-        })
+        self.map_err(|source| EmbeddedError::Folder { action, path: path.to_owned(), source })
     }
 }

@@ -48,14 +48,7 @@ impl Home {
     pub(super) fn temporary(account: Account) -> Result<Self, EmbeddedError> {
         let (folder, lock) = fresh_folder(&account)?;
         let socket = folder.clone();
-        Ok(Self {
-            folder,
-            socket,
-            account,
-            is_temporary: true,
-            lock: Some(lock),
-            _socket_lock: None,
-        })
+        Ok(Self { folder, socket, account, is_temporary: true, lock: Some(lock), _socket_lock: None })
     }
 
     /// The given folder, made if need be; waits for a server that is being stopped there.
@@ -78,14 +71,7 @@ impl Home {
             true => (folder.clone(), None),
             false => fresh_folder(&account).map(|(socket, lock)| (socket, Some(lock)))?,
         };
-        Ok(Self {
-            folder,
-            socket,
-            account,
-            is_temporary: false,
-            lock: Some(lock),
-            _socket_lock: socket_lock,
-        })
+        Ok(Self { folder, socket, account, is_temporary: false, lock: Some(lock), _socket_lock: socket_lock })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -121,17 +107,12 @@ impl Home {
     pub(super) fn share_lock(&self) -> Result<File, EmbeddedError> {
         let released = || io::Error::other("it was released");
         let lock = self.lock.as_ref().ok_or_else(released);
-        lock.and_then(File::try_clone)
-            .at("share the lock of", &self.folder)
+        lock.and_then(File::try_clone).at("share the lock of", &self.folder)
     }
 
     /// The major version of the PostgreSQL that made the data, if there is any.
     pub(super) fn made_by(&self) -> Option<u32> {
-        fs::read_to_string(self.data().join("PG_VERSION"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        fs::read_to_string(self.data().join("PG_VERSION")).ok()?.trim().parse().ok()
     }
 
     /// Makes the data unless it is there, complete or not at all.
@@ -190,10 +171,8 @@ pub(super) fn data_in(folder: &Path) -> PathBuf {
 
 /// The folders in which temporary ones may be, best first.
 pub(super) fn temporary_parents() -> Vec<PathBuf> {
-    let mut parents: Vec<_> = [env::temp_dir(), "/tmp".into()]
-        .iter()
-        .flat_map(|parent| parent.canonicalize())
-        .collect();
+    let mut parents: Vec<_> =
+        [env::temp_dir(), "/tmp".into()].iter().flat_map(|parent| parent.canonicalize()).collect();
     parents.dedup();
     parents
 }
@@ -219,11 +198,8 @@ fn fresh_folder(account: &Account) -> Result<(PathBuf, File), EmbeddedError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let parent = parent_for(account)?;
     loop {
-        let folder = parent.join(format!(
-            "{PREFIX}{}-{}",
-            process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        ));
+        let folder =
+            parent.join(format!("{PREFIX}{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             made => made.at("make the folder", &folder)?,
@@ -246,8 +222,7 @@ fn parent_for(account: &Account) -> Result<PathBuf, EmbeddedError> {
             Err(error) => refused = Some(error),
         }
     }
-    let unfit =
-        io::Error::other("neither TMPDIR nor /tmp exists with a path short enough for a socket");
+    let unfit = io::Error::other("neither TMPDIR nor /tmp exists with a path short enough for a socket");
     match refused {
         Some(error) => Err(error),
         None => Err(unfit).at("make a temporary folder in", &env::temp_dir()),
@@ -256,21 +231,14 @@ fn parent_for(account: &Account) -> Result<PathBuf, EmbeddedError> {
 
 /// Besides being short, the path has to be text, which is all that sqlx takes.
 fn socket_fits(folder: &Path) -> bool {
-    folder
-        .to_str()
-        .is_some_and(|path| path.len() + SOCKET_NAME.len() <= SOCKET_PATH_MAX)
+    folder.to_str().is_some_and(|path| path.len() + SOCKET_NAME.len() <= SOCKET_PATH_MAX)
 }
 
 fn check_is_ours_or_empty(folder: &Path) -> Result<(), EmbeddedError> {
-    let is_empty = fs::read_dir(folder)
-        .at("read the folder", folder)?
-        .next()
-        .is_none();
+    let is_empty = fs::read_dir(folder).at("read the folder", folder)?.next().is_none();
     match is_empty || folder.join(OWNER).is_file() {
         true => Ok(()),
-        false => Err(EmbeddedError::Foreign {
-            folder: folder.to_owned(),
-        }),
+        false => Err(EmbeddedError::Foreign { folder: folder.to_owned() }),
     }
 }
 
@@ -280,15 +248,10 @@ fn wait_for_lock(folder: &Path) -> Result<File, EmbeddedError> {
         if let Some(lock) = try_lock(folder)? {
             return Ok(lock);
         }
-        let owner = fs::read_to_string(folder.join(OWNER))
-            .ok()
-            .and_then(|pid| pid.trim().parse().ok());
+        let owner = fs::read_to_string(folder.join(OWNER)).ok().and_then(|pid| pid.trim().parse().ok());
         match owner {
             Some(owner) if lives(owner) => {
-                return Err(EmbeddedError::Occupied {
-                    folder: folder.to_owned(),
-                    owner,
-                });
+                return Err(EmbeddedError::Occupied { folder: folder.to_owned(), owner });
             }
             _ if Instant::now() > deadline => {
                 return Err(EmbeddedError::StillStopping {
@@ -305,19 +268,12 @@ fn wait_for_lock(folder: &Path) -> Result<File, EmbeddedError> {
 fn try_lock(folder: &Path) -> Result<Option<File>, EmbeddedError> {
     let path = folder.join(OWNER);
     let mut options = OpenOptions::new();
-    let mut lock = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .at("open", &path)?;
+    let mut lock = options.write(true).create(true).truncate(false).open(&path).at("open", &path)?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error).at("lock", &path),
     }
-    lock.set_len(0)
-        .and_then(|()| writeln!(lock, "{}", process::id()))
-        .at("write", &path)?;
+    lock.set_len(0).and_then(|()| writeln!(lock, "{}", process::id())).at("write", &path)?;
     Ok(Some(lock))
 }

@@ -26,10 +26,7 @@ impl Server {
     pub(super) fn of(data: &Path) -> Option<Self> {
         let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let pid = file.lines().next()?.trim().parse().ok()?;
-        let is_ready = file
-            .lines()
-            .nth(STATUS_LINE)
-            .is_some_and(|status| status.trim() == "ready");
+        let is_ready = file.lines().nth(STATUS_LINE).is_some_and(|status| status.trim() == "ready");
         names(&command_line(pid)?, data).then_some(Self { pid, is_ready })
     }
 }
@@ -50,9 +47,7 @@ pub(super) fn stop_unwatched(
     }
     let stop = |mode: &str| {
         let mut command = account.command(binaries.program("pg_ctl"));
-        run(command
-            .args(["stop", "-w", "-t", "30", "-m", mode, "-D"])
-            .arg(data))
+        run(command.args(["stop", "-w", "-t", "30", "-m", mode, "-D"]).arg(data))
     };
     match stop("fast").or_else(|_| stop("immediate")) {
         Err(error) if Server::of(data).is_some() => Err(error),
@@ -72,18 +67,14 @@ fn names(command_line: &[u8], data: &Path) -> bool {
 /// The kernel shows an empty one for a zombie, which is as good as gone.
 #[cfg(target_os = "linux")]
 fn command_line(pid: u32) -> Option<Vec<u8>> {
-    fs::read(format!("/proc/{pid}/cmdline"))
-        .ok()
-        .filter(|line| !line.is_empty())
+    fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|line| !line.is_empty())
 }
 
 /// `ps` puts a zombie's name in brackets.
 #[cfg(not(target_os = "linux"))]
 fn command_line(pid: u32) -> Option<Vec<u8>> {
-    let output = run(std::process::Command::new("ps")
-        .args(["-ww", "-o", "args=", "-p"])
-        .arg(pid.to_string()))
-    .ok()?;
+    let output =
+        run(std::process::Command::new("ps").args(["-ww", "-o", "args=", "-p"]).arg(pid.to_string())).ok()?;
     let line = output.trim();
     let is_zombie = line.starts_with('(') || line.ends_with("<defunct>");
     (!line.is_empty() && !is_zombie).then(|| line.as_bytes().to_owned())

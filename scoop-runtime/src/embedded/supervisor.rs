@@ -118,40 +118,22 @@ impl Supervisor {
         stopped
     }
 
-    fn spawn(
-        home: &Home,
-        binaries: &Binaries,
-        settings: &[(String, String)],
-    ) -> Result<Self, EmbeddedError> {
+    fn spawn(home: &Home, binaries: &Binaries, settings: &[(String, String)]) -> Result<Self, EmbeddedError> {
         let ended = home.folder().join("ended");
         remove_file(&ended)?;
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(home.log())
-            .at("open", &home.log())?;
+        let log = OpenOptions::new().create(true).append(true).open(home.log()).at("open", &home.log())?;
         let mut script = home.account().command("/bin/sh");
-        script
-            .args(["-c", SCRIPT, "scoop-pg-supervisor"])
-            .arg(&ended);
+        script.args(["-c", SCRIPT, "scoop-pg-supervisor"]).arg(&ended);
         script.arg(home.doomed().unwrap_or(Path::new("")));
         add_server(&mut script, home, binaries, settings);
-        script
-            .stdin(Stdio::piped())
-            .stdout(home.share_lock()?)
-            .stderr(log);
+        script.stdin(Stdio::piped()).stdout(home.share_lock()?).stderr(log);
         // Ctrl-C at a terminal goes to the whole group in front, but the script has to outlive us.
         script.process_group(0);
-        let mut child = script.spawn().map_err(|source| EmbeddedError::Command {
-            command: "/bin/sh".to_owned(),
-            source,
-        })?;
+        let mut child = script
+            .spawn()
+            .map_err(|source| EmbeddedError::Command { command: "/bin/sh".to_owned(), source })?;
         let orders = child.stdin.take();
-        Ok(Self {
-            child,
-            orders,
-            ended,
-        })
+        Ok(Self { child, orders, ended })
     }
 
     fn wait_until_ready(&mut self, home: &Home, log_start: u64) -> Result<(), EmbeddedError> {
@@ -164,11 +146,7 @@ impl Supervisor {
             }
             if Instant::now() > deadline {
                 let seconds = READY_WITHIN.as_secs();
-                return Err(EmbeddedError::NotReady {
-                    folder,
-                    seconds,
-                    log: log(),
-                });
+                return Err(EmbeddedError::NotReady { folder, seconds, log: log() });
             }
             thread::sleep(PAUSE);
         }
@@ -186,9 +164,7 @@ impl Supervisor {
         self.order("QUIT");
         match self.wait_for_end(KILLED_WITHIN) {
             true => Ok(()),
-            false => Err(EmbeddedError::Unstoppable {
-                folder: home.folder().to_owned(),
-            }),
+            false => Err(EmbeddedError::Unstoppable { folder: home.folder().to_owned() }),
         }
     }
 
@@ -229,16 +205,8 @@ impl Supervisor {
 }
 
 /// The server's command, with the settings that the caller may change before those that connecting depends on.
-fn add_server(
-    command: &mut Command,
-    home: &Home,
-    binaries: &Binaries,
-    settings: &[(String, String)],
-) {
-    command
-        .arg(binaries.program("postgres"))
-        .arg("-D")
-        .arg(home.data());
+fn add_server(command: &mut Command, home: &Home, binaries: &Binaries, settings: &[(String, String)]) {
+    command.arg(binaries.program("postgres")).arg("-D").arg(home.data());
     let mut set = |name: &str, value: &str| {
         command.arg("-c").arg(format!("{name}={value}"));
     };
@@ -259,9 +227,7 @@ fn add_server(
 
 fn tail(log: &Path, start: u64) -> String {
     let bytes = fs::read(log).unwrap_or_default();
-    let start = usize::try_from(start)
-        .unwrap_or(usize::MAX)
-        .min(bytes.len());
+    let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
     let text = String::from_utf8_lossy(&bytes[start..]);
     let mut lines: Vec<&str> = text.lines().rev().take(LOG_LINES).collect();
     lines.reverse();

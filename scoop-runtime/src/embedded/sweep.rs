@@ -18,10 +18,7 @@ const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Failing does no harm: the next start tries again.
 pub(super) fn sweep(account: &Account, binaries: &Binaries) {
-    for folder in temporary_parents()
-        .iter()
-        .flat_map(|parent| our_folders(parent))
-    {
+    for folder in temporary_parents().iter().flat_map(|parent| our_folders(parent)) {
         if let Err(error) = sweep_one(&folder, account, binaries) {
             tracing::debug!(%error, "a left-over folder stays");
         }
@@ -44,25 +41,15 @@ fn sweep_one(folder: &Path, account: &Account, binaries: &Binaries) -> Result<()
         return Ok(());
     }
     let Ok(lock) = File::open(folder.join(OWNER)) else {
-        return if is_old(&found) {
-            remove(folder)
-        } else {
-            Ok(())
-        };
+        return if is_old(&found) { remove(folder) } else { Ok(()) };
     };
     if lock.try_lock().is_err() {
         return Ok(());
     }
-    stop_unwatched(
-        &data_in(folder),
-        &account.clone().or_owner_of(&found),
-        binaries,
-    )?;
+    stop_unwatched(&data_in(folder), &account.clone().or_owner_of(&found), binaries)?;
     remove(folder)
 }
 
 fn is_old(folder: &Metadata) -> bool {
-    folder
-        .modified()
-        .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNLOCKED_AGE_MAX))
+    folder.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNLOCKED_AGE_MAX))
 }

@@ -76,15 +76,7 @@ async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::R
         disown(engine).await?;
     }
     let pairs = engine.registry.pairs();
-    let claimed = engine
-        .store
-        .claim(
-            engine.worker,
-            &engine.identifier,
-            pairs,
-            slots.num_permits(),
-        )
-        .await?;
+    let claimed = engine.store.claim(engine.worker, &engine.identifier, pairs, slots.num_permits()).await?;
     let count = claimed.len();
     for run in claimed {
         let slot = slots.split(1);
@@ -119,16 +111,9 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
 /// Frees the runs that the books say we work on, but we do not.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight: Vec<_> = engine.in_flight().iter().copied().collect();
-    let freed = engine
-        .store
-        .disown(engine.worker, &in_flight)
-        .await
-        .inspect_err(|_| engine.doubt())?;
+    let freed = engine.store.disown(engine.worker, &in_flight).await.inspect_err(|_| engine.doubt())?;
     if freed > 0 {
-        warn!(
-            freed,
-            "runs that were claimed without our learning of it are free again"
-        );
+        warn!(freed, "runs that were claimed without our learning of it are free again");
     }
     Ok(())
 }

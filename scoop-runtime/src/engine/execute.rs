@@ -19,7 +19,7 @@ use crate::error::is_transient;
 use crate::payload;
 use crate::registry::RunnableSaga;
 use crate::scope::{Opened, Place, Scope};
-use crate::store::{Claimed, Key, Release, Settled, Settlement};
+use crate::store::{Claimed, Key, Parent, Release, Settled, Settlement};
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
@@ -58,21 +58,8 @@ pub(super) async fn drive(engine: Arc<Engine>, claimed: Claimed) {
         unreachable!("only runs of sagas in the registry are claimed");
     };
     let saga = saga.clone();
-    let Claimed {
-        key,
-        payload,
-        attempts,
-        run,
-        ..
-    } = claimed;
-    let mut job = Job {
-        key,
-        saga,
-        payload,
-        message: OnceLock::new(),
-        attempts,
-        run,
-    };
+    let Claimed { key, payload, attempts, run, .. } = claimed;
+    let mut job = Job { key, saga, payload, message: OnceLock::new(), attempts, run };
     let halt = loop {
         if let Err(halt) = advance(&engine, &mut job).await {
             break Some(halt);
@@ -116,15 +103,7 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
 
 async fn release(engine: &Engine, key: Key, pause_seconds: f64, reason: Option<String>) {
     let reason = reason.map(|reason| reason.replace('\0', ""));
-    if let Err(error) = engine
-        .store
-        .release(&[Release {
-            key,
-            pause_seconds,
-            reason,
-        }])
-        .await
-    {
+    if let Err(error) = engine.store.release(&[Release { key, pause_seconds, reason }]).await {
         warn!(%error, run = %key.id, "the run could not be handed back");
         engine.doubt();
     }
@@ -164,10 +143,7 @@ async fn call_and_conclude(
             conclusion
         }
         Err(error) if failed_underneath(&error, opened.is_some()) => {
-            return Err(Halt::Infrastructure(format!(
-                "step `{}`: {error}",
-                call.step()
-            )));
+            return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
         }
         Err(error) => call.conclude(Err(error.into_failure(&job.run.source))),
     };
@@ -179,11 +155,7 @@ async fn call_and_conclude(
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, the connection is left to the pool, which sees to it.
 async fn undo(opened: Option<Opened>) {
-    if let Some(Opened {
-        transaction,
-        permit: _permit,
-    }) = opened
-    {
+    if let Some(Opened { transaction, permit: _permit }) = opened {
         // A transaction on a lost connection is rolled back by the server.
         let _ = tokio::time::timeout(ROLLBACK_LIMIT, transaction.rollback()).await;
     }
@@ -198,9 +170,8 @@ fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
 async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     if run.needs_plan() {
         let history = engine.store.history(&saga.definition, &run.lineage).await;
-        let history = history.map_err(|error| {
-            Halt::Infrastructure(format!("its history could not be read: {error}"))
-        })?;
+        let history = history
+            .map_err(|error| Halt::Infrastructure(format!("its history could not be read: {error}")))?;
         run.recall(history.plan, history.last);
     }
     Ok(())
@@ -233,10 +204,7 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
 /// down, not its own doing.
 fn failed_underneath(error: &Error, used_database: bool) -> bool {
     error.is_infrastructure()
-        || used_database
-            && error
-                .downcast_ref::<sqlx::Error>()
-                .is_some_and(is_transient)
+        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
 }
 
 /// Calls the user's code.
@@ -248,12 +216,8 @@ async fn perform(
 ) -> (Result<Returned, Error>, Option<Opened>) {
     let (step, iteration) = match call.action() {
         Action::Invoke { step, iteration }
-        | Action::Compensate {
-            step, iteration, ..
-        }
-        | Action::HandleChildFailure {
-            step, iteration, ..
-        } => (*step, *iteration),
+        | Action::Compensate { step, iteration, .. }
+        | Action::HandleChildFailure { step, iteration, .. } => (*step, *iteration),
     };
     let outputs = match call.action() {
         Action::Compensate { outputs, .. } => outputs,
@@ -261,43 +225,25 @@ async fn perform(
     };
     let attempt = u32::try_from(job.attempts).unwrap_or(0);
     let names = (&job.run, &*job.saga.definition.saga, call.step());
-    let mut scope = Scope::new(
-        engine,
-        names,
-        Place { iteration, attempt },
-        claim_of(job.key),
-        outputs,
-    );
+    let mut scope = Scope::new(engine, names, Place { iteration, attempt }, claim_of(job.key), outputs);
     let code = invoke(job, call.action(), step, &mut scope, message);
     let outcome = match job.saga.handler.timeout(step) {
         None => panics::caught(&job.run.source, code).await,
-        Some(limit) => {
-            match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(Error::failure(Failure::new(
-                    "StepTimeout",
-                    format!(
-                        "step `{}` took longer than its limit of {limit:?}",
-                        call.step()
-                    ),
-                    &job.run.source,
-                ))),
-            }
-        }
+        Some(limit) => match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::failure(Failure::new(
+                "StepTimeout",
+                format!("step `{}` took longer than its limit of {limit:?}", call.step()),
+                &job.run.source,
+            ))),
+        },
     };
     let (opened, emissions) = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
-        let output = returned
-            .output
-            .map(|output| payload::storable(output, limit, what))
-            .transpose()?;
-        Ok(Returned {
-            output,
-            emissions,
-            ..returned
-        })
+        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
+        Ok(Returned { output, emissions, ..returned })
     });
     (outcome, opened)
 }
@@ -313,24 +259,15 @@ async fn invoke(
     match action {
         Action::Invoke { .. } => {
             let end = handler.invoke(step, scope, message).await?;
-            Ok(Returned {
-                next: Some(end.next),
-                output: end.output,
-                emissions: vec![],
-            })
+            Ok(Returned { next: Some(end.next), output: end.output, emissions: vec![] })
         }
         Action::Compensate { cause, .. } => {
             handler.compensate(step, scope, message, cause).await?;
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { failure, .. } => {
-            let next = handler
-                .on_child_failure(step, scope, message, failure)
-                .await?;
-            Ok(Returned {
-                next,
-                ..Returned::nothing()
-            })
+            let next = handler.on_child_failure(step, scope, message, failure).await?;
+            Ok(Returned { next, ..Returned::nothing() })
         }
     }
 }
@@ -361,20 +298,16 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 }
 
 /// The batched lane.
-async fn settle_batched(
-    engine: &Engine,
-    job: &mut Job,
-    conclusion: Conclusion,
-) -> Result<(), Halt> {
+async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = run_after(&conclusion);
     let settlement = Settlement::new(job.key, &job.run, conclusion);
     match engine.settler.settle(settlement).await {
         Ok(settled) => proceed(engine, job, settled, after),
         Err(Unsettled::TakenOver) => Err(Halt::TakenOver),
-        Err(Unsettled::Refused(error)) => Err(Halt::Stuck(format!(
-            "what follows from step cannot be written: {error}"
-        ))),
+        Err(Unsettled::Refused(error)) => {
+            Err(Halt::Stuck(format!("what follows from step cannot be written: {error}")))
+        }
         Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
     }
 }
@@ -386,22 +319,14 @@ async fn settle_within(
     conclusion: Conclusion,
     opened: Opened,
 ) -> Result<(), Halt> {
-    let Opened {
-        mut transaction,
-        permit: _permit,
-    } = opened;
+    let Opened { mut transaction, permit: _permit } = opened;
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = run_after(&conclusion);
     let settlement = Settlement::new(job.key, &job.run, conclusion);
     let claim = claim_of(job.key);
     let settled = engine
         .store
-        .settle(
-            &mut *transaction,
-            &engine.identifier,
-            std::slice::from_ref(&settlement),
-            Some(&claim),
-        )
+        .settle(&mut *transaction, &engine.identifier, std::slice::from_ref(&settlement), Some(&claim))
         .await;
     let failure = match settled {
         Ok(mut settled) => match settled.remove(&job.key.id) {
@@ -416,9 +341,11 @@ async fn settle_within(
                 .into(),
         },
         Err(error) if is_transient(&error) => return Err(Halt::InDoubt(error.to_string())),
-        Err(error) if is_aborted(&error) => "a statement of the step failed, and the step went on as if it had \
+        Err(error) if is_aborted(&error) => {
+            "a statement of the step failed, and the step went on as if it had \
                                              not; pass its error on, or guard it with a nested transaction"
-            .into(),
+                .into()
+        }
         Err(error) => format!("what follows from the step could not be written: {error}"),
     };
     fail(engine, job, &failure).await
@@ -435,14 +362,9 @@ async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
 }
 
 /// Whether the transaction is still the one that the engine began.
-async fn is_open(
-    transaction: &mut Transaction<'static, Postgres>,
-    claim: &str,
-) -> Result<bool, Halt> {
+async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> Result<bool, Halt> {
     let current: Result<Option<String>, _> =
-        sqlx::query_scalar("SELECT current_setting('scoop.claim', true)")
-            .fetch_one(&mut **transaction)
-            .await;
+        sqlx::query_scalar("SELECT current_setting('scoop.claim', true)").fetch_one(&mut **transaction).await;
     match current {
         Ok(current) => Ok(current.as_deref() == Some(claim)),
         Err(error) => Err(Halt::InDoubt(error.to_string())),
@@ -451,10 +373,7 @@ async fn is_open(
 
 /// An earlier statement of the transaction failed, so this one was not even tried.
 fn is_aborted(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|error| error.code())
-        .is_some_and(|code| code == "25P02")
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02")
 }
 
 /// Where the run stands after this, if it goes on.
@@ -466,19 +385,13 @@ fn run_after(conclusion: &Conclusion) -> Option<Run> {
 }
 
 /// What was settled is true now: whoever has to know is told, and the run goes on if it can.
-fn proceed(
-    engine: &Engine,
-    job: &mut Job,
-    settled: Settled,
-    after: Option<Run>,
-) -> Result<(), Halt> {
+fn proceed(engine: &Engine, job: &mut Job, settled: Settled, after: Option<Run>) -> Result<(), Halt> {
     engine.announce(&settled.started);
     if settled.ended {
         match job.run.lineage.parent() {
             Some(parent) if parent.ids().len() > 1 => {
-                engine
-                    .wakeups
-                    .child_ended((parent.root_id(), parent.id(), settled.last_event_at));
+                let (root, id) = (parent.root_id(), parent.id());
+                engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at });
             }
             _ => engine.waiters.root_ended(job.key.root),
         }

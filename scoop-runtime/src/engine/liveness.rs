@@ -49,15 +49,9 @@ impl Session {
     async fn prove(&mut self, engine: &Engine) -> sqlx::Result<()> {
         sqlx::raw_sql(KEEPALIVES).execute(&mut self.0).await?;
         let lock_key = lock_key();
-        sqlx::query("SELECT pg_advisory_lock($1)")
-            .bind(lock_key)
-            .execute(&mut self.0)
-            .await?;
+        sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut self.0).await?;
         let (_, handlers) = engine.registry.pairs();
-        engine
-            .store
-            .register(&mut self.0, engine.worker, lock_key, handlers)
-            .await
+        engine.store.register(&mut self.0, engine.worker, lock_key, handlers).await
     }
 }
 

@@ -108,11 +108,7 @@ impl Engine {
         helpers.spawn(wake::tell_parents(self.clone(), parents, drained.clone()));
         helpers.spawn(wake::tell_others(self.clone(), drained.clone()));
         for _ in 0..settle::SETTLERS {
-            helpers.spawn(settle::serve(
-                self.clone(),
-                settlements.clone(),
-                drained.clone(),
-            ));
+            helpers.spawn(settle::serve(self.clone(), settlements.clone(), drained.clone()));
         }
         claim::serve(self.clone()).await;
 
@@ -143,9 +139,8 @@ impl Engine {
 
     /// Something for these handlers has become ready.
     pub(crate) fn announce(&self, handlers: &[String]) {
-        let (own, foreign): (Vec<_>, Vec<_>) = handlers
-            .iter()
-            .partition(|handler| self.registry.has(handler));
+        let (own, foreign): (Vec<_>, Vec<_>) =
+            handlers.iter().partition(|handler| self.registry.has(handler));
         if !own.is_empty() {
             self.wakeups.claimer.notify_one();
         }
@@ -167,10 +162,7 @@ impl Engine {
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         // Safe: a claim is made of a UUID and a number.
         let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop.claim = '{claim}'"));
-        Ok(Opened {
-            transaction: self.store.pool().begin_with(begin).await?,
-            permit,
-        })
+        Ok(Opened { transaction: self.store.pool().begin_with(begin).await?, permit })
     }
 
     /// An answer of the database was lost: what it did has to be looked up.
@@ -180,8 +172,6 @@ impl Engine {
     }
 
     fn in_flight(&self) -> std::sync::MutexGuard<'_, HashSet<Uuid>> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -40,9 +40,7 @@ pub(super) async fn caught<T>(
     match AssertUnwindSafe(code).catch_unwind().await {
         Ok(outcome) => outcome,
         Err(payload) => {
-            let text = payload
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned());
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
             let mut failure = Failure::new("Panic", text.unwrap_or_default(), source);
             failure.stack_trace.extend(LOCATION.take());

@@ -82,10 +82,8 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
 /// Writes a batch. Where the database refuses it, each outcome is tried by itself, so that only
 /// the one at fault suffers.
 async fn settle(engine: &Engine, batch: Vec<Pending>) {
-    let (settlements, answers): (Vec<_>, Vec<_>) = batch
-        .into_iter()
-        .map(|pending| (pending.settlement, pending.answer))
-        .unzip();
+    let (settlements, answers): (Vec<_>, Vec<_>) =
+        batch.into_iter().map(|pending| (pending.settlement, pending.answer)).unzip();
     match write(engine, &settlements).await {
         Ok(mut settled) => {
             for (settlement, answer) in settlements.iter().zip(answers) {
@@ -117,11 +115,7 @@ async fn write(
     let mut repeated = false;
     loop {
         let pool = engine.store.pool();
-        match engine
-            .store
-            .settle(pool, &engine.identifier, settlements, None)
-            .await
-        {
+        match engine.store.settle(pool, &engine.identifier, settlements, None).await {
             Ok(settled) => {
                 if repeated && settled.len() < settlements.len() {
                     engine.doubt();

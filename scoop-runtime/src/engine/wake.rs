@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use time::OffsetDateTime;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
 use super::Engine;
+use crate::store::Parent;
 
 /// How often other processes are notified at most: each notification takes a lock that all
 /// databases of the server share.
@@ -24,9 +24,6 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// How many parents are looked at in one statement.
 const BATCH_MAX: usize = 1_000;
-
-/// A run that lost a child: its root, its id, and when the child's last event was.
-type Parent = (Uuid, Uuid, OffsetDateTime);
 
 /// Where the parents come in.
 pub(super) type Parents = mpsc::UnboundedReceiver<Parent>;
@@ -46,12 +43,8 @@ pub(super) struct Wakeups {
 impl Wakeups {
     pub(super) fn new() -> (Self, Parents) {
         let (parents, queue) = mpsc::unbounded_channel();
-        let wakeups = Self {
-            claimer: Notify::new(),
-            expected: AtomicBool::new(false),
-            others: Notify::new(),
-            parents,
-        };
+        let wakeups =
+            Self { claimer: Notify::new(), expected: AtomicBool::new(false), others: Notify::new(), parents };
         (wakeups, queue)
     }
 
@@ -64,11 +57,7 @@ impl Wakeups {
 
 /// Looks whether parents are ready. Those that come in while the database is asked are gathered
 /// for the next question, each once.
-pub(super) async fn tell_parents(
-    engine: Arc<Engine>,
-    mut queue: Parents,
-    drained: CancellationToken,
-) {
+pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
     let mut batch = vec![];
     loop {
         tokio::select! {
@@ -76,15 +65,12 @@ pub(super) async fn tell_parents(
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
             () = drained.cancelled() => return,
         }
-        let mut parents: BTreeMap<(Uuid, Uuid), OffsetDateTime> = BTreeMap::new();
-        for (root, id, at) in batch.drain(..) {
-            let latest = parents.entry((root, id)).or_insert(at);
-            *latest = at.max(*latest);
+        let mut parents: BTreeMap<Uuid, Parent> = BTreeMap::new();
+        for parent in batch.drain(..) {
+            let known = parents.entry(parent.id).or_insert_with(|| parent.clone());
+            known.at = known.at.max(parent.at);
         }
-        let parents: Vec<_> = parents
-            .into_iter()
-            .map(|((root, id), at)| (root, id, at))
-            .collect();
+        let parents: Vec<_> = parents.into_values().collect();
         loop {
             match engine.store.wake(&parents).await {
                 Ok(handlers) => break engine.announce(&handlers),
@@ -125,10 +111,7 @@ impl Waiters {
     pub(crate) fn forget(&self, root: Uuid, bell: Arc<Notify>) {
         let mut map = self.map();
         drop(bell);
-        if map
-            .get(&root)
-            .is_some_and(|bell| Arc::strong_count(bell) == 1)
-        {
+        if map.get(&root).is_some_and(|bell| Arc::strong_count(bell) == 1) {
             map.remove(&root);
         }
     }

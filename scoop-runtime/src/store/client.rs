@@ -43,10 +43,8 @@ impl Store {
         executor: impl PgExecutor<'_>,
         messages: &[Launched],
     ) -> sqlx::Result<Vec<String>> {
-        let rows = sqlx::query(self.sql.message_launch.clone())
-            .bind(Json(messages))
-            .fetch_all(executor)
-            .await?;
+        let rows =
+            sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).fetch_all(executor).await?;
         rows.iter().map(|row| row.try_get("handler")).collect()
     }
 
@@ -60,11 +58,7 @@ impl Store {
             .fetch_one(&mut *connection)
             .await?;
         let handlers = self.handler_outcomes(&mut connection, message).await?;
-        Ok(Standing {
-            emitted: row.try_get("emitted")?,
-            unfinished: row.try_get("unfinished")?,
-            handlers,
-        })
+        Ok(Standing { emitted: row.try_get("emitted")?, unfinished: row.try_get("unfinished")?, handlers })
     }
 
     async fn handler_outcomes(
@@ -72,10 +66,7 @@ impl Store {
         connection: &mut PgConnection,
         message: Uuid,
     ) -> sqlx::Result<Vec<HandlerOutcome>> {
-        let rows = sqlx::query(self.sql.message_outcome.clone())
-            .bind(message)
-            .fetch_all(connection)
-            .await?;
+        let rows = sqlx::query(self.sql.message_outcome.clone()).bind(message).fetch_all(connection).await?;
         let outcome = |row: &sqlx::postgres::PgRow| {
             let kind: Option<String> = row.try_get("type")?;
             let failure = |column| -> sqlx::Result<Failure> {
@@ -95,18 +86,12 @@ impl Store {
 
     /// The message that started a hierarchy.
     pub(crate) async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
-        sqlx::query_scalar(self.sql.message_of_root.clone())
-            .bind(root)
-            .fetch_optional(&self.pool)
-            .await
+        sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).fetch_optional(&self.pool).await
     }
 
     /// The runs of a hierarchy, parents before their children.
     pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<RunRow>> {
-        let rows = sqlx::query(self.sql.run_tree.clone())
-            .bind(message)
-            .fetch_all(&self.pool)
-            .await?;
+        let rows = sqlx::query(self.sql.run_tree.clone()).bind(message).fetch_all(&self.pool).await?;
         rows.iter().map(RunRow::from_row).collect()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use scoop_core::{Definition, Instance, Plan, RollbackNames, Suspension, output_name};
+use serde::Serialize;
 use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, Row};
@@ -12,6 +13,16 @@ use uuid::Uuid;
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
+
+/// A run that lost a child.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Parent {
+    pub(crate) root: Uuid,
+    pub(crate) id: Uuid,
+    /// When the child's last event was.
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) at: OffsetDateTime,
+}
 
 /// A run that did not go the way it was to go.
 pub(crate) struct Release {
@@ -46,9 +57,7 @@ impl Store {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)
             .await?;
-        rows.iter()
-            .map(|row| Claimed::from_row(row, identifier))
-            .collect()
+        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
     /// Applies the settlements whose claims still hold, and says what became of them. Inside the
@@ -61,8 +70,15 @@ impl Store {
         settlements: &[Settlement],
         claim: Option<&str>,
     ) -> sqlx::Result<BTreeMap<Uuid, Settled>> {
+        let each = settlements.iter();
+        let events: Vec<_> = each.clone().flat_map(|settlement| &settlement.events).collect();
+        let emissions: Vec<_> = each.clone().flat_map(|settlement| &settlement.emissions).collect();
+        let told: Vec<_> = each.flat_map(|settlement| &settlement.told).collect();
         let rows = sqlx::query(self.sql.run_settle.clone())
             .bind(Json(settlements))
+            .bind(Json(events))
+            .bind(Json(emissions))
+            .bind(Json(told))
             .bind(identifier)
             .bind(claim)
             .fetch_all(executor)
@@ -71,29 +87,15 @@ impl Store {
     }
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
-    pub(crate) async fn wake(
-        &self,
-        parents: &[(Uuid, Uuid, OffsetDateTime)],
-    ) -> sqlx::Result<Vec<String>> {
-        let roots: Vec<_> = parents.iter().map(|(root, ..)| *root).collect();
-        let ids: Vec<_> = parents.iter().map(|(_, id, _)| *id).collect();
-        let times: Vec<_> = parents.iter().map(|(.., at)| *at).collect();
-        let rows = sqlx::query(self.sql.run_wake.clone())
-            .bind(roots)
-            .bind(ids)
-            .bind(times)
-            .fetch_all(&self.pool)
-            .await?;
+    pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
+        let rows = sqlx::query(self.sql.run_wake.clone()).bind(Json(parents)).fetch_all(&self.pool).await?;
         rows.iter().map(|row| row.try_get("handler")).collect()
     }
 
     /// Frees the runs of this worker that it does not work on, and says how many those were.
     pub(crate) async fn disown(&self, worker: Uuid, in_flight: &[Uuid]) -> sqlx::Result<u64> {
-        let done = sqlx::query(self.sql.run_disown.clone())
-            .bind(worker)
-            .bind(in_flight)
-            .execute(&self.pool)
-            .await?;
+        let done =
+            sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight).execute(&self.pool).await?;
         Ok(done.rows_affected())
     }
 
@@ -124,10 +126,7 @@ impl Store {
     }
 
     /// Gives the runs of these handlers that were set aside another chance.
-    pub(crate) async fn retry_stuck(
-        &self,
-        (topics, handlers): (&[String], &[String]),
-    ) -> sqlx::Result<u64> {
+    pub(crate) async fn retry_stuck(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<u64> {
         let done = sqlx::query(self.sql.run_retry_stuck.clone())
             .bind(topics)
             .bind(handlers)
@@ -158,26 +157,13 @@ impl Store {
                 let position = u32::try_from(instances.len()).unwrap_or(u32::MAX);
                 let output = outputs.remove(&output_name(&step, position));
                 let emitted = row.try_get("emitted")?;
-                instances.push(Instance {
-                    step: step.clone(),
-                    handler_iteration,
-                    emitted,
-                    output,
-                });
+                instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
             }
             let next: Option<i32> = row.try_get("next_step")?;
             let next = next.and_then(|next| usize::try_from(next).ok());
-            last = Some(Suspension {
-                step,
-                next,
-                iteration: 0,
-                handler_iteration,
-            });
+            last = Some(Suspension { step, next, iteration: 0, handler_iteration });
         }
-        Ok(History {
-            plan: Plan::of(&names, instances),
-            last,
-        })
+        Ok(History { plan: Plan::of(&names, instances), last })
     }
 
     async fn outputs(
@@ -194,15 +180,8 @@ impl Store {
     }
 
     /// Lists who listens where.
-    pub(crate) async fn publish(
-        &self,
-        (topics, handlers): (&[String], &[String]),
-    ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.handler_publish.clone())
-            .bind(topics)
-            .bind(handlers)
-            .execute(&self.pool)
-            .await?;
+    pub(crate) async fn publish(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<()> {
+        sqlx::query(self.sql.handler_publish.clone()).bind(topics).bind(handlers).execute(&self.pool).await?;
         Ok(())
     }
 
@@ -225,33 +204,27 @@ impl Store {
 
     /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
     pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(i64, i64)> {
-        let mut tx = self.pool.begin().await?;
-        let row = sqlx::query(self.sql.worker_reap.clone())
-            .bind(worker)
-            .fetch_one(&mut *tx)
-            .await?;
-        let (dead, freed) = (row.try_get("dead")?, row.try_get("freed")?);
-        if dead > 0 {
-            self.sweep(&mut tx).await?;
+        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
+        if !look.fetch_one(&self.pool).await? {
+            return Ok((0, 0));
         }
+        let mut tx = self.pool.begin().await?;
+        let row = sqlx::query(self.sql.worker_reap.clone()).bind(worker).fetch_one(&mut *tx).await?;
+        let (dead, freed) = (row.try_get("dead")?, row.try_get("freed")?);
+        self.sweep(&mut tx).await?;
         tx.commit().await?;
         Ok((dead, freed))
     }
 
     /// Makes the runs ready that the dead did not come to wake.
     async fn sweep(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_sweep.clone())
-            .execute(connection)
-            .await?;
+        sqlx::query(self.sql.run_sweep.clone()).execute(connection).await?;
         Ok(())
     }
 
     /// Strikes this process out.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        sqlx::query(self.sql.worker_leave.clone())
-            .bind(worker)
-            .execute(&self.pool)
-            .await?;
+        sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&self.pool).await?;
         Ok(())
     }
 

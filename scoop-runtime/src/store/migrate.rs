@@ -13,16 +13,8 @@ use super::Schema;
 use crate::{RuntimeError, SetupError};
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (
-        1,
-        "protocol",
-        include_str!("../../migrations/0001_protocol.sql"),
-    ),
-    (
-        2,
-        "working set",
-        include_str!("../../migrations/0002_working_set.sql"),
-    ),
+    (1, "protocol", include_str!("../../migrations/0001_protocol.sql")),
+    (2, "working set", include_str!("../../migrations/0002_working_set.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.
@@ -32,10 +24,7 @@ const SERVER_VERSION_MIN: i32 = 15_00_00;
 /// once; they wait for each other.
 pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
     check_server(pool).await?;
-    migrator(schema)
-        .run(pool)
-        .await
-        .map_err(|error| explain(error, schema))
+    migrator(schema).run(pool).await.map_err(|error| explain(error, schema))
 }
 
 async fn check_server(pool: &PgPool) -> Result<(), RuntimeError> {
@@ -46,9 +35,7 @@ async fn check_server(pool: &PgPool) -> Result<(), RuntimeError> {
     .await
     .map_err(RuntimeError::database("asking for the server's version"))?;
     if number < SERVER_VERSION_MIN {
-        return Err(RuntimeError::Setup(vec![SetupError::DatabaseTooOld {
-            version,
-        }]));
+        return Err(RuntimeError::Setup(vec![SetupError::DatabaseTooOld { version }]));
     }
     Ok(())
 }
@@ -56,13 +43,7 @@ async fn check_server(pool: &PgPool) -> Result<(), RuntimeError> {
 fn migrator(schema: &Schema) -> Migrator {
     let migration = |(version, name, text): &(i64, &'static str, &str)| {
         let name = Cow::Borrowed(*name);
-        Migration::new(
-            *version,
-            name,
-            MigrationType::Simple,
-            schema.qualify(text),
-            false,
-        )
+        Migration::new(*version, name, MigrationType::Simple, schema.qualify(text), false)
     };
     let mut migrator = Migrator::with_migrations(MIGRATIONS.iter().map(migration).collect());
     migrator.dangerous_set_table_name(format!("{}.migration", schema.as_str()));
@@ -75,26 +56,12 @@ fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
     let name = schema.as_str().to_owned();
     match error {
         MigrateError::VersionMissing(found) => {
-            let known = MIGRATIONS
-                .iter()
-                .map(|(version, ..)| *version)
-                .max()
-                .unwrap_or(0);
-            RuntimeError::Setup(vec![SetupError::SchemaTooNew {
-                schema: name,
-                found,
-                known,
-            }])
+            let known = MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0);
+            RuntimeError::Setup(vec![SetupError::SchemaTooNew { schema: name, found, known }])
         }
         MigrateError::VersionMismatch(version) => {
-            RuntimeError::Setup(vec![SetupError::SchemaDiffers {
-                schema: name,
-                version,
-            }])
+            RuntimeError::Setup(vec![SetupError::SchemaDiffers { schema: name, version }])
         }
-        source => RuntimeError::Migration {
-            schema: name,
-            source,
-        },
+        source => RuntimeError::Migration { schema: name, source },
     }
 }

@@ -7,7 +7,7 @@ mod rows;
 mod sql;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
-pub(crate) use engine::Release;
+pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
 pub(crate) use rows::{Claimed, Key, Settled, Settlement, Unreadable};
 pub(crate) use sql::{Schema, Statements};
@@ -23,10 +23,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(pool: PgPool, schema: &Schema) -> Self {
-        Self {
-            pool,
-            sql: Statements::of(schema),
-        }
+        Self { pool, sql: Statements::of(schema) }
     }
 
     pub(crate) fn pool(&self) -> &PgPool {

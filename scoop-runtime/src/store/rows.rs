@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{ChildFailure, Conclusion, Event, Failure, Fate, Lineage, Path, Run, Suspension};
+use scoop_core::{ChildFailure, Conclusion, Emission, Event, Failure, Fate, Lineage, Path, Run, Suspension};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::Row;
@@ -51,16 +51,9 @@ impl Claimed {
         let lineage = Lineage::from_ids(row.try_get("lineage")?)
             .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))?;
         let epoch = row.try_get("epoch")?;
-        let key = Key {
-            root: lineage.root_id(),
-            id: lineage.id(),
-            epoch,
-        };
+        let key = Key { root: lineage.root_id(), id: lineage.id(), epoch };
         let claimed = Self::read(row, worker, key, lineage);
-        Ok(claimed.map_err(|error| Unreadable {
-            key,
-            why: error.to_string(),
-        }))
+        Ok(claimed.map_err(|error| Unreadable { key, why: error.to_string() }))
     }
 
     fn read(row: &PgRow, worker: &str, key: Key, lineage: Lineage) -> sqlx::Result<Self> {
@@ -75,15 +68,10 @@ impl Claimed {
         run.suspensions = unsigned(row.try_get("suspensions")?);
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
-            run.path = Path::Backward {
-                cause,
-                told: row.try_get("told")?,
-                plan: None,
-            };
+            run.path = Path::Backward { cause, told: row.try_get("told")?, plan: None };
         }
-        run.failed_children = children.map_or(vec![], |Json(children)| {
-            children.into_iter().map(ChildRow::into_failure).collect()
-        });
+        run.failed_children = children
+            .map_or(vec![], |Json(children)| children.into_iter().map(ChildRow::into_failure).collect());
         Ok(Self {
             key,
             topic: row.try_get("topic")?,
@@ -97,11 +85,7 @@ impl Claimed {
 
 impl ChildRow {
     fn into_failure(self) -> ChildFailure {
-        ChildFailure {
-            rolled_back: self.rolled_back,
-            rollback_failed: self.rollback_failed,
-            told: self.told,
-        }
+        ChildFailure { rolled_back: self.rolled_back, rollback_failed: self.rollback_failed, told: self.told }
     }
 }
 
@@ -150,12 +134,15 @@ pub(crate) struct Settlement {
     rollback_failure: Option<Failure>,
     forgets: Option<&'static str>,
     event_count: usize,
-    events: Vec<EventRow>,
-    emissions: Vec<EmissionRow>,
-    told: Vec<Uuid>,
     told_because: Option<Failure>,
     output_name: Option<String>,
     output: Option<Value>,
+    #[serde(skip)]
+    pub(crate) events: Vec<EventRow>,
+    #[serde(skip)]
+    pub(crate) emissions: Vec<EmissionRow>,
+    #[serde(skip)]
+    pub(crate) told: Vec<ToldRow>,
 }
 
 /// How a run leaves the working set.
@@ -168,9 +155,12 @@ enum Ending {
     Unnoted,
 }
 
+/// An event, named after the columns.
 #[derive(Debug, Serialize)]
-struct EventRow {
-    at: usize,
+pub(crate) struct EventRow {
+    run: Uuid,
+    /// How many events of the same settlement follow.
+    until_last: usize,
     message_id: Uuid,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -181,8 +171,10 @@ struct EventRow {
     detached_root: Option<Uuid>,
 }
 
+/// A message to be published.
 #[derive(Debug, Serialize)]
-struct EmissionRow {
+pub(crate) struct EmissionRow {
+    run: Uuid,
     at: usize,
     id: Uuid,
     topic: String,
@@ -190,30 +182,26 @@ struct EmissionRow {
     detached_root: Option<Uuid>,
 }
 
+/// A message whose handlers have to roll back.
+#[derive(Debug, Serialize)]
+pub(crate) struct ToldRow {
+    run: Uuid,
+    at: usize,
+    message_id: Uuid,
+}
+
 impl Settlement {
     /// What follows for `before`, held under `key`.
     pub(crate) fn new(key: Key, before: &Run, conclusion: Conclusion) -> Self {
         let mut settlement = Self::of_fate(key, before, conclusion.fate);
-        settlement.event_count = conclusion.events.len();
-        settlement.events = conclusion
-            .events
-            .into_iter()
-            .enumerate()
-            .map(EventRow::new)
-            .collect();
-        settlement.emissions = conclusion
-            .emissions
-            .into_iter()
-            .enumerate()
-            .map(|(at, emission)| EmissionRow {
-                at,
-                id: emission.message,
-                topic: emission.topic,
-                payload: emission.payload,
-                detached_root: emission.detached_root,
-            })
-            .collect();
-        settlement.told = conclusion.told;
+        let (run, count) = (key.id, conclusion.events.len());
+        let events = conclusion.events.into_iter().enumerate();
+        settlement.event_count = count;
+        settlement.events = events.map(|(at, event)| EventRow::new(run, count - at - 1, event)).collect();
+        let emissions = conclusion.emissions.into_iter().enumerate();
+        settlement.emissions = emissions.map(|(at, emission)| EmissionRow::new(run, at, emission)).collect();
+        let told = conclusion.told.into_iter().enumerate();
+        settlement.told = told.map(|(at, message_id)| ToldRow { run, at, message_id }).collect();
         settlement.told_because = conclusion.told_because;
         (settlement.output_name, settlement.output) = conclusion.output.unzip();
         settlement
@@ -239,21 +227,13 @@ impl Settlement {
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
             Fate::RolledBack { cause, told } => {
                 let noted = has_parent && !told;
-                settlement.ends = Some(if noted {
-                    Ending::Noted
-                } else {
-                    Ending::Unnoted
-                });
+                settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
                 settlement.turns_back = before.path == Path::Forward;
                 settlement.backward = true;
                 settlement.failure = Some(cause);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
-                settlement.ends = Some(if has_parent {
-                    Ending::Noted
-                } else {
-                    Ending::Unnoted
-                });
+                settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
                 settlement.turns_back = before.path == Path::Forward;
                 settlement.backward = true;
                 settlement.failure = Some(cause);
@@ -281,12 +261,12 @@ impl Settlement {
             rollback_failure: None,
             forgets: None,
             event_count: 0,
-            events: vec![],
-            emissions: vec![],
-            told: vec![],
             told_because: None,
             output_name: None,
             output: None,
+            events: vec![],
+            emissions: vec![],
+            told: vec![],
         }
     }
 
@@ -308,9 +288,10 @@ impl Settlement {
 }
 
 impl EventRow {
-    fn new((at, event): (usize, Event)) -> Self {
+    fn new(run: Uuid, until_last: usize, event: Event) -> Self {
         Self {
-            at,
+            run,
+            until_last,
             message_id: event.message,
             kind: event.kind.as_str(),
             step: event.step,
@@ -318,6 +299,19 @@ impl EventRow {
             handler_iteration: event.handler_iteration.map(signed),
             exception: event.exception,
             detached_root: event.detached_root,
+        }
+    }
+}
+
+impl EmissionRow {
+    fn new(run: Uuid, at: usize, emission: Emission) -> Self {
+        Self {
+            run,
+            at,
+            id: emission.message,
+            topic: emission.topic,
+            payload: emission.payload,
+            detached_root: emission.detached_root,
         }
     }
 }

@@ -19,15 +19,11 @@ impl Schema {
     /// The name, if it needs no quotes and leaves room for the name of a notification channel.
     pub(crate) fn new(name: &str) -> Result<Self, SetupError> {
         let letter_first = name.starts_with(|c: char| c.is_ascii_lowercase());
-        let plain = name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         if letter_first && plain && name.len() <= 40 {
             Ok(Self(name.to_owned()))
         } else {
-            Err(SetupError::SchemaName {
-                name: name.to_owned(),
-            })
+            Err(SetupError::SchemaName { name: name.to_owned() })
         }
     }
 
@@ -88,6 +84,7 @@ statements! {
     run_sweep,
     run_tree,
     run_wake,
+    worker_dead,
     worker_leave,
     worker_reap,
     worker_register,

@@ -1,0 +1,6 @@
+-- Is any other process dead? Only a look, which costs next to nothing where all live.
+-- Locks: the advisory locks of the dead, for the moment.
+-- $1 the asking worker
+SELECT EXISTS (
+    SELECT FROM scoop.worker w WHERE w.id <> $1 AND pg_try_advisory_xact_lock(w.lock_key)
+)
