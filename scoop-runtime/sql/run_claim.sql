@@ -1,11 +1,17 @@
 -- Which ready runs shall I take, longest ready first? Marks them as mine and raises their epoch.
 -- The first claim of a run puts its beginning on record: SEEN, or ROLLING_BACK where it was told.
--- Locks: the claimed rows of run, skipping those that others are taking.
+-- Locks: the claimed rows of run, skipping those that others are taking; and my row of worker, so
+-- that nobody can declare me dead, and free what I own, without seeing this claim. If somebody
+-- has done so already, I take nothing.
 -- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many
-WITH taken AS (
+WITH me AS MATERIALIZED (
+    SELECT id FROM scoop.worker WHERE id = $1 FOR KEY SHARE
+),
+taken AS (
     SELECT r.ctid
     FROM scoop.run r
-    WHERE r.state = 'ready'
+    WHERE EXISTS (SELECT FROM me)
+      AND r.state = 'ready'
       AND r.ready_at <= clock_timestamp()
       AND EXISTS (
           SELECT FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)

@@ -45,6 +45,13 @@ impl Session {
         Ok(Self(listener))
     }
 
+    /// Frees the lock: the connection goes back to a pool that outlives us.
+    async fn close(mut self) {
+        if let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut self.0).await {
+            tracing::debug!(%error, "the session is gone already, and the lock with it");
+        }
+    }
+
     /// Takes a lock that nobody ever held, and only then lets the others know of it.
     async fn prove(&mut self, engine: &Engine) -> sqlx::Result<()> {
         sqlx::raw_sql(KEEPALIVES).execute(&mut self.0).await?;
@@ -66,7 +73,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
     let own = engine.worker.to_string();
     loop {
         let heard = tokio::select! {
-            () = drained.cancelled() => return,
+            () = drained.cancelled() => return session.close().await,
             heard = session.0.try_recv() => heard,
         };
         match heard {

@@ -203,17 +203,18 @@ impl Store {
     }
 
     /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
-    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(i64, i64)> {
+    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
         let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
         if !look.fetch_one(&self.pool).await? {
             return Ok((0, 0));
         }
         let mut tx = self.pool.begin().await?;
-        let row = sqlx::query(self.sql.worker_reap.clone()).bind(worker).fetch_one(&mut *tx).await?;
-        let (dead, freed) = (row.try_get("dead")?, row.try_get("freed")?);
+        let dead: Vec<Uuid> =
+            sqlx::query_scalar(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
         self.sweep(&mut tx).await?;
         tx.commit().await?;
-        Ok((dead, freed))
+        Ok((dead.len(), freed.rows_affected()))
     }
 
     /// Makes the runs ready that the dead did not come to wake.
@@ -222,10 +223,12 @@ impl Store {
         Ok(())
     }
 
-    /// Strikes this process out.
+    /// Strikes this process out, and frees what it may have lost track of.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&self.pool).await?;
-        Ok(())
+        let mut tx = self.pool.begin().await?;
+        sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&mut *tx).await?;
+        sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
+        tx.commit().await
     }
 
     /// Tells the other processes that there may be something to do.

@@ -75,6 +75,7 @@ statements! {
     message_unfinished,
     run_claim,
     run_disown,
+    run_free,
     run_history,
     run_outputs,
     run_release,
