@@ -4,8 +4,11 @@
 //! described in `driver/parse.rs`), below it what is recorded (`driver/notation.rs`). With
 //! `UPDATE_SCRIPTS=1` in the environment the recorded part is written anew, to be read and
 //! committed.
+//!
+//! `properties/` plays random scripts and says what holds for each.
 
 mod driver;
+mod properties;
 
 use std::fs;
 use std::path::{Path, PathBuf};
