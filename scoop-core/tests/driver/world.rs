@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::script::{Code, End, Saga, Script, Since};
 
 /// No script needs as many moves; one that does never ends.
-const MOVES_MAX: usize = 50_000;
+const MOVES_MAX: usize = 5_000;
 
 /// How much an engine keeps in memory between two moves of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Called {
 /// What happened besides rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Note {
-    Called(Called),
+    Called(Box<Called>),
     SetAside { handler: String, reason: String },
 }
 
@@ -136,7 +136,7 @@ impl<'a> World<'a> {
     /// The code that was called, in order.
     pub(crate) fn called(&self) -> impl Iterator<Item = &Called> {
         self.notes.iter().filter_map(|note| match note {
-            Note::Called(called) => Some(called),
+            Note::Called(called) => Some(&**called),
             Note::SetAside { .. } => None,
         })
     }
@@ -261,7 +261,7 @@ impl<'a> World<'a> {
         let scoped = conclusion.emissions.iter().filter(scoped);
         called.emitted = scoped.map(|emission| emission.message).collect();
         called.returned = conclusion.output.as_ref().map(|(_, value)| value.clone());
-        self.notes.push(Note::Called(called));
+        self.notes.push(Note::Called(Box::new(called)));
         conclusion
     }
 
