@@ -1,0 +1,190 @@
+//! The language of scripts:
+//!
+//! ```text
+//! saga <name> on <topic> [once <n> rows | once stuck]
+//!   step <name> [compensated]: <outcome>, <outcome>, ...
+//!     undo: <outcome>, ...
+//!     on child failure: <outcome>, ...
+//! launch <topic>
+//! ```
+//!
+//! An outcome is `nothing`, or joins with `and`: `emit <topic>`, `emit detached <topic>`,
+//! `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `fail "<text>"`, `rethrow`,
+//! `ignore`. The n-th call of the code has the n-th outcome, any further call the last one.
+//! A name with blanks stands in double quotes. A line that begins with `#` is a comment.
+
+use scoop_core::Next;
+
+use super::script::{Emit, End, Outcome, Saga, Script, Since, Step};
+
+/// The script of this text.
+pub(crate) fn parse(text: &str) -> Result<Script, String> {
+    let mut script = Script {
+        sagas: vec![],
+        launches: vec![],
+    };
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        statement(&mut script, line)
+            .map_err(|why| format!("line {}: {why}: {line}", number + 1))?;
+    }
+    for saga in &script.sagas {
+        if let Err(errors) = saga.definition().check() {
+            return Err(format!("{errors:?}"));
+        }
+    }
+    Ok(script)
+}
+
+fn statement(script: &mut Script, line: &str) -> Result<(), String> {
+    let mut words = words(line)?.into_iter().peekable();
+    let first = words.next().unwrap_or_default();
+    match first.as_str() {
+        "launch" => script.launches.push(name(&mut words)?),
+        "saga" => {
+            let saga = name(&mut words)?;
+            expect(&mut words, "on")?;
+            let topic = name(&mut words)?;
+            let since = since(&mut words)?;
+            script.sagas.push(Saga {
+                name: saga,
+                topic,
+                since,
+                steps: vec![],
+            });
+        }
+        "step" => {
+            let name = name(&mut words)?;
+            let mut undo = None;
+            if words.next_if_eq("[compensated]").is_some() {
+                undo = Some(vec![Outcome::default()]);
+            }
+            let invoke = match words.next_if_eq(":") {
+                Some(_) => outcomes(&mut words)?,
+                None => vec![Outcome::default()],
+            };
+            let saga = script.sagas.last_mut().ok_or("a step without a saga")?;
+            saga.steps.push(Step {
+                name,
+                invoke,
+                undo,
+                on_child_failure: None,
+            });
+        }
+        "undo" => {
+            expect(&mut words, ":")?;
+            newest_step(script)?.undo = Some(outcomes(&mut words)?);
+        }
+        "on" => {
+            for word in ["child", "failure", ":"] {
+                expect(&mut words, word)?;
+            }
+            newest_step(script)?.on_child_failure = Some(outcomes(&mut words)?);
+        }
+        _ => return Err("a line begins with saga, step, undo, on or launch".into()),
+    }
+    words
+        .next()
+        .map_or(Ok(()), |word| Err(format!("`{word}` is not understood")))
+}
+
+type Words = std::iter::Peekable<std::vec::IntoIter<String>>;
+
+/// The words of a line; `:` and `,` at the end of a word are words of their own. What stands in
+/// double quotes is one word, and `"` is kept at its beginning, where it tells a text from a name.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = vec![];
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let after = if let Some(quoted) = rest.strip_prefix('"') {
+            let (text, after) = quoted.split_once('"').ok_or("a quote is not closed")?;
+            words.push(format!("\"{text}"));
+            after
+        } else if let Some(after) = rest.strip_prefix([':', ',']) {
+            words.push(rest[..1].to_owned());
+            after
+        } else {
+            let (word, _) = rest.split_once(' ').unwrap_or((rest, ""));
+            let word = word.trim_end_matches([':', ',']);
+            words.push(word.to_owned());
+            &rest[word.len()..]
+        };
+        rest = after.trim_start();
+    }
+    Ok(words)
+}
+
+fn name(words: &mut Words) -> Result<String, String> {
+    let word = words.next().ok_or("a name is missing")?;
+    Ok(word.strip_prefix('"').map_or(word.clone(), str::to_owned))
+}
+
+fn expect(words: &mut Words, wanted: &str) -> Result<(), String> {
+    words
+        .next_if_eq(wanted)
+        .map(|_| ())
+        .ok_or_else(|| format!("`{wanted}` is missing"))
+}
+
+fn number(words: &mut Words) -> Result<usize, String> {
+    let word = words.next().ok_or("a number is missing")?;
+    word.parse()
+        .map_err(|_| format!("`{word}` is not a number"))
+}
+
+fn since(words: &mut Words) -> Result<Since, String> {
+    if words.next_if_eq("once").is_none() {
+        return Ok(Since::Start);
+    }
+    if words.next_if_eq("stuck").is_some() {
+        return Ok(Since::Stuck);
+    }
+    let rows = number(words)?;
+    expect(words, "rows")?;
+    Ok(Since::Rows(rows))
+}
+
+fn newest_step(script: &mut Script) -> Result<&mut Step, String> {
+    let saga = script.sagas.last_mut().ok_or("no saga to belong to")?;
+    Ok(saga.steps.last_mut().ok_or("no step to belong to")?)
+}
+
+fn outcomes(words: &mut Words) -> Result<Vec<Outcome>, String> {
+    let mut outcomes = vec![outcome(words)?];
+    while words.next_if_eq(",").is_some() {
+        outcomes.push(outcome(words)?);
+    }
+    Ok(outcomes)
+}
+
+fn outcome(words: &mut Words) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    loop {
+        let word = words.next().ok_or("an outcome is missing")?;
+        match word.as_str() {
+            "nothing" | "ignore" => {}
+            "continue" => outcome.end = End::Next(Next::Continue),
+            "repeat" => outcome.end = End::Next(Next::Repeat),
+            "goto" => outcome.end = End::Next(Next::GoTo(number(words)?)),
+            "rethrow" => outcome.end = End::Rethrow,
+            "fail" => outcome.end = End::Fail(name(words)?),
+            "return" => {
+                let value = name(words)?;
+                let value = serde_json::from_str(&value).map_err(|error| error.to_string())?;
+                outcome.returns = Some(value);
+            }
+            "emit" => {
+                let detached = words.next_if_eq("detached").is_some();
+                let topic = name(words)?;
+                outcome.emits.push(Emit { topic, detached });
+            }
+            _ => return Err(format!("`{word}` is not an outcome")),
+        }
+        if words.next_if_eq("and").is_none() {
+            return Ok(outcome);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a script says: sagas whose code is a list of outcomes, and messages to launch.
+
+use scoop_core::{Definition, Next, StepDefinition};
+use serde_json::Value;
+
+/// A script without its recorded part.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) sagas: Vec<Saga>,
+    /// The topics to which messages are launched from outside, in order.
+    pub(crate) launches: Vec<String>,
+}
+
+/// A version of a saga.
+#[derive(Debug)]
+pub(crate) struct Saga {
+    pub(crate) name: String,
+    pub(crate) topic: String,
+    pub(crate) since: Since,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Since when a version of a saga is the one at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    Start,
+    /// As soon as so many rows are on record.
+    Rows(usize),
+    /// As soon as a run of it was set aside.
+    Stuck,
+}
+
+/// A step and the outcomes of its code: the n-th call has the n-th, any further call the last.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) invoke: Vec<Outcome>,
+    /// None if it is not compensated.
+    pub(crate) undo: Option<Vec<Outcome>>,
+    /// None if it does not handle the failures of its children.
+    pub(crate) on_child_failure: Option<Vec<Outcome>>,
+}
+
+/// Which code of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Code {
+    Invoke,
+    Undo,
+    OnChildFailure,
+}
+
+/// What one call does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) emits: Vec<Emit>,
+    pub(crate) returns: Option<Value>,
+    pub(crate) end: End,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Emit {
+    pub(crate) topic: String,
+    pub(crate) detached: bool,
+}
+
+/// How a call ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum End {
+    /// Well, and without a wish.
+    #[default]
+    Well,
+    Next(Next),
+    Fail(String),
+    /// With the failure it was called with.
+    Rethrow,
+}
+
+impl Saga {
+    pub(crate) fn definition(&self) -> Definition {
+        let step = |step: &Step| StepDefinition {
+            name: step.name.clone().into(),
+            compensated: step.undo.is_some(),
+            handles_child_failure: step.on_child_failure.is_some(),
+        };
+        Definition {
+            saga: self.name.clone().into(),
+            topic: self.topic.clone().into(),
+            steps: self.steps.iter().map(step).collect(),
+        }
+    }
+}
+
+impl Step {
+    pub(crate) fn outcomes(&self, code: Code) -> &[Outcome] {
+        let outcomes = match code {
+            Code::Invoke => Some(&self.invoke),
+            Code::Undo => self.undo.as_ref(),
+            Code::OnChildFailure => self.on_child_failure.as_ref(),
+        };
+        outcomes.map_or(&[], Vec::as_slice)
+    }
+}

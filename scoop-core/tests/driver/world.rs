@@ -1,0 +1,632 @@
+//! What the store and the engine are to the protocol, in memory and one move after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scoop_core::{
+    Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, Event, EventKind,
+    Failure, Fate, Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, Suspension,
+    output_name,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::script::{Code, End, Saga, Script, Since};
+
+/// No script needs as many moves; one that does never ends.
+const MOVES_MAX: usize = 5_000;
+
+/// How much an engine keeps in memory between two moves of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// Where the run stands, as long as it need not wait; and moves without code are gathered.
+    Kept,
+    /// Nothing: every move begins with what is stored, as if the engine had died before it.
+    Lost,
+}
+
+/// An event as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) created_at: u64,
+    /// None if no run wrote it.
+    pub(crate) handler: Option<String>,
+    pub(crate) lineage: Lineage,
+    pub(crate) event: Event,
+}
+
+/// Code of a script that was called.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Called {
+    /// How many rows were on record by then.
+    pub(crate) rows_before: usize,
+    pub(crate) lineage: Lineage,
+    pub(crate) handler: String,
+    pub(crate) step: String,
+    pub(crate) code: Code,
+    pub(crate) iteration: u32,
+    /// Of a child failure handler: how often it was called before, and what it has to handle.
+    pub(crate) failure: Option<(u32, Failure)>,
+    /// What it could read of what steps had returned.
+    pub(crate) outputs: BTreeMap<String, Value>,
+    /// The messages that it emitted for good, detached ones left out.
+    pub(crate) emitted: Vec<Uuid>,
+    pub(crate) returned: Option<Value>,
+    /// Whether the step did not fail.
+    pub(crate) ended_well: bool,
+}
+
+/// What happened besides rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Note {
+    Called(Box<Called>),
+    SetAside { handler: String, reason: String },
+}
+
+/// Who is on record, and who is at work.
+pub(crate) struct World<'a> {
+    script: &'a Script,
+    memory: Memory,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) notes: Vec<Note>,
+    topics: BTreeMap<Uuid, String>,
+    outputs: BTreeMap<(Lineage, String), Value>,
+    runs: Vec<Entry>,
+    calls: BTreeMap<(String, String, Code), usize>,
+    set_aside: BTreeSet<String>,
+    counter: u64,
+}
+
+/// A run in the working set.
+struct Entry {
+    lineage: Lineage,
+    parent: Option<Uuid>,
+    message: Uuid,
+    topic: String,
+    handler: String,
+    state: State,
+    begun: bool,
+    told: bool,
+    cause: Option<Failure>,
+    rollback_failure: Option<Failure>,
+    turned_back_at: u64,
+    last: Option<Suspension>,
+    suspensions: u32,
+    outputs: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Since when.
+    Ready(u64),
+    Running,
+    Waiting,
+    /// Its parent has not yet taken note.
+    Ended,
+    SetAside,
+}
+
+impl<'a> World<'a> {
+    /// Plays the script until nobody can go on.
+    pub(crate) fn play(script: &'a Script, memory: Memory) -> Self {
+        let mut world = Self {
+            script,
+            memory,
+            rows: vec![],
+            notes: vec![],
+            topics: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            runs: vec![],
+            calls: BTreeMap::new(),
+            set_aside: BTreeSet::new(),
+            counter: 0,
+        };
+        for topic in &script.launches {
+            let (message, root) = (world.id(), Lineage::root(world.id()));
+            world.write(None, &root, Event::new(EventKind::Emitted, message));
+            world.deliver(message, topic, &root, None);
+        }
+        let mut moves = 0;
+        while let Some(id) = world.next_ready() {
+            world.claim(id);
+            world.drive(id, &mut moves);
+        }
+        world
+    }
+
+    /// The code that was called, in order.
+    pub(crate) fn called(&self) -> impl Iterator<Item = &Called> {
+        self.notes.iter().filter_map(|note| match note {
+            Note::Called(called) => Some(&**called),
+            Note::SetAside { .. } => None,
+        })
+    }
+
+    /// The handlers of a topic.
+    pub(crate) fn handlers(&self, topic: &str) -> BTreeSet<String> {
+        let sagas = self.script.sagas.iter();
+        sagas
+            .filter(|saga| saga.topic == topic)
+            .map(|saga| saga.name.clone())
+            .collect()
+    }
+
+    /// Where a message was emitted to.
+    pub(crate) fn topic(&self, message: Uuid) -> &str {
+        &self.topics[&message]
+    }
+
+    /// The runs that have not ended: their handlers, lineages and whether they were set aside.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (&str, &Lineage, bool)> {
+        let runs = self.runs.iter();
+        let runs = runs.filter(|run| run.state != State::Ended);
+        runs.map(|run| (&*run.handler, &run.lineage, run.state == State::SetAside))
+    }
+
+    /// Whether this is a step of some version of the handler's saga.
+    pub(crate) fn is_own_step(&self, handler: &str, step: &str) -> bool {
+        let mut sagas = self.script.sagas.iter();
+        sagas.any(|saga| saga.name == handler && saga.steps.iter().any(|own| own.name == step))
+    }
+
+    fn drive(&mut self, id: Uuid, moves: &mut usize) {
+        let mut kept = None;
+        loop {
+            *moves += 1;
+            assert!(*moves < MOVES_MAX, "the script does not come to an end");
+            let mut run = match kept.take() {
+                Some(run) if self.memory == Memory::Kept => run,
+                _ => self.read(id),
+            };
+            let (handler, topic) = (self.entry(id).handler.clone(), self.entry(id).topic.clone());
+            let saga = self.saga_at_hand(&handler, &topic);
+            let definition = saga.definition();
+            self.recall(&definition, &mut run);
+            let conclusion = match Continuation::of(&definition, &run) {
+                Err(stuck) => return self.put_aside(id, stuck.to_string()),
+                Ok(Continuation::Record(record)) => record.conclude(),
+                Ok(Continuation::Call(call)) => self.call(saga, &run, call),
+            };
+            let conclusion = self.gather(&definition, conclusion);
+            match self.settle(id, &run, conclusion) {
+                Some(after) => kept = Some(after),
+                None => return,
+            }
+        }
+    }
+
+    /// Adds what follows without code.
+    fn gather(&self, definition: &Definition, mut conclusion: Conclusion) -> Conclusion {
+        while self.memory == Memory::Kept && !conclusion.involves_others() {
+            let Fate::GoesOn(run) = &mut conclusion.fate else {
+                break;
+            };
+            // What was just concluded is not yet in the log, so the log would tell too little of
+            // a run that is already on its way back; but its plan is known by then.
+            self.recall(definition, run);
+            let Ok(Continuation::Record(record)) = Continuation::of(definition, run) else {
+                break;
+            };
+            let following = record.conclude();
+            conclusion = conclusion.followed_by(following);
+        }
+        conclusion
+    }
+
+    fn call(&mut self, saga: &Saga, run: &Run, call: Call<'_>) -> Conclusion {
+        let (step, code, iteration, failure) = match call.action() {
+            Action::Invoke { step, iteration } => (*step, Code::Invoke, *iteration, None),
+            Action::Compensate {
+                step,
+                iteration,
+                cause,
+                ..
+            } => {
+                self.check_cause(run, cause);
+                (*step, Code::Undo, *iteration, None)
+            }
+            Action::HandleChildFailure {
+                step,
+                iteration,
+                handler_iteration,
+                failure,
+            } => (
+                *step,
+                Code::OnChildFailure,
+                *iteration,
+                Some((*handler_iteration, failure.clone())),
+            ),
+        };
+        let outputs = match call.action() {
+            Action::Compensate { outputs, .. } => outputs.clone(),
+            Action::Invoke { .. } | Action::HandleChildFailure { .. } => run.outputs.clone(),
+        };
+        let mut called = Called {
+            rows_before: self.rows.len(),
+            lineage: run.lineage.clone(),
+            handler: saga.name.clone(),
+            step: saga.steps[step].name.clone(),
+            code,
+            iteration,
+            failure,
+            outputs,
+            emitted: vec![],
+            returned: None,
+            ended_well: false,
+        };
+        let outcome = self.perform(saga, run, &called);
+        let conclusion = call.conclude(outcome);
+        called.ended_well =
+            matches!(&conclusion.fate, Fate::GoesOn(after) if after.path == run.path);
+        let scoped = |emission: &&Emission| emission.detached_root.is_none();
+        let scoped = conclusion.emissions.iter().filter(scoped);
+        called.emitted = scoped.map(|emission| emission.message).collect();
+        called.returned = conclusion.output.as_ref().map(|(_, value)| value.clone());
+        self.notes.push(Note::Called(Box::new(called)));
+        conclusion
+    }
+
+    /// What the script says that this call does.
+    fn perform(&mut self, saga: &Saga, run: &Run, called: &Called) -> Result<Returned, Failure> {
+        let key = (called.handler.clone(), called.step.clone(), called.code);
+        let before = self.calls.entry(key).or_insert(0);
+        let step = saga.steps.iter().find(|step| step.name == called.step);
+        let outcomes = step.expect("called").outcomes(called.code);
+        let outcome = &outcomes[(*before).min(outcomes.len() - 1)];
+        *before += 1;
+        let mut emissions = vec![];
+        for emit in &outcome.emits {
+            emissions.push(Emission {
+                message: self.id(),
+                topic: emit.topic.clone(),
+                payload: json!({ "from": called.handler }),
+                detached_root: emit.detached.then(|| self.id()),
+            });
+        }
+        let next = match &outcome.end {
+            End::Fail(text) => return Err(Failure::new("Error", text, &run.source)),
+            End::Rethrow => {
+                let failure = called.failure.as_ref();
+                let (_, failure) = failure.expect("only a child failure can be rethrown");
+                return Err(failure.clone());
+            }
+            End::Next(next) => Some(*next),
+            End::Well => (called.code == Code::Invoke).then_some(Next::Continue),
+        };
+        Ok(Returned {
+            next,
+            output: outcome.returns.clone(),
+            emissions,
+        })
+    }
+
+    /// Every compensation hears why its run turned back.
+    fn check_cause(&self, run: &Run, cause: &Failure) {
+        let turned_back = self
+            .rows
+            .iter()
+            .find(|row| row.lineage == run.lineage && row.event.kind == EventKind::RollingBack);
+        let recorded = turned_back.and_then(|row| row.event.exception.as_ref());
+        assert_eq!(recorded, Some(cause), "why the compensation was called");
+    }
+
+    /// What a run did, read from the log.
+    fn recall(&self, definition: &Definition, run: &mut Run) {
+        if !run.needs_plan() {
+            return;
+        }
+        let names = RollbackNames::of(definition);
+        let (mut instances, mut last, mut emitted) = (vec![], None, vec![]);
+        for row in self.rows.iter().filter(|row| row.lineage == run.lineage) {
+            match row.event.kind {
+                EventKind::Emitted => emitted.push(row.event.message),
+                EventKind::Suspended => {
+                    let step = row.event.step.clone().expect("a suspension has a step");
+                    let emitted = std::mem::take(&mut emitted);
+                    if !names.matches(&step) {
+                        let position = u32::try_from(instances.len()).expect("few instances");
+                        let key = (run.lineage.clone(), output_name(&step, position));
+                        instances.push(Instance {
+                            step: step.clone(),
+                            handler_iteration: row.event.handler_iteration,
+                            emitted,
+                            output: self.outputs.get(&key).cloned(),
+                        });
+                    }
+                    last = Some(Suspension {
+                        step,
+                        next: row.event.next_step,
+                        iteration: 0,
+                        handler_iteration: row.event.handler_iteration,
+                    });
+                }
+                _ => {}
+            }
+        }
+        run.recall(Plan::of(&names, instances), last);
+    }
+
+    /// The run as it is stored.
+    fn read(&self, id: Uuid) -> Run {
+        let entry = self.entry(id);
+        let source = format!("{}[w]", entry.handler);
+        let mut run = Run::new(entry.lineage.clone(), entry.message, source);
+        run.last = entry.last.clone();
+        run.suspensions = entry.suspensions;
+        run.outputs = entry.outputs.clone();
+        if let Some(cause) = &entry.cause {
+            run.path = Path::Backward {
+                cause: cause.clone(),
+                told: entry.told,
+                plan: None,
+            };
+        }
+        let children = self.runs.iter();
+        let failed = children.filter(|run| run.parent == Some(id) && run.state == State::Ended);
+        let mut failed: Vec<_> = failed.collect();
+        failed.sort_by_key(|child| child.turned_back_at);
+        run.failed_children = failed.into_iter().map(Entry::as_failure).collect();
+        run
+    }
+
+    /// Puts the beginning of a run on record.
+    fn claim(&mut self, id: Uuid) {
+        let entry = self.entry_mut(id);
+        entry.state = State::Running;
+        if std::mem::replace(&mut entry.begun, true) {
+            return;
+        }
+        let (handler, lineage) = (entry.handler.clone(), entry.lineage.clone());
+        let mut event = Event::new(EventKind::Seen, entry.message);
+        if let Some(cause) = &entry.cause {
+            event = Event::new(EventKind::RollingBack, entry.message).because_of(cause.clone());
+        }
+        self.write(Some(handler), &lineage, event);
+        self.entry_mut(id).turned_back_at = self.counter;
+    }
+
+    /// Writes what follows from a move. The run as it is now, if it goes on at once.
+    fn settle(&mut self, id: Uuid, before: &Run, conclusion: Conclusion) -> Option<Run> {
+        let undoing: Vec<_> = conclusion
+            .told
+            .iter()
+            .flat_map(|message| self.to_be_undone(*message))
+            .collect();
+        let handler = self.entry(id).handler.clone();
+        for event in conclusion.events {
+            match event.detached_root {
+                Some(root) => self.write(None, &Lineage::root(root), event),
+                None => self.write(Some(handler.clone()), &before.lineage, event),
+            }
+        }
+        if let Some((name, value)) = conclusion.output {
+            let doubled = self.outputs.insert((before.lineage.clone(), name), value);
+            assert_eq!(doubled, None, "an output has a name that no other has");
+        }
+        self.forget(id, before, &conclusion.fate);
+        let mut waits = false;
+        for emission in &conclusion.emissions {
+            let (lineage, parent) = match emission.detached_root {
+                Some(root) => (Lineage::root(root), None),
+                None => (before.lineage.clone(), Some(id)),
+            };
+            let delivered = self.deliver(emission.message, &emission.topic, &lineage, parent);
+            waits |= delivered && parent.is_some();
+        }
+        for mut entry in undoing {
+            entry.parent = Some(id);
+            entry.cause = conclusion.told_because.clone();
+            entry.state = State::Ready(self.tick());
+            self.runs.push(entry);
+            waits = true;
+        }
+        let now = self.counter;
+        let entry = self.entry_mut(id);
+        let turned_back =
+            |fate: &Fate| !matches!(fate, Fate::GoesOn(run) if run.path == Path::Forward);
+        if before.path == Path::Forward && turned_back(&conclusion.fate) {
+            entry.turned_back_at = now;
+        }
+        match conclusion.fate {
+            Fate::GoesOn(run) => {
+                entry.stand(&run);
+                if waits {
+                    entry.state = State::Waiting;
+                }
+                (!waits).then_some(run)
+            }
+            Fate::Committed => self.end(id, None),
+            Fate::RolledBack { cause, told } => {
+                let noted = before.lineage.ids().len() > 2 && !told;
+                self.end(id, noted.then_some((cause, None)))
+            }
+            Fate::RollbackFailed { cause, failure, .. } => {
+                let noted = before.lineage.ids().len() > 2;
+                self.end(id, noted.then_some((cause, Some(failure))))
+            }
+        }
+    }
+
+    /// The children of which note was taken leave.
+    fn forget(&mut self, id: Uuid, before: &Run, fate: &Fate) {
+        if before.failed_children.is_empty() {
+            return;
+        }
+        let keeps_unrolled = matches!(fate, Fate::GoesOn(run) if !run.failed_children.is_empty());
+        self.runs.retain(|child| {
+            child.parent != Some(id)
+                || child.state != State::Ended
+                || keeps_unrolled && child.rollback_failure.is_some()
+        });
+    }
+
+    /// A run leaves, or waits until its parent has taken note of its failure.
+    fn end(&mut self, id: Uuid, noted: Option<(Failure, Option<Failure>)>) -> Option<Run> {
+        let parent = self.entry(id).parent;
+        match noted {
+            Some((cause, failure)) => {
+                let entry = self.entry_mut(id);
+                entry.state = State::Ended;
+                entry.cause = Some(cause);
+                entry.rollback_failure = failure;
+            }
+            None => self.runs.retain(|run| run.lineage.id() != id),
+        }
+        if let Some(parent) = parent {
+            let at_work = |run: &Entry| run.parent == Some(parent) && run.state != State::Ended;
+            if !self.runs.iter().any(at_work) {
+                let ready = State::Ready(self.tick());
+                self.entry_mut(parent).state = ready;
+            }
+        }
+        None
+    }
+
+    /// The runs that handled this message and have not turned back.
+    fn to_be_undone(&self, message: Uuid) -> Vec<Entry> {
+        let of = |kind| {
+            let rows = self.rows.iter();
+            rows.filter(move |row| row.event.kind == kind && row.event.message == message)
+        };
+        of(EventKind::Seen)
+            .filter(|seen| !of(EventKind::RollingBack).any(|row| row.handler == seen.handler))
+            .map(|seen| {
+                let handler = seen.handler.clone().expect("a run has a handler");
+                let topic = self.topics[&message].clone();
+                let mut entry = Entry::new(seen.lineage.clone(), message, topic, handler);
+                entry.told = true;
+                entry
+            })
+            .collect()
+    }
+
+    /// Starts a run for each handler of the topic. Whether there is one.
+    fn deliver(
+        &mut self,
+        message: Uuid,
+        topic: &str,
+        lineage: &Lineage,
+        parent: Option<Uuid>,
+    ) -> bool {
+        self.topics.insert(message, topic.to_owned());
+        let mut handlers: Vec<String> = vec![];
+        for saga in self.script.sagas.iter().filter(|saga| saga.topic == topic) {
+            if !handlers.contains(&saga.name) {
+                handlers.push(saga.name.clone());
+            }
+        }
+        let delivered = !handlers.is_empty();
+        for handler in handlers {
+            let lineage = lineage.child(self.id());
+            let mut entry = Entry::new(lineage, message, topic.to_owned(), handler);
+            entry.parent = parent;
+            entry.state = State::Ready(self.tick());
+            self.runs.push(entry);
+        }
+        delivered
+    }
+
+    /// No definition at hand fits. If another one comes, the run gets a second chance.
+    fn put_aside(&mut self, id: Uuid, reason: String) {
+        let handler = self.entry(id).handler.clone();
+        let note = Note::SetAside {
+            handler: handler.clone(),
+            reason,
+        };
+        self.notes.push(note);
+        let mut sagas = self.script.sagas.iter();
+        let remedy = sagas.any(|saga| saga.name == handler && saga.since == Since::Stuck);
+        let again = remedy && self.set_aside.insert(handler);
+        let ready = State::Ready(self.tick());
+        self.entry_mut(id).state = if again { ready } else { State::SetAside };
+    }
+
+    /// The newest version of the saga.
+    fn saga_at_hand(&self, handler: &str, topic: &str) -> &'a Saga {
+        let sagas = self.script.sagas.iter();
+        let mut versions = sagas.filter(|saga| saga.name == handler && saga.topic == topic);
+        let at_hand = |saga: &&Saga| match saga.since {
+            Since::Start => true,
+            Since::Rows(rows) => self.rows.len() >= rows,
+            Since::Stuck => self.set_aside.contains(handler),
+        };
+        versions.rfind(at_hand).expect("a run has a saga")
+    }
+
+    fn next_ready(&self) -> Option<Uuid> {
+        let ready = self.runs.iter().filter_map(|run| match run.state {
+            State::Ready(since) => Some((since, run.lineage.id())),
+            _ => None,
+        });
+        ready.min().map(|(_, id)| id)
+    }
+
+    fn write(&mut self, handler: Option<String>, lineage: &Lineage, event: Event) {
+        let row = Row {
+            created_at: self.tick(),
+            handler,
+            lineage: lineage.clone(),
+            event,
+        };
+        self.rows.push(row);
+    }
+
+    fn entry(&self, id: Uuid) -> &Entry {
+        let mut runs = self.runs.iter();
+        runs.find(|run| run.lineage.id() == id)
+            .expect("a run at work")
+    }
+
+    fn entry_mut(&mut self, id: Uuid) -> &mut Entry {
+        let mut runs = self.runs.iter_mut();
+        runs.find(|run| run.lineage.id() == id)
+            .expect("a run at work")
+    }
+
+    fn id(&mut self) -> Uuid {
+        Uuid::from_u128(self.tick().into())
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+}
+
+impl Entry {
+    fn new(lineage: Lineage, message: Uuid, topic: String, handler: String) -> Self {
+        Self {
+            lineage,
+            parent: None,
+            message,
+            topic,
+            handler,
+            state: State::Waiting,
+            begun: false,
+            told: false,
+            cause: None,
+            rollback_failure: None,
+            turned_back_at: 0,
+            last: None,
+            suspensions: 0,
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// Where the run stands now.
+    fn stand(&mut self, run: &Run) {
+        self.last = run.last.clone();
+        self.suspensions = run.suspensions;
+        self.outputs = run.outputs.clone();
+        if let Path::Backward { cause, .. } = &run.path {
+            self.cause = Some(cause.clone());
+        }
+    }
+
+    fn as_failure(&self) -> ChildFailure {
+        ChildFailure {
+            rolled_back: self.cause.clone().expect("it turned back"),
+            rollback_failed: self.rollback_failure.clone(),
+            told: self.told,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What holds for every script, tried on random ones. A counterexample is printed as a script with
+//! its record, ready to be kept among the golden ones.
+
+mod invariants;
+mod topology;
+mod values;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::driver::{Memory, World, parse, recorded};
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 192,
+        failure_persistence: None,
+        max_shrink_iters: 4096,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_sagas_keep_the_invariants(text in topology::script()) {
+        let script = parse(&text).map_err(TestCaseError::fail)?;
+        let world = World::play(&script, Memory::Kept);
+        let record = recorded(&world);
+        invariants::check(&script, &world)
+            .map_err(|why| TestCaseError::fail(format!("{why}\n\n{text}---\n{record}")))?;
+        let without_memory = recorded(&World::play(&script, Memory::Lost));
+        prop_assert!(
+            record == without_memory,
+            "an engine that forgets all between moves goes another way\n\n{text}---\n{record}\nand\n{without_memory}"
+        );
+    }
+}

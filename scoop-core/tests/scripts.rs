@@ -1,0 +1,118 @@
+//! Golden scripts: sagas, what is launched, and all that is on record afterwards.
+//!
+//! Each file in `scripts/` shows one behaviour. Above `---` stands what happens (the language is
+//! described in `driver/parse.rs`), below it what is recorded (`driver/notation.rs`). With
+//! `UPDATE_SCRIPTS=1` in the environment the recorded part is written anew, to be read and
+//! committed.
+//!
+//! `properties/` plays random scripts and says what holds for each.
+
+mod driver;
+mod properties;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use driver::{Memory, World, parse, recorded};
+
+const SEPARATOR: &str = "---\n";
+
+#[test]
+fn scripts_are_recorded_as_written() {
+    let update = is_update();
+    let mut complaints = vec![];
+    for path in files() {
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        println!("playing {name}");
+        if let Err(complaint) = check(&path, update) {
+            complaints.push(format!("{name}: {complaint}"));
+        }
+    }
+    assert!(complaints.is_empty(), "\n\n{}", complaints.join("\n\n"));
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a switch of the test, not of the protocol"
+)]
+fn is_update() -> bool {
+    std::env::var("UPDATE_SCRIPTS").is_ok_and(|value| value == "1")
+}
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let entries = fs::read_dir(folder).expect("the folder of the scripts");
+    let paths = entries.map(|entry| entry.expect("a script").path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "there are no scripts");
+    paths
+}
+
+fn check(path: &Path, update: bool) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let (source, expected) = match text.split_once(SEPARATOR) {
+        Some((source, expected)) => (source, Some(expected)),
+        None => (text.as_str(), None),
+    };
+    let script = parse(source)?;
+    let actual = recorded(&World::play(&script, Memory::Kept));
+    let without_memory = recorded(&World::play(&script, Memory::Lost));
+    if actual != without_memory {
+        let diff = diff(&actual, &without_memory);
+        return Err(format!(
+            "an engine that forgets all between moves goes another way\n{diff}"
+        ));
+    }
+    if update {
+        let text = format!("{source}{SEPARATOR}{actual}");
+        return fs::write(path, text).map_err(|error| error.to_string());
+    }
+    match expected {
+        None => {
+            Err("nothing is recorded; see UPDATE_SCRIPTS at the top of tests/scripts.rs".into())
+        }
+        Some(expected) if expected != actual => Err(format!(
+            "another record (- in the script, + now)\n{}",
+            diff(expected, &actual)
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The lines of both texts, those that only one has marked.
+fn diff(old: &str, new: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+    // common[i][j]: how many lines old[i..] and new[j..] have in common at most.
+    let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            common[i][j] = if old[i] == new[j] {
+                common[i + 1][j + 1] + 1
+            } else {
+                common[i + 1][j].max(common[i][j + 1])
+            };
+        }
+    }
+    let (mut i, mut j, mut text) = (0, 0, String::new());
+    while i < old.len() || j < new.len() {
+        let (mark, line) = if i < old.len() && j < new.len() && old[i] == new[j] {
+            (i, j) = (i + 1, j + 1);
+            (' ', old[i - 1])
+        } else if j == new.len() || i < old.len() && common[i + 1][j] >= common[i][j + 1] {
+            i += 1;
+            ('-', old[i - 1])
+        } else {
+            j += 1;
+            ('+', new[j - 1])
+        };
+        text.push_str(&format!("  {mark} {line}\n"));
+    }
+    text
+}
