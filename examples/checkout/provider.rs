@@ -17,12 +17,12 @@ pub struct Provider {
 }
 
 /// One line of the ledger. A refund has a negative amount.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Entry {
-    pub key: String,
     pub payment: String,
     pub order: i32,
     pub cents: i64,
+    pub key: String, // last, since it is the client's and may contain anything but a line break
 }
 
 pub enum ChargeError {
@@ -112,7 +112,7 @@ impl Provider {
                 order,
                 cents,
             } = &entry;
-            file.write_all(format!("{key},{payment},{order},{cents}\n").as_bytes())?;
+            file.write_all(format!("{payment},{order},{cents},{key}\n").as_bytes())?;
             Ok((entry, true))
         };
         tokio::task::spawn_blocking(work).await?
@@ -121,8 +121,8 @@ impl Provider {
 
 fn parse(ledger: &str) -> io::Result<Vec<Entry>> {
     let entry = |line: &str| {
-        let columns: Vec<_> = line.split(',').collect();
-        let [key, payment, order, cents] = columns[..] else {
+        let columns: Vec<_> = line.splitn(4, ',').collect();
+        let [payment, order, cents, key] = columns[..] else {
             return None;
         };
         Some(Entry {

@@ -34,9 +34,11 @@ pub async fn print(ended: &[Ended], steps: i64, took: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Each step, forward or back, leaves one record that it is done.
+/// Each step, forward or back, leaves one record that it is done. Where a rollback only tells the
+/// children, no code of ours has run.
 pub async fn count_steps(scoop: &Scoop) -> Result<i64> {
-    let count = "SELECT count(*) FROM scoop.message_event WHERE type = 'SUSPENDED'";
+    let count = "SELECT count(*) FROM scoop.message_event
+                 WHERE type = 'SUSPENDED' AND step NOT LIKE '%(rolling back child scopes)'";
     Ok(sqlx::query_scalar(count).fetch_one(scoop.pool()).await?)
 }
 
