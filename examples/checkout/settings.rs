@@ -13,7 +13,8 @@ A checkout across four services.
 
   --data <folder>    products.csv, orders.csv and order-details.csv, as Northwind has them
   --state <folder>   keeps the private PostgreSQL and the provider's ledger there: killed and
-                     started again, the shop goes on; without it everything is temporary
+                     started again, the shop goes on; one folder for one shop; without it
+                     everything is temporary
   --stock-times <n>  so many times the stock that products.csv lists
   --quiet            no progress
 
