@@ -1,0 +1,81 @@
+//! A shop whose checkout spans four services: orders, stock, payments and a courier.
+//!
+//! Each service is a saga with tables of its own. They know each other's messages and nothing
+//! else; what holds an order together is that a step starts only when everything that the step
+//! before it launched has finished. Read `orders.rs` first, then the other three.
+//!
+//! ```text
+//! cargo run --example checkout                        # a small shop on a private PostgreSQL
+//! cargo run --example checkout -- --state /tmp/shop   # kept: kill it, start it again
+//! DATABASE_URL=postgres://.. cargo run --example checkout   # in as many terminals as you like
+//! ```
+
+// In a service, `pub` marks what the other services may use.
+#![allow(unreachable_pub)]
+
+mod books;
+mod courier;
+mod data;
+mod orders;
+mod payments;
+mod progress;
+mod provider;
+mod report;
+mod settings;
+mod stock;
+mod tables;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use scoop::prelude::*;
+
+use crate::data::Shop;
+use crate::orders::Ended;
+use crate::payments::Payments;
+use crate::provider::Provider;
+use crate::settings::Settings;
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let Some(settings) = Settings::from_arguments()? else {
+        print!("{}", settings::HELP);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let shop = data::read(&settings.data)?;
+    let provider = Provider::at(settings.ledger_folder())?;
+
+    // The sagas without dependencies are found by themselves.
+    let scoop = settings
+        .choose_database(Scoop::builder())
+        .provide(Payments::through(provider.clone()))
+        .start()
+        .await?;
+    tables::create(&scoop, &provider).await?;
+
+    let began = Instant::now();
+    let steps_before = report::count_steps(&scoop).await?;
+    let ended = tokio::select! {
+        ended = trade(&scoop, &settings, &shop) => ended?,
+        error = progress::show(&scoop, shop.orders.len(), settings.quiet) => return Err(error),
+    };
+    let steps = report::count_steps(&scoop).await? - steps_before;
+
+    report::print(&ended, steps, began.elapsed()).await?;
+    let balanced = books::check(&scoop, &provider, &shop, &ended).await?;
+    scoop.shutdown().await;
+    settings.clear_up();
+    Ok(if balanced {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Fills the shelves, places all orders, and waits until every one has ended. Whatever an earlier
+/// or another process has done of this is not done again.
+async fn trade(scoop: &Scoop, settings: &Settings, shop: &Shop) -> Result<Vec<Ended>> {
+    stock::receive(scoop.pool(), &shop.products, settings.stock_times).await?;
+    orders::place(scoop, &shop.orders).await?;
+    orders::wait_for_all(scoop).await
+}

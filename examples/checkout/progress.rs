@@ -1,0 +1,67 @@
+//! Shows how far the orders are, while they are worked on.
+
+use std::convert::Infallible;
+use std::io::{IsTerminal, Write, stderr};
+use std::time::Duration;
+
+use scoop::prelude::*;
+
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Writes to stderr until it is dropped: one line that changes, or many where lines cannot.
+/// Returns only if it fails.
+pub async fn show(scoop: &Scoop, orders: usize, quiet: bool) -> Error {
+    match show_forever(scoop, orders, quiet).await {
+        Err(error) => error,
+    }
+}
+
+async fn show_forever(scoop: &Scoop, orders: usize, quiet: bool) -> Result<Infallible> {
+    let mut line = Line {
+        last: String::new(),
+    };
+    loop {
+        let (placed, confirmed, rejected): (i64, i64, i64) = sqlx::query_as(
+            "SELECT count(*),
+                    count(*) FILTER (WHERE status = 'confirmed'),
+                    count(*) FILTER (WHERE status = 'rejected')
+             FROM orders.orders",
+        )
+        .fetch_one(scoop.pool())
+        .await?;
+        if !quiet {
+            line.show(format!(
+                "{placed} of {orders} orders placed, {confirmed} confirmed, {rejected} rejected"
+            ));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+struct Line {
+    last: String,
+}
+
+impl Line {
+    fn show(&mut self, text: String) {
+        if text == self.last {
+            return;
+        }
+        if stderr().is_terminal() {
+            eprint!("\r{text}\x1b[K");
+            let _ = stderr().flush();
+        } else {
+            eprintln!("{text}");
+        }
+        self.last = text;
+    }
+}
+
+/// Leaves the line, so that what follows begins a new one.
+impl Drop for Line {
+    fn drop(&mut self) {
+        if stderr().is_terminal() && !self.last.is_empty() {
+            eprintln!();
+        }
+    }
+}

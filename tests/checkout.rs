@@ -1,0 +1,276 @@
+//! Runs the example `checkout`, kills it at random moments, and demands that its books balance.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, SystemTime};
+
+use scoop::embedded::Embedded;
+
+/// How long the example may go without a line of progress before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_shop_that_ships_balances_its_books() {
+    let output = Command::new(example())
+        .env_remove("DATABASE_URL")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("the books balance"), "{told}");
+    for outcome in [
+        "Declined",
+        "Discontinued",
+        "NotServed",
+        "OutOfStock",
+        "Withdrawn",
+    ] {
+        assert!(told.contains(outcome), "no order was {outcome}:\n{told}");
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_finishes_the_work() {
+    let mut random = Random::seeded();
+    let folder = Folder::new("kill");
+    write_shop(&folder.0.join("data"), &mut random, 120);
+    let mut killed = 0;
+    while killed < 4 {
+        let mut running = Running::start(&folder.0, None);
+        let lines = 1 + random.below(6);
+        if !running.progresses(lines) {
+            break; // It has finished.
+        }
+        // Progress is shown ten times a second: any moment until the next line will do.
+        std::thread::sleep(Duration::from_millis(random.below(100)));
+        running.kill();
+        killed += 1;
+    }
+    println!("killed {killed} times");
+    let told = Running::start(&folder.0, None).finish();
+    assert!(told.contains("the books balance"), "{told}");
+    assert_charged_once(&folder.0.join("ledger.csv"));
+}
+
+#[tokio::test]
+async fn several_processes_share_the_work() {
+    let mut random = Random::seeded();
+    let folder = Folder::new("share");
+    write_shop(&folder.0.join("data"), &mut random, 60);
+    let postgres = Embedded::start().await.unwrap();
+    let url = postgres.url();
+    let shared = folder.0.clone();
+    tokio::task::spawn_blocking(move || {
+        let start = || Running::start(&shared, Some(&url));
+        let (mut victim, survivors) = (start(), [start(), start()]);
+        victim.progresses(2);
+        victim.kill();
+        for survivor in survivors {
+            let told = survivor.finish();
+            assert!(told.contains("the books balance"), "{told}");
+        }
+    })
+    .await
+    .unwrap();
+    assert_charged_once(&folder.0.join("ledger.csv"));
+    postgres.stop().await.unwrap();
+}
+
+/// `cargo test` builds the examples beside the tests.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).unwrap();
+    let example = profile
+        .join("examples")
+        .join(format!("checkout{}", std::env::consts::EXE_SUFFIX));
+    assert!(example.exists(), "first run `cargo build --examples`");
+    example
+}
+
+/// The example at work.
+struct Running {
+    child: Child,
+    progress: Receiver<String>,
+    log: String,
+}
+
+impl Running {
+    fn start(folder: &Path, database: Option<&str>) -> Self {
+        let mut command = Command::new(example());
+        command.args(["--stock-times", "3", "--data"]);
+        command.arg(folder.join("data")).arg("--state").arg(folder);
+        match database {
+            Some(url) => command.env("DATABASE_URL", url),
+            None => command.env_remove("DATABASE_URL"),
+        };
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let progress = lines_of(child.stderr.take().unwrap());
+        let log = String::new();
+        Self {
+            child,
+            progress,
+            log,
+        }
+    }
+
+    /// Waits for so many lines of progress; says whether they came before the end.
+    fn progresses(&mut self, lines: u64) -> bool {
+        (0..lines).all(|_| match self.progress.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                writeln!(self.log, "{line}").unwrap();
+                true
+            }
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => panic!("it hangs:\n{}", self.log),
+        })
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for the end, which must be a good one, and returns what was said.
+    fn finish(mut self) -> String {
+        while self.progresses(1) {}
+        let mut told = String::new();
+        let stdout = self.child.stdout.as_mut().unwrap();
+        stdout.read_to_string(&mut told).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}\n{}\n{told}", self.log);
+        told
+    }
+}
+
+/// Not left behind by a test that fails.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines_of(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+/// Every key stands in the ledger once, and no order is charged or refunded twice.
+fn assert_charged_once(ledger: &Path) {
+    let text = fs::read_to_string(ledger).unwrap();
+    let mut seen = BTreeSet::new();
+    for line in text.lines() {
+        let columns: Vec<_> = line.splitn(4, ',').collect();
+        let [payment, order, cents, key] = columns[..] else {
+            panic!("what is this line? {line}");
+        };
+        let kind = if cents.starts_with('-') {
+            "refund"
+        } else {
+            "charge"
+        };
+        for fact in [
+            key.to_owned(),
+            format!("{kind} {payment}"),
+            format!("{kind} of {order}"),
+        ] {
+            assert!(seen.insert(fact), "twice in the ledger: {line}\n{text}");
+        }
+    }
+    assert!(!seen.is_empty(), "nobody was charged");
+}
+
+/// A shop of its own for a test, large enough to be killed in the middle.
+fn write_shop(folder: &Path, random: &mut Random, orders: u64) {
+    let mut products = String::from("header\n");
+    for product in 1..=20 {
+        let (units, discontinued) = (random.below(60), u8::from(product % 10 == 0));
+        writeln!(
+            products,
+            "{product},Part {product},1,1,1,9.99,{units},0,0,{discontinued}"
+        )
+        .unwrap();
+    }
+    let (mut placed, mut lines) = (String::from("header\n"), String::from("header\n"));
+    for order in 1..=orders {
+        let country = ["France", "Brazil", "Ireland", "Norway"][random.index(4)];
+        let shipper = 1 + random.below(3);
+        writeln!(
+            placed,
+            "{order},C,1,-,-,-,{shipper},0,N,Street 1,City,-,0,{country}"
+        )
+        .unwrap();
+        for line in 0..=random.below(3) {
+            let (product, units) = (1 + line * 5 + random.below(5), 1 + random.below(9));
+            let price = random.below(300);
+            writeln!(lines, "{order},{product},{price}.5,{units},0.05").unwrap();
+        }
+    }
+    fs::create_dir_all(folder).unwrap();
+    for (name, text) in [
+        ("products", products),
+        ("orders", placed),
+        ("order-details", lines),
+    ] {
+        fs::write(folder.join(name).with_extension("csv"), text).unwrap();
+    }
+}
+
+/// A folder that is gone after the test, in a place where the user of the database may go.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("scoop-checkout-test-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// SplitMix64. `SCOOP_SEED` repeats what a failed test printed.
+struct Random(u64);
+
+impl Random {
+    fn seeded() -> Self {
+        let chosen = std::env::var("SCOOP_SEED")
+            .ok()
+            .map(|seed| seed.parse().unwrap());
+        let seed = chosen.unwrap_or_else(|| {
+            let now = SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap();
+            u64::from(now.subsec_nanos())
+        });
+        println!("SCOOP_SEED={seed}");
+        Self(seed)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn index(&mut self, end: usize) -> usize {
+        let end = u64::try_from(end).unwrap();
+        usize::try_from(self.below(end)).unwrap()
+    }
+}
