@@ -16,20 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_shop_that_ships_balances_its_books() {
-    let output = Command::new(example())
-        .env_remove("DATABASE_URL")
-        .output()
-        .unwrap();
+    let output = Command::new(example()).env_remove("DATABASE_URL").output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("the books balance"), "{told}");
-    for outcome in [
-        "Declined",
-        "Discontinued",
-        "NotServed",
-        "OutOfStock",
-        "Withdrawn",
-    ] {
+    for outcome in ["Declined", "Discontinued", "NotServed", "OutOfStock", "Withdrawn"] {
         assert!(told.contains(outcome), "no order was {outcome}:\n{told}");
     }
 }
@@ -85,9 +76,7 @@ async fn several_processes_share_the_work() {
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();
-    let example = profile
-        .join("examples")
-        .join(format!("checkout{}", std::env::consts::EXE_SUFFIX));
+    let example = profile.join("examples").join(format!("checkout{}", std::env::consts::EXE_SUFFIX));
     assert!(example.exists(), "first run `cargo build --examples`");
     example
 }
@@ -112,11 +101,7 @@ impl Running {
         let mut child = piped.spawn().unwrap();
         let progress = lines_of(child.stderr.take().unwrap());
         let log = String::new();
-        Self {
-            child,
-            progress,
-            log,
-        }
+        Self { child, progress, log }
     }
 
     /// Waits for so many lines of progress; says whether they came before the end.
@@ -175,16 +160,8 @@ fn assert_charged_once(ledger: &Path) {
         let [payment, order, cents, key] = columns[..] else {
             panic!("what is this line? {line}");
         };
-        let kind = if cents.starts_with('-') {
-            "refund"
-        } else {
-            "charge"
-        };
-        for fact in [
-            key.to_owned(),
-            format!("{kind} {payment}"),
-            format!("{kind} of {order}"),
-        ] {
+        let kind = if cents.starts_with('-') { "refund" } else { "charge" };
+        for fact in [key.to_owned(), format!("{kind} {payment}"), format!("{kind} of {order}")] {
             assert!(seen.insert(fact), "twice in the ledger: {line}\n{text}");
         }
     }
@@ -196,21 +173,13 @@ fn write_shop(folder: &Path, random: &mut Random, orders: u64) {
     let mut products = String::from("header\n");
     for product in 1..=20 {
         let (units, discontinued) = (random.below(60), u8::from(product % 10 == 0));
-        writeln!(
-            products,
-            "{product},Part {product},1,1,1,9.99,{units},0,0,{discontinued}"
-        )
-        .unwrap();
+        writeln!(products, "{product},Part {product},1,1,1,9.99,{units},0,0,{discontinued}").unwrap();
     }
     let (mut placed, mut lines) = (String::from("header\n"), String::from("header\n"));
     for order in 1..=orders {
         let country = ["France", "Brazil", "Ireland", "Norway"][random.index(4)];
         let shipper = 1 + random.below(3);
-        writeln!(
-            placed,
-            "{order},C,1,-,-,-,{shipper},0,N,Street 1,City,-,0,{country}"
-        )
-        .unwrap();
+        writeln!(placed, "{order},C,1,-,-,-,{shipper},0,N,Street 1,City,-,0,{country}").unwrap();
         for line in 0..=random.below(3) {
             let (product, units) = (1 + line * 5 + random.below(5), 1 + random.below(9));
             let price = random.below(300);
@@ -218,11 +187,7 @@ fn write_shop(folder: &Path, random: &mut Random, orders: u64) {
         }
     }
     fs::create_dir_all(folder).unwrap();
-    for (name, text) in [
-        ("products", products),
-        ("orders", placed),
-        ("order-details", lines),
-    ] {
+    for (name, text) in [("products", products), ("orders", placed), ("order-details", lines)] {
         fs::write(folder.join(name).with_extension("csv"), text).unwrap();
     }
 }
@@ -248,13 +213,9 @@ struct Random(u64);
 
 impl Random {
     fn seeded() -> Self {
-        let chosen = std::env::var("SCOOP_SEED")
-            .ok()
-            .map(|seed| seed.parse().unwrap());
+        let chosen = std::env::var("SCOOP_SEED").ok().map(|seed| seed.parse().unwrap());
         let seed = chosen.unwrap_or_else(|| {
-            let now = SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap();
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             u64::from(now.subsec_nanos())
         });
         println!("SCOOP_SEED={seed}");

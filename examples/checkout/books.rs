@@ -16,19 +16,10 @@ use crate::provider::Provider;
 type Amounts = BTreeMap<i32, i64>;
 
 /// Prints what was compared and what differs. Returns whether nothing does.
-pub async fn check(
-    scoop: &Scoop,
-    provider: &Provider,
-    shop: &Shop,
-    ended: &[Ended],
-) -> Result<bool> {
+pub async fn check(scoop: &Scoop, provider: &Provider, shop: &Shop, ended: &[Ended]) -> Result<bool> {
     let pool = scoop.pool();
     let committed = |order: &&Ended| order.outcome == Outcome::Committed;
-    let due: Amounts = ended
-        .iter()
-        .filter(committed)
-        .map(|order| (order.order, order.cents))
-        .collect();
+    let due: Amounts = ended.iter().filter(committed).map(|order| (order.order, order.cents)).collect();
     let sold: Vec<i32> = due.keys().copied().collect();
     let parcels: Amounts = sold.iter().map(|order| (*order, 1)).collect();
     let placed: Amounts = shop.orders.iter().map(|order| (order.order, 1)).collect();
@@ -36,37 +27,14 @@ pub async fn check(
     println!();
     let compared = [
         compare("orders finished", &placed, &finished(ended)),
-        compare(
-            "orders confirmed",
-            &parcels,
-            &amounts(pool, CONFIRMED).await?,
-        ),
-        compare(
-            "units off the shelves",
-            &units_in(pool, &sold).await?,
-            &amounts(pool, UNITS_GONE).await?,
-        ),
+        compare("orders confirmed", &parcels, &amounts(pool, CONFIRMED).await?),
+        compare("units off the shelves", &units_in(pool, &sold).await?, &amounts(pool, UNITS_GONE).await?),
         compare("cents paid, as we know", &due, &amounts(pool, PAID).await?),
-        compare(
-            "cents paid, as the provider knows",
-            &due,
-            &ledger(provider)?,
-        ),
-        compare(
-            "parcels on the way",
-            &parcels,
-            &amounts(pool, PARCELS).await?,
-        ),
+        compare("cents paid, as the provider knows", &due, &ledger(provider)?),
+        compare("parcels on the way", &parcels, &amounts(pool, PARCELS).await?),
     ];
     let balanced = compared.iter().all(|agrees| *agrees);
-    println!(
-        "{}",
-        if balanced {
-            "the books balance"
-        } else {
-            "THE BOOKS DO NOT BALANCE"
-        }
-    );
+    println!("{}", if balanced { "the books balance" } else { "THE BOOKS DO NOT BALANCE" });
     Ok(balanced)
 }
 
@@ -91,13 +59,8 @@ async fn units_in(pool: &PgPool, orders: &[i32]) -> Result<Amounts> {
 
 /// The orders that were carried out or wholly undone.
 fn finished(ended: &[Ended]) -> Amounts {
-    let finished =
-        |order: &&Ended| matches!(order.outcome, Outcome::Committed | Outcome::RolledBack(_));
-    ended
-        .iter()
-        .filter(finished)
-        .map(|order| (order.order, 1))
-        .collect()
+    let finished = |order: &&Ended| matches!(order.outcome, Outcome::Committed | Outcome::RolledBack(_));
+    ended.iter().filter(finished).map(|order| (order.order, 1)).collect()
 }
 
 /// Charges less refunds, by order.
@@ -120,11 +83,7 @@ fn compare(what: &str, expected: &Amounts, found: &Amounts) -> bool {
     let verdict = if keys.is_empty() { "agrees" } else { "DIFFERS" };
     println!("{what:<36}{is:>12} of {due:>12}  {verdict}");
     for key in &keys {
-        println!(
-            "    number {key}: {} instead of {}",
-            amount(found, *key),
-            amount(expected, *key)
-        );
+        println!("    number {key}: {} instead of {}", amount(found, *key), amount(expected, *key));
     }
     keys.is_empty()
 }

@@ -34,15 +34,7 @@ pub fn after(shipper: i32) -> i32 {
 /// not cross the water to the islands.
 fn serves(shipper: i32, country: &str) -> bool {
     let refused: &[&str] = match shipper {
-        1 => &[
-            "Argentina",
-            "Brazil",
-            "Canada",
-            "Ireland",
-            "Mexico",
-            "USA",
-            "Venezuela",
-        ],
+        1 => &["Argentina", "Brazil", "Canada", "Ireland", "Mexico", "USA", "Venezuela"],
         2 => &["Ireland", "UK"],
         _ => &[],
     };
@@ -58,11 +50,7 @@ pub struct Courier;
 impl Courier {
     #[step(rollback = cancel)]
     async fn book(&self, scope: &mut Scope<'_>, parcel: &ShipOrder) -> Result<()> {
-        let ShipOrder {
-            order,
-            country,
-            shipper,
-        } = parcel;
+        let ShipOrder { order, country, shipper } = parcel;
         if !serves(*shipper, country) {
             let (shipper, country) = (*shipper, country.clone());
             return Err(NotServed { shipper, country }.into());
@@ -76,12 +64,7 @@ impl Courier {
         Ok(())
     }
 
-    async fn cancel(
-        &self,
-        scope: &mut Scope<'_>,
-        parcel: &ShipOrder,
-        _why: &Failure,
-    ) -> Result<()> {
+    async fn cancel(&self, scope: &mut Scope<'_>, parcel: &ShipOrder, _why: &Failure) -> Result<()> {
         sqlx::query("DELETE FROM courier.shipments WHERE order_id = $1")
             .bind(parcel.order)
             .execute(scope.tx().await?)

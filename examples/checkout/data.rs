@@ -50,18 +50,7 @@ fn product(columns: &[&str]) -> Option<Product> {
 }
 
 fn order(columns: &[&str]) -> Option<OrderPlaced> {
-    let [
-        id,
-        _customer,
-        _employee,
-        _ordered,
-        _required,
-        _shipped,
-        shipper,
-        ..,
-        country,
-    ] = columns
-    else {
+    let [id, _customer, _employee, _ordered, _required, _shipped, shipper, .., country] = columns else {
         return None;
     };
     Some(OrderPlaced {
@@ -80,14 +69,7 @@ fn line(columns: &[&str]) -> Option<(i32, Line)> {
     let full = hundredths(price)? * i64::from(units);
     let cents = (full * (100 - hundredths(discount)?) + 50) / 100;
     let product = product.parse().ok()?;
-    Some((
-        order.parse().ok()?,
-        Line {
-            product,
-            units,
-            cents,
-        },
-    ))
+    Some((order.parse().ok()?, Line { product, units, cents }))
 }
 
 /// `12.5` is 1250: no amount is ever a floating-point number.

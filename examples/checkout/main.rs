@@ -65,11 +65,7 @@ async fn main() -> Result<ExitCode> {
     let balanced = books::check(&scoop, &provider, &shop, &ended).await?;
     scoop.shutdown().await;
     settings.clear_up();
-    Ok(if balanced {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Fills the shelves, places all orders, and waits until every one has ended. Whatever an earlier

@@ -126,12 +126,7 @@ impl Checkout {
     }
 
     /// Runs last on the way back, when the other services have undone their part.
-    async fn reject(
-        &self,
-        scope: &mut Scope<'_>,
-        order: &OrderPlaced,
-        why: &Failure,
-    ) -> Result<()> {
+    async fn reject(&self, scope: &mut Scope<'_>, order: &OrderPlaced, why: &Failure) -> Result<()> {
         sqlx::query("UPDATE orders.orders SET status = 'rejected', reason = $2 WHERE id = $1")
             .bind(order.order)
             .bind(&why.root_causes()[0].message)
@@ -142,11 +137,7 @@ impl Checkout {
 }
 
 fn shipment(order: &OrderPlaced, shipper: i32) -> ShipOrder {
-    ShipOrder {
-        order: order.order,
-        country: order.country.clone(),
-        shipper,
-    }
+    ShipOrder { order: order.order, country: order.country.clone(), shipper }
 }
 
 /// How many orders are placed in one transaction.
@@ -210,12 +201,7 @@ pub async fn wait_for_all(scoop: &Scoop) -> Result<Vec<Ended>> {
     for (order, cents, hierarchy) in orders {
         let handle = scoop.find(hierarchy).await?;
         let outcome = handle.wait().await?;
-        ended.push(Ended {
-            order,
-            cents,
-            handle,
-            outcome,
-        });
+        ended.push(Ended { order, cents, handle, outcome });
     }
     Ok(ended)
 }

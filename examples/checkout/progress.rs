@@ -17,9 +17,7 @@ pub async fn show(scoop: &Scoop, orders: usize, quiet: bool) -> Error {
 }
 
 async fn show_forever(scoop: &Scoop, orders: usize, quiet: bool) -> Result<Infallible> {
-    let mut line = Line {
-        last: String::new(),
-    };
+    let mut line = Line { last: String::new() };
     loop {
         let (placed, confirmed, rejected): (i64, i64, i64) = sqlx::query_as(
             "SELECT count(*),

@@ -67,11 +67,7 @@ impl Provider {
         let refund = self.once(key.clone(), move |ledger| {
             let charge = ledger.iter().find(|entry| entry.payment == payment);
             let charge = charge.expect("only what was charged is refunded").clone();
-            Entry {
-                key,
-                cents: -charge.cents,
-                ..charge
-            }
+            Entry { key, cents: -charge.cents, ..charge }
         });
         refund.await.map(drop)
     }
@@ -106,12 +102,7 @@ impl Provider {
                 return Ok((known.clone(), false));
             }
             let entry = entry(&ledger);
-            let Entry {
-                key,
-                payment,
-                order,
-                cents,
-            } = &entry;
+            let Entry { key, payment, order, cents } = &entry;
             file.write_all(format!("{payment},{order},{cents},{key}\n").as_bytes())?;
             Ok((entry, true))
         };
@@ -134,7 +125,5 @@ fn parse(ledger: &str) -> io::Result<Vec<Entry>> {
     };
     let unreadable = |line| io::Error::other(format!("the ledger has a line `{line}`"));
     let lines = ledger.lines();
-    lines
-        .map(|line| entry(line).ok_or_else(|| unreadable(line)))
-        .collect()
+    lines.map(|line| entry(line).ok_or_else(|| unreadable(line))).collect()
 }

@@ -14,19 +14,9 @@ pub async fn print(ended: &[Ended], steps: i64, took: Duration) -> Result<()> {
         print_way(order).await?;
     }
     // The cause that comes last in a checkout leaves most to undo.
-    let rolled_back = [
-        "Withdrawn",
-        "NotServed",
-        "Declined",
-        "OutOfStock",
-        "Discontinued",
-    ]
-    .into_iter()
-    .find_map(|cause| {
-        ended
-            .iter()
-            .find(|order| cause_of(&order.outcome) == Some(cause))
-    });
+    let rolled_back = ["Withdrawn", "NotServed", "Declined", "OutOfStock", "Discontinued"]
+        .into_iter()
+        .find_map(|cause| ended.iter().find(|order| cause_of(&order.outcome) == Some(cause)));
     if let Some(order) = rolled_back {
         print_way(order).await?;
     }

@@ -46,22 +46,16 @@ impl Stock {
     #[step(rollback = put_back)]
     async fn take(&self, scope: &mut Scope<'_>, line: &ReserveStock) -> Result<()> {
         let tx = scope.tx().await?;
-        let (name, left, discontinued): (String, i32, bool) = sqlx::query_as(
-            "SELECT name, units, discontinued FROM stock.products WHERE id = $1 FOR UPDATE",
-        )
-        .bind(line.product)
-        .fetch_one(&mut *tx)
-        .await?;
+        let (name, left, discontinued): (String, i32, bool) =
+            sqlx::query_as("SELECT name, units, discontinued FROM stock.products WHERE id = $1 FOR UPDATE")
+                .bind(line.product)
+                .fetch_one(&mut *tx)
+                .await?;
         if discontinued {
             return Err(Discontinued(name).into());
         }
         if left < line.units {
-            return Err(OutOfStock {
-                product: name,
-                wanted: line.units,
-                left,
-            }
-            .into());
+            return Err(OutOfStock { product: name, wanted: line.units, left }.into());
         }
         sqlx::query("UPDATE stock.products SET units = units - $2 WHERE id = $1")
             .bind(line.product)
@@ -73,12 +67,7 @@ impl Stock {
 
     /// Called only if `take` was completed, and then exactly once: no need to look whether there
     /// is anything to put back.
-    async fn put_back(
-        &self,
-        scope: &mut Scope<'_>,
-        line: &ReserveStock,
-        _why: &Failure,
-    ) -> Result<()> {
+    async fn put_back(&self, scope: &mut Scope<'_>, line: &ReserveStock, _why: &Failure) -> Result<()> {
         sqlx::query("UPDATE stock.products SET units = units + $2 WHERE id = $1")
             .bind(line.product)
             .bind(line.units)
@@ -91,15 +80,13 @@ impl Stock {
 /// Fills the shelves, unless that was done before.
 pub async fn receive(pool: &PgPool, products: &[Product], times: i32) -> Result<()> {
     for product in products {
-        sqlx::query(
-            "INSERT INTO stock.products VALUES ($1, $2, $3, $3, $4) ON CONFLICT DO NOTHING",
-        )
-        .bind(product.id)
-        .bind(&product.name)
-        .bind(product.units * times)
-        .bind(product.discontinued)
-        .execute(pool)
-        .await?;
+        sqlx::query("INSERT INTO stock.products VALUES ($1, $2, $3, $3, $4) ON CONFLICT DO NOTHING")
+            .bind(product.id)
+            .bind(&product.name)
+            .bind(product.units * times)
+            .bind(product.discontinued)
+            .execute(pool)
+            .await?;
     }
     Ok(())
 }

@@ -201,11 +201,11 @@ impl<'a> Continuation<'a> {
     pub fn of(definition: &'a Definition, run: &'a Run) -> Result<Self, Stuck> {
         match &run.path {
             Path::Forward => forward(definition, run),
-            Path::Backward { cause, plan, .. } => {
+            Path::Backward { cause, plan, begun, .. } => {
                 let names = RollbackNames::of(definition);
                 let saga = || definition.saga.to_string();
                 let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
-                backward(definition, run, cause, &names, plan)
+                backward(definition, run, (cause, *begun), &names, plan)
             }
         }
     }
@@ -253,12 +253,12 @@ fn invoke<'a>(
 fn backward<'a>(
     definition: &'a Definition,
     run: &'a Run,
-    cause: &Failure,
+    (cause, begun): (&Failure, bool),
     names: &RollbackNames,
     plan: &Plan,
 ) -> Result<Continuation<'a>, Stuck> {
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
-    let done = last.map(|last| {
+    let done = last.filter(|_| begun).map(|last| {
         let unknown = || Stuck::NoSuchPart { saga: definition.saga.to_string(), part: last.step.clone() };
         plan.position(&last.step).ok_or_else(unknown)
     });
@@ -287,12 +287,14 @@ fn undo<'a>(
     part: &SubStep,
 ) -> Result<Continuation<'a>, Stuck> {
     let instance = plan.instance(part);
+    // Also before its children are told: a step that is not known may be none, but a part of a
+    // rollback that other definitions named otherwise.
+    let step = known_step(definition, &instance.step)?;
     let at = Position { definition, run, step: part.name.clone(), handler_iteration: None };
     if part.of_children {
         let kind = RecordKind::TellChildren(instance.emitted.clone());
         return Ok(Continuation::Record(Record { at, kind }));
     }
-    let step = known_step(definition, &instance.step)?;
     if !definition.steps[step].compensated {
         return Ok(Continuation::Record(Record { at, kind: RecordKind::NothingToCompensate }));
     }
@@ -462,8 +464,9 @@ impl Position<'_> {
             run.outputs.insert(self.step.clone(), value.clone());
             (crate::output_name(&self.step, run.suspensions), value)
         });
-        if self.is_forward() {
-            run.suspensions += 1;
+        match &mut run.path {
+            Path::Forward => run.suspensions += 1,
+            Path::Backward { begun, .. } => *begun |= self.handler_iteration.is_none(),
         }
         run.failed_children.clear();
         run.last =

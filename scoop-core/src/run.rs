@@ -41,6 +41,9 @@ pub enum Path {
         cause: Failure,
         /// Whether the run above demanded it, which therefore knows the failure already.
         told: bool,
+        /// Whether a part of the rollback has been done. Not yet, if all there is so far is a
+        /// handler that gave in to children who could not be undone.
+        begun: bool,
         /// How; `None` until somebody has read from the log what was done.
         plan: Option<Arc<Plan>>,
     },
@@ -90,10 +93,12 @@ impl Run {
         matches!(self.path, Path::Backward { plan: None, .. })
     }
 
-    /// Tells a run on its way back what is on record: how to undo it, and its newest suspension.
-    pub fn recall(&mut self, read: Plan, last: Option<Suspension>) {
-        if let Path::Backward { plan, .. } = &mut self.path {
+    /// Tells a run on its way back what is on record: how to undo it, its newest suspension, and
+    /// whether a part of the rollback (other than a child failure handler) was suspended.
+    pub fn recall(&mut self, read: Plan, last: Option<Suspension>, any_part_done: bool) {
+        if let Path::Backward { plan, begun, .. } = &mut self.path {
             *plan = Some(Arc::new(read));
+            *begun = any_part_done;
             self.last = last;
         }
     }
@@ -102,7 +107,7 @@ impl Run {
     pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
         // What rolled back is settled; what could not roll back stays in the way.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
-        self.path = Path::Backward { cause, told: false, plan: None };
+        self.path = Path::Backward { cause, told: false, begun: false, plan: None };
         self
     }
 
@@ -124,7 +129,7 @@ impl Run {
                 causes.push(Failure::child_rolled_back(None, &self.source, self.rolled_back()));
             }
             Path::Backward { cause, .. } => {
-                let others = self.rolled_back_cleanly();
+                let others = self.rolled_back_unheard(cause);
                 if !others.is_empty() {
                     causes.push(Failure::child_rolled_back(None, &self.source, others));
                 }
@@ -140,9 +145,10 @@ impl Run {
         self.failed_children.iter().map(|child| child.rolled_back.clone()).collect()
     }
 
-    /// Of the children that a compensation launched: those that failed, but left nothing behind.
-    fn rolled_back_cleanly(&self) -> Vec<Failure> {
-        let clean = |child: &&ChildFailure| child.rollback_failed.is_none() && !child.told;
-        self.failed_children.iter().filter(clean).map(|child| child.rolled_back.clone()).collect()
+    /// Why the children turned back that nobody had told to, unless that is known already.
+    fn rolled_back_unheard(&self, known: &Failure) -> Vec<Failure> {
+        let untold = self.failed_children.iter().filter(|child| !child.told);
+        let failures = untold.map(|child| &child.rolled_back);
+        failures.filter(|failure| !known.contains(failure)).cloned().collect()
     }
 }

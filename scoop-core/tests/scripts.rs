@@ -22,11 +22,7 @@ fn scripts_are_recorded_as_written() {
     let update = is_update();
     let mut complaints = vec![];
     for path in files() {
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         println!("playing {name}");
         if let Err(complaint) = check(&path, update) {
             complaints.push(format!("{name}: {complaint}"));
@@ -35,10 +31,7 @@ fn scripts_are_recorded_as_written() {
     assert!(complaints.is_empty(), "\n\n{}", complaints.join("\n\n"));
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a switch of the test, not of the protocol"
-)]
+#[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the protocol")]
 fn is_update() -> bool {
     std::env::var("UPDATE_SCRIPTS").is_ok_and(|value| value == "1")
 }
@@ -47,9 +40,7 @@ fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let entries = fs::read_dir(folder).expect("the folder of the scripts");
     let paths = entries.map(|entry| entry.expect("a script").path());
-    let mut paths: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|e| e == "txt"))
-        .collect();
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "txt")).collect();
     paths.sort();
     assert!(!paths.is_empty(), "there are no scripts");
     paths
@@ -66,22 +57,17 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
     let without_memory = recorded(&World::play(&script, Memory::Lost));
     if actual != without_memory {
         let diff = diff(&actual, &without_memory);
-        return Err(format!(
-            "an engine that forgets all between moves goes another way\n{diff}"
-        ));
+        return Err(format!("an engine that forgets all between moves goes another way\n{diff}"));
     }
     if update {
         let text = format!("{source}{SEPARATOR}{actual}");
         return fs::write(path, text).map_err(|error| error.to_string());
     }
     match expected {
-        None => {
-            Err("nothing is recorded; see UPDATE_SCRIPTS at the top of tests/scripts.rs".into())
+        None => Err("nothing is recorded; see UPDATE_SCRIPTS at the top of tests/scripts.rs".into()),
+        Some(expected) if expected != actual => {
+            Err(format!("another record (- in the script, + now)\n{}", diff(expected, &actual)))
         }
-        Some(expected) if expected != actual => Err(format!(
-            "another record (- in the script, + now)\n{}",
-            diff(expected, &actual)
-        )),
         Some(_) => Ok(()),
     }
 }

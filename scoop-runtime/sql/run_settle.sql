@@ -4,7 +4,7 @@
 -- Locks: the rows of run that are settled, and those of their failed children.
 -- $1 settlements, $2 events, $3 emissions, $4 messages whose handlers have to roll back (each an
 -- array of objects that name their run), $5 the worker's identifier in events, $6 what
--- `scoop.claim` must be in this transaction: null outside the transaction of a step
+-- `scoop_run.claim` must be in this transaction: null outside the transaction of a step
 --
 -- The planner must take each array for short, whatever it holds: then everything is looked up by
 -- index, one by one, on empty tables as on large ones, and one plan serves all calls. It takes a
@@ -81,7 +81,7 @@ kept AS (
         attempts = 0, reason = NULL
     FROM settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-      AND ($6::text IS NULL OR current_setting('scoop.claim', true) = $6)
+      AND ($6::text IS NULL OR current_setting('scoop_run.claim', true) = $6)
       AND s.ends IS DISTINCT FROM 'unnoted'
     RETURNING r.root, r.id, r.lineage, r.handler, r.state, r.last_event_at
 ),
@@ -89,7 +89,7 @@ gone AS (
     DELETE FROM scoop.run r
     USING settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-      AND ($6::text IS NULL OR current_setting('scoop.claim', true) = $6)
+      AND ($6::text IS NULL OR current_setting('scoop_run.claim', true) = $6)
       AND s.ends = 'unnoted'
     RETURNING r.root, r.id, r.lineage, r.handler, 'ended'::scoop.run_state AS state,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')

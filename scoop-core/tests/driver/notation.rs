@@ -34,11 +34,7 @@ pub(crate) fn recorded(world: &World<'_>) -> String {
     }
     for (handler, lineage, set_aside) in world.unfinished() {
         let why = if set_aside { "set aside" } else { "waiting" };
-        let _ = writeln!(
-            text,
-            "unfinished {handler} L={} {why}",
-            names.lineage(lineage)
-        );
+        let _ = writeln!(text, "unfinished {handler} L={} {why}", names.lineage(lineage));
     }
     text
 }
@@ -52,11 +48,7 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn of(world: &'a World<'a>) -> Self {
-        let mut names = Self {
-            world,
-            messages: BTreeMap::new(),
-            lineages: BTreeMap::new(),
-        };
+        let mut names = Self { world, messages: BTreeMap::new(), lineages: BTreeMap::new() };
         let (mut roots, mut runs) = (0, 0);
         for row in &world.rows {
             let count = names.messages.len();
@@ -79,10 +71,7 @@ impl<'a> Names<'a> {
         let row = &self.world.rows[index];
         let event = &row.event;
         let handler = row.handler.as_deref().unwrap_or("·");
-        let step = event
-            .step
-            .as_ref()
-            .map_or("·".to_owned(), |step| self.step(handler, step));
+        let step = event.step.as_ref().map_or("·".to_owned(), |step| self.step(handler, step));
         let kind = event.kind.as_str();
         let mut text = format!("M{} {kind} {handler} {step}", self.messages[&event.message]);
         if let Some(next) = event.next_step {
@@ -141,9 +130,7 @@ impl<'a> Names<'a> {
 
     fn lineage(&self, lineage: &Lineage) -> String {
         let ids = lineage.ids().iter();
-        let names: Vec<_> = ids
-            .map(|id| self.lineages.get(id).map_or("?", String::as_str))
-            .collect();
+        let names: Vec<_> = ids.map(|id| self.lineages.get(id).map_or("?", String::as_str)).collect();
         format!("[{}]", names.join(","))
     }
 
@@ -193,11 +180,7 @@ fn kind(failure: &Failure) -> String {
 }
 
 fn quoted(step: &str) -> String {
-    if step.contains(' ') {
-        format!("\"{step}\"")
-    } else {
-        step.to_owned()
-    }
+    if step.contains(' ') { format!("\"{step}\"") } else { step.to_owned() }
 }
 
 fn root_name(index: u32) -> String {

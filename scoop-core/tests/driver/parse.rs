@@ -19,17 +19,13 @@ use super::script::{Emit, End, Outcome, Saga, Script, Since, Step};
 
 /// The script of this text.
 pub(crate) fn parse(text: &str) -> Result<Script, String> {
-    let mut script = Script {
-        sagas: vec![],
-        launches: vec![],
-    };
+    let mut script = Script { sagas: vec![], launches: vec![] };
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        statement(&mut script, line)
-            .map_err(|why| format!("line {}: {why}: {line}", number + 1))?;
+        statement(&mut script, line).map_err(|why| format!("line {}: {why}: {line}", number + 1))?;
     }
     for saga in &script.sagas {
         if let Err(errors) = saga.definition().check() {
@@ -49,12 +45,7 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
             expect(&mut words, "on")?;
             let topic = name(&mut words)?;
             let since = since(&mut words)?;
-            script.sagas.push(Saga {
-                name: saga,
-                topic,
-                since,
-                steps: vec![],
-            });
+            script.sagas.push(Saga { name: saga, topic, since, steps: vec![] });
         }
         "step" => {
             let name = name(&mut words)?;
@@ -67,12 +58,7 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
                 None => vec![Outcome::default()],
             };
             let saga = script.sagas.last_mut().ok_or("a step without a saga")?;
-            saga.steps.push(Step {
-                name,
-                invoke,
-                undo,
-                on_child_failure: None,
-            });
+            saga.steps.push(Step { name, invoke, undo, on_child_failure: None });
         }
         "undo" => {
             expect(&mut words, ":")?;
@@ -86,9 +72,7 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
         }
         _ => return Err("a line begins with saga, step, undo, on or launch".into()),
     }
-    words
-        .next()
-        .map_or(Ok(()), |word| Err(format!("`{word}` is not understood")))
+    words.next().map_or(Ok(()), |word| Err(format!("`{word}` is not understood")))
 }
 
 type Words = std::iter::Peekable<std::vec::IntoIter<String>>;
@@ -123,16 +107,12 @@ fn name(words: &mut Words) -> Result<String, String> {
 }
 
 fn expect(words: &mut Words, wanted: &str) -> Result<(), String> {
-    words
-        .next_if_eq(wanted)
-        .map(|_| ())
-        .ok_or_else(|| format!("`{wanted}` is missing"))
+    words.next_if_eq(wanted).map(|_| ()).ok_or_else(|| format!("`{wanted}` is missing"))
 }
 
 fn number(words: &mut Words) -> Result<usize, String> {
     let word = words.next().ok_or("a number is missing")?;
-    word.parse()
-        .map_err(|_| format!("`{word}` is not a number"))
+    word.parse().map_err(|_| format!("`{word}` is not a number"))
 }
 
 fn since(words: &mut Words) -> Result<Since, String> {

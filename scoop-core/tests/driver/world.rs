@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::{
-    Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, Event, EventKind,
-    Failure, Fate, Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, Suspension,
-    output_name,
+    Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, Event, EventKind, Failure,
+    Fate, Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, Suspension, output_name,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -144,10 +143,7 @@ impl<'a> World<'a> {
     /// The handlers of a topic.
     pub(crate) fn handlers(&self, topic: &str) -> BTreeSet<String> {
         let sagas = self.script.sagas.iter();
-        sagas
-            .filter(|saga| saga.topic == topic)
-            .map(|saga| saga.name.clone())
-            .collect()
+        sagas.filter(|saga| saga.topic == topic).map(|saga| saga.name.clone()).collect()
     }
 
     /// Where a message was emitted to.
@@ -215,26 +211,13 @@ impl<'a> World<'a> {
     fn call(&mut self, saga: &Saga, run: &Run, call: Call<'_>) -> Conclusion {
         let (step, code, iteration, failure) = match call.action() {
             Action::Invoke { step, iteration } => (*step, Code::Invoke, *iteration, None),
-            Action::Compensate {
-                step,
-                iteration,
-                cause,
-                ..
-            } => {
+            Action::Compensate { step, iteration, cause, .. } => {
                 self.check_cause(run, cause);
                 (*step, Code::Undo, *iteration, None)
             }
-            Action::HandleChildFailure {
-                step,
-                iteration,
-                handler_iteration,
-                failure,
-            } => (
-                *step,
-                Code::OnChildFailure,
-                *iteration,
-                Some((*handler_iteration, failure.clone())),
-            ),
+            Action::HandleChildFailure { step, iteration, handler_iteration, failure } => {
+                (*step, Code::OnChildFailure, *iteration, Some((*handler_iteration, failure.clone())))
+            }
         };
         let outputs = match call.action() {
             Action::Compensate { outputs, .. } => outputs.clone(),
@@ -255,8 +238,7 @@ impl<'a> World<'a> {
         };
         let outcome = self.perform(saga, run, &called);
         let conclusion = call.conclude(outcome);
-        called.ended_well =
-            matches!(&conclusion.fate, Fate::GoesOn(after) if after.path == run.path);
+        called.ended_well = matches!(&conclusion.fate, Fate::GoesOn(after) if after.path == run.path);
         let scoped = |emission: &&Emission| emission.detached_root.is_none();
         let scoped = conclusion.emissions.iter().filter(scoped);
         called.emitted = scoped.map(|emission| emission.message).collect();
@@ -292,11 +274,7 @@ impl<'a> World<'a> {
             End::Next(next) => Some(*next),
             End::Well => (called.code == Code::Invoke).then_some(Next::Continue),
         };
-        Ok(Returned {
-            next,
-            output: outcome.returns.clone(),
-            emissions,
-        })
+        Ok(Returned { next, output: outcome.returns.clone(), emissions })
     }
 
     /// Every compensation hears why its run turned back.
@@ -316,13 +294,16 @@ impl<'a> World<'a> {
         }
         let names = RollbackNames::of(definition);
         let (mut instances, mut last, mut emitted) = (vec![], None, vec![]);
+        let mut any_part_done = false;
         for row in self.rows.iter().filter(|row| row.lineage == run.lineage) {
             match row.event.kind {
                 EventKind::Emitted => emitted.push(row.event.message),
                 EventKind::Suspended => {
                     let step = row.event.step.clone().expect("a suspension has a step");
                     let emitted = std::mem::take(&mut emitted);
-                    if !names.matches(&step) {
+                    if names.matches(&step) {
+                        any_part_done |= row.event.handler_iteration.is_none();
+                    } else {
                         let position = u32::try_from(instances.len()).expect("few instances");
                         let key = (run.lineage.clone(), output_name(&step, position));
                         instances.push(Instance {
@@ -342,7 +323,7 @@ impl<'a> World<'a> {
                 _ => {}
             }
         }
-        run.recall(Plan::of(&names, instances), last);
+        run.recall(Plan::of(&names, instances), last, any_part_done);
     }
 
     /// The run as it is stored.
@@ -354,11 +335,7 @@ impl<'a> World<'a> {
         run.suspensions = entry.suspensions;
         run.outputs = entry.outputs.clone();
         if let Some(cause) = &entry.cause {
-            run.path = Path::Backward {
-                cause: cause.clone(),
-                told: entry.told,
-                plan: None,
-            };
+            run.path = Path::Backward { cause: cause.clone(), told: entry.told, begun: false, plan: None };
         }
         let children = self.runs.iter();
         let failed = children.filter(|run| run.parent == Some(id) && run.state == State::Ended);
@@ -386,11 +363,8 @@ impl<'a> World<'a> {
 
     /// Writes what follows from a move. The run as it is now, if it goes on at once.
     fn settle(&mut self, id: Uuid, before: &Run, conclusion: Conclusion) -> Option<Run> {
-        let undoing: Vec<_> = conclusion
-            .told
-            .iter()
-            .flat_map(|message| self.to_be_undone(*message))
-            .collect();
+        let undoing: Vec<_> =
+            conclusion.told.iter().flat_map(|message| self.to_be_undone(*message)).collect();
         let handler = self.entry(id).handler.clone();
         for event in conclusion.events {
             match event.detached_root {
@@ -421,8 +395,7 @@ impl<'a> World<'a> {
         }
         let now = self.counter;
         let entry = self.entry_mut(id);
-        let turned_back =
-            |fate: &Fate| !matches!(fate, Fate::GoesOn(run) if run.path == Path::Forward);
+        let turned_back = |fate: &Fate| !matches!(fate, Fate::GoesOn(run) if run.path == Path::Forward);
         if before.path == Path::Forward && turned_back(&conclusion.fate) {
             entry.turned_back_at = now;
         }
@@ -500,13 +473,7 @@ impl<'a> World<'a> {
     }
 
     /// Starts a run for each handler of the topic. Whether there is one.
-    fn deliver(
-        &mut self,
-        message: Uuid,
-        topic: &str,
-        lineage: &Lineage,
-        parent: Option<Uuid>,
-    ) -> bool {
+    fn deliver(&mut self, message: Uuid, topic: &str, lineage: &Lineage, parent: Option<Uuid>) -> bool {
         self.topics.insert(message, topic.to_owned());
         let mut handlers: Vec<String> = vec![];
         for saga in self.script.sagas.iter().filter(|saga| saga.topic == topic) {
@@ -528,10 +495,7 @@ impl<'a> World<'a> {
     /// No definition at hand fits. If another one comes, the run gets a second chance.
     fn put_aside(&mut self, id: Uuid, reason: String) {
         let handler = self.entry(id).handler.clone();
-        let note = Note::SetAside {
-            handler: handler.clone(),
-            reason,
-        };
+        let note = Note::SetAside { handler: handler.clone(), reason };
         self.notes.push(note);
         let mut sagas = self.script.sagas.iter();
         let remedy = sagas.any(|saga| saga.name == handler && saga.since == Since::Stuck);
@@ -561,25 +525,18 @@ impl<'a> World<'a> {
     }
 
     fn write(&mut self, handler: Option<String>, lineage: &Lineage, event: Event) {
-        let row = Row {
-            created_at: self.tick(),
-            handler,
-            lineage: lineage.clone(),
-            event,
-        };
+        let row = Row { created_at: self.tick(), handler, lineage: lineage.clone(), event };
         self.rows.push(row);
     }
 
     fn entry(&self, id: Uuid) -> &Entry {
         let mut runs = self.runs.iter();
-        runs.find(|run| run.lineage.id() == id)
-            .expect("a run at work")
+        runs.find(|run| run.lineage.id() == id).expect("a run at work")
     }
 
     fn entry_mut(&mut self, id: Uuid) -> &mut Entry {
         let mut runs = self.runs.iter_mut();
-        runs.find(|run| run.lineage.id() == id)
-            .expect("a run at work")
+        runs.find(|run| run.lineage.id() == id).expect("a run at work")
     }
 
     fn id(&mut self) -> Uuid {

@@ -13,11 +13,7 @@ pub(super) fn check(script: &Script, world: &World<'_>) -> Result<(), String> {
     every_run_ends(world)?;
     time_goes_on(world)?;
     for (lineage, rows) in runs(world) {
-        let run = Run {
-            world,
-            lineage: &lineage,
-            rows,
-        };
+        let run = Run { world, lineage: &lineage, rows };
         let checked = run
             .has_its_place()
             .and_then(|()| run.happens_in_order())
@@ -55,10 +51,9 @@ fn every_run_ends(world: &World<'_>) -> Result<(), String> {
 
 fn time_goes_on(world: &World<'_>) -> Result<(), String> {
     let mut pairs = world.rows.windows(2);
-    ensure(
-        pairs.all(|pair| pair[0].created_at < pair[1].created_at),
-        || "two rows have the same time, or a later one an earlier time".into(),
-    )
+    ensure(pairs.all(|pair| pair[0].created_at < pair[1].created_at), || {
+        "two rows have the same time, or a later one an earlier time".into()
+    })
 }
 
 /// I9 where nothing was left behind: what is below a run that is undone is undone, too.
@@ -77,10 +72,9 @@ fn rolled_back_as_a_whole(world: &World<'_>) -> Result<(), String> {
         }
         for (below, rows) in &runs {
             let is_below = below.ids().starts_with(lineage.ids());
-            ensure(
-                !is_below || end(rows) == Some(EventKind::RolledBack),
-                || "an ancestor is undone, but a run below is not".into(),
-            )?;
+            ensure(!is_below || end(rows) == Some(EventKind::RolledBack), || {
+                "an ancestor is undone, but a run below is not".into()
+            })?;
         }
     }
     Ok(())
@@ -97,9 +91,8 @@ impl Run<'_> {
 
     /// I2: its lineage is that of the emission and one id more.
     fn has_its_place(&self) -> Result<(), String> {
-        let emitted = |row: &&Row| {
-            row.event.kind == EventKind::Emitted && row.event.message == self.message()
-        };
+        let emitted =
+            |row: &&Row| row.event.kind == EventKind::Emitted && row.event.message == self.message();
         let emission = self.world.rows.iter().find(emitted);
         let above = emission.map(|row| row.lineage.clone());
         ensure(above == self.lineage.parent() && above.is_some(), || {
@@ -116,9 +109,7 @@ impl Run<'_> {
             let fits = match kind {
                 Seen => before.is_none(),
                 Emitted => matches!(before, Some(Seen | Emitted | Suspended | RollingBack)),
-                Suspended => {
-                    !matches!(before, None | Some(Committed | RolledBack | RollbackFailed))
-                }
+                Suspended => !matches!(before, None | Some(Committed | RolledBack | RollbackFailed)),
                 Committed => before == Some(Suspended),
                 RollingBack => matches!(before, Some(Seen | Suspended | Committed)),
                 RollbackEmitted => {
@@ -157,12 +148,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn all_ended(
-        &self,
-        emitted: &BTreeSet<Uuid>,
-        told: &BTreeSet<Uuid>,
-        limit: usize,
-    ) -> Result<(), String> {
+    fn all_ended(&self, emitted: &BTreeSet<Uuid>, told: &BTreeSet<Uuid>, limit: usize) -> Result<(), String> {
         for message in emitted {
             for handler in self.world.handlers(self.world.topic(*message)) {
                 let end = self.child_end(*message, &handler, limit);
@@ -171,9 +157,7 @@ impl Run<'_> {
                     Some(EventKind::RolledBack | EventKind::RollbackFailed) => true,
                     _ => false,
                 };
-                ensure(ended, || {
-                    format!("row {} did not wait for {handler}", limit + 1)
-                })?;
+                ensure(ended, || format!("row {} did not wait for {handler}", limit + 1))?;
             }
         }
         Ok(())
@@ -205,9 +189,7 @@ impl Run<'_> {
             let mut later = self.rows.iter().filter(|(own, _)| *own > at);
             let next = later.find(|(_, row)| row.event.kind != EventKind::Emitted);
             let hears = next.is_some_and(|(_, row)| row.event.handler_iteration.is_some());
-            ensure(hears, || {
-                format!("it did not hear of the failure in row {}", at + 1)
-            })?;
+            ensure(hears, || format!("it did not hear of the failure in row {}", at + 1))?;
         }
         Ok(())
     }
@@ -225,9 +207,7 @@ impl Run<'_> {
     /// and outputs of then, each after its own children are undone and before older ones are.
     fn is_undone_in_reverse(&self, script: &Script) -> Result<(), String> {
         let calls = self.world.called();
-        let calls: Vec<_> = calls
-            .filter(|called| called.lineage == *self.lineage)
-            .collect();
+        let calls: Vec<_> = calls.filter(|called| called.lineage == *self.lineage).collect();
         let turned = self.rows.iter();
         let turned = turned.filter(|(_, row)| row.event.kind == EventKind::RollingBack);
         let turned = turned.map(|(at, _)| *at).next().unwrap_or(usize::MAX);
@@ -237,8 +217,8 @@ impl Run<'_> {
         let undoing: Vec<&Called> = calls.iter().filter(undone).copied().collect();
 
         let to_undo = executed.iter().enumerate().rev();
-        let to_undo = to_undo
-            .filter(|(_, called)| called.code == Code::Invoke && is_compensated(script, called));
+        let to_undo =
+            to_undo.filter(|(_, called)| called.code == Code::Invoke && is_compensated(script, called));
         let to_undo: Vec<_> = to_undo.collect();
         let end = self.rows[self.rows.len() - 1].1.event.kind;
         let complete = match end {
@@ -250,33 +230,21 @@ impl Run<'_> {
         for ((position, done), undo) in to_undo.into_iter().zip(&undoing) {
             let what = || format!("{} in iteration {}", undo.step, undo.iteration);
             let same = (&done.step, done.iteration) == (&undo.step, undo.iteration);
-            ensure(same, || {
-                format!("{} was undone in place of {}", what(), done.step)
-            })?;
+            ensure(same, || format!("{} was undone in place of {}", what(), done.step))?;
             let outputs = outputs_after(&executed[..=position]);
-            ensure(undo.outputs == outputs, || {
-                format!("{} had other outputs", what())
-            })?;
+            ensure(undo.outputs == outputs, || format!("{} had other outputs", what()))?;
             self.children_first(&executed, position, undo)?;
         }
         Ok(())
     }
 
-    fn children_first(
-        &self,
-        executed: &[&Called],
-        position: usize,
-        undo: &Called,
-    ) -> Result<(), String> {
-        if self.gave_in_before_the_first_part() {
-            return Ok(());
-        }
+    fn children_first(&self, executed: &[&Called], position: usize, undo: &Called) -> Result<(), String> {
         for (index, done) in executed.iter().enumerate() {
             for message in &done.emitted {
                 let before = &self.world.rows[..undo.rows_before];
-                let told = before.iter().any(|row| {
-                    row.event.kind == EventKind::RollbackEmitted && row.event.message == *message
-                });
+                let told = before
+                    .iter()
+                    .any(|row| row.event.kind == EventKind::RollbackEmitted && row.event.message == *message);
                 ensure(told == (index >= position), || {
                     format!("{}: children are undone with another instance", undo.step)
                 })?;
@@ -291,23 +259,10 @@ impl Run<'_> {
         }
         Ok(())
     }
-
-    /// Whether a child could not be undone, the run turned back, and only then its handler let that
-    /// be. What is recorded then stands in place of the first part of the rollback, which tells the
-    /// children of the newest instance: these are not judged here.
-    fn gave_in_before_the_first_part(&self) -> bool {
-        let mut rows = self.rows.iter().map(|(_, row)| &row.event);
-        rows.find(|event| event.kind == EventKind::RollingBack);
-        let first = rows.find(|event| event.kind == EventKind::Suspended);
-        first.is_some_and(|event| event.handler_iteration.is_some())
-    }
 }
 
 fn is_compensated(script: &Script, called: &Called) -> bool {
-    let mut sagas = script
-        .sagas
-        .iter()
-        .filter(|saga| saga.name == called.handler);
+    let mut sagas = script.sagas.iter().filter(|saga| saga.name == called.handler);
     sagas.any(|saga| {
         let mut steps = saga.steps.iter();
         steps.any(|step| step.name == called.step && step.undo.is_some())
@@ -317,9 +272,7 @@ fn is_compensated(script: &Script, called: &Called) -> bool {
 /// What steps had returned by then; of each the newest.
 fn outputs_after(executed: &[&Called]) -> BTreeMap<String, Value> {
     let executed = executed.iter();
-    executed
-        .filter_map(|called| Some((called.step.clone(), called.returned.clone()?)))
-        .collect()
+    executed.filter_map(|called| Some((called.step.clone(), called.returned.clone()?))).collect()
 }
 
 fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {

@@ -28,9 +28,7 @@ fn sagas_on(
     });
     vec(steps, handlers).prop_map(move |sagas| {
         let sagas = sagas.iter().enumerate();
-        sagas
-            .map(|(index, steps)| format!("saga {topic}-{index} on {topic}\n{}", steps.concat()))
-            .collect()
+        sagas.map(|(index, steps)| format!("saga {topic}-{index} on {topic}\n{}", steps.concat())).collect()
     })
 }
 
@@ -45,9 +43,7 @@ fn step(level: usize, index: usize) -> impl Strategy<Value = String> {
     let handler = option::weighted(0.4, handler_outcomes(level));
     (invoke, undo, handler).prop_map(move |(invoke, undo, handler)| {
         let undo = undo.map_or(String::new(), |undo| format!("    undo: {undo}\n"));
-        let handler = handler.map_or(String::new(), |handler| {
-            format!("    on child failure: {handler}\n")
-        });
+        let handler = handler.map_or(String::new(), |handler| format!("    on child failure: {handler}\n"));
         format!("  step s{index}: {invoke}\n{undo}{handler}")
     })
 }
@@ -64,11 +60,7 @@ where
         .boxed()
 }
 
-fn outcomes_with_output<E, L>(
-    level: usize,
-    end: fn() -> E,
-    last: impl Fn() -> L,
-) -> BoxedStrategy<String>
+fn outcomes_with_output<E, L>(level: usize, end: fn() -> E, last: impl Fn() -> L) -> BoxedStrategy<String>
 where
     E: Strategy<Value = String> + 'static,
     L: Strategy<Value = String> + 'static,
@@ -84,12 +76,8 @@ where
 
 /// The last outcome emits nothing: what is emitted again and again may fail again and again.
 fn handler_outcomes(level: usize) -> impl Strategy<Value = String> {
-    let before = vec(
-        (emissions(level), prop_oneof![any_end(), handler_end()]),
-        0..=2,
-    );
-    (before, handler_end())
-        .prop_map(|(before, last)| join(before.into_iter().chain([(String::new(), last)])))
+    let before = vec((emissions(level), prop_oneof![any_end(), handler_end()]), 0..=2);
+    (before, handler_end()).prop_map(|(before, last)| join(before.into_iter().chain([(String::new(), last)])))
 }
 
 fn join(outcomes: impl Iterator<Item = (String, String)>) -> String {

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
-use scoop_core::{
-    Definition, Failure, Frame, Instance, Lineage, Plan, RollbackNames, StepDefinition,
-};
+use scoop_core::{Definition, Failure, Frame, Instance, Lineage, Plan, RollbackNames, StepDefinition};
 use uuid::Uuid;
 
 proptest! {
@@ -95,12 +93,11 @@ fn failure() -> impl Strategy<Value = Failure> {
         class_name: None,
         function_name: name,
     });
-    let leaf =
-        (text(), text(), text(), vec(frame, 0..2)).prop_map(|(kind, message, source, frames)| {
-            let mut failure = Failure::new(kind, message, source);
-            failure.stack_trace = frames.into_iter().map(without_nul).collect();
-            failure
-        });
+    let leaf = (text(), text(), text(), vec(frame, 0..2)).prop_map(|(kind, message, source, frames)| {
+        let mut failure = Failure::new(kind, message, source);
+        failure.stack_trace = frames.into_iter().map(without_nul).collect();
+        failure
+    });
     leaf.prop_recursive(3, 12, 3, |inner| {
         (inner.clone(), vec(inner, 0..3)).prop_map(|(failure, causes)| failure.caused_by(causes))
     })
@@ -117,33 +114,15 @@ fn without_nul(frame: Frame) -> Frame {
 
 /// Names, and such as try to look like a part of a rollback.
 fn step_name() -> impl Strategy<Value = String> {
-    let pieces = [
-        "a",
-        "b",
-        "0",
-        "$",
-        "[0,]",
-        "[0,0]",
-        "[1,]",
-        "Rollback of ",
-        " (rolling back child scopes)",
-    ];
+    let pieces =
+        ["a", "b", "0", "$", "[0,]", "[0,0]", "[1,]", "Rollback of ", " (rolling back child scopes)"];
     vec(prop::sample::select(pieces.to_vec()), 1..4).prop_map(|pieces| pieces.concat())
 }
 
 fn named(name: &str) -> StepDefinition {
-    StepDefinition {
-        name: name.to_owned().into(),
-        compensated: true,
-        handles_child_failure: true,
-    }
+    StepDefinition { name: name.to_owned().into(), compensated: true, handles_child_failure: true }
 }
 
 fn instance(step: &str, handler_iteration: Option<u32>) -> Instance {
-    Instance {
-        step: step.into(),
-        handler_iteration,
-        emitted: vec![],
-        output: None,
-    }
+    Instance { step: step.into(), handler_iteration, emitted: vec![], output: None }
 }

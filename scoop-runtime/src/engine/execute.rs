@@ -172,7 +172,7 @@ async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(
         let history = engine.store.history(&saga.definition, &run.lineage).await;
         let history = history
             .map_err(|error| Halt::Infrastructure(format!("its history could not be read: {error}")))?;
-        run.recall(history.plan, history.last);
+        run.recall(history.plan, history.last, history.any_part_done);
     }
     Ok(())
 }
@@ -364,7 +364,9 @@ async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
 /// Whether the transaction is still the one that the engine began.
 async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> Result<bool, Halt> {
     let current: Result<Option<String>, _> =
-        sqlx::query_scalar("SELECT current_setting('scoop.claim', true)").fetch_one(&mut **transaction).await;
+        sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
+            .fetch_one(&mut **transaction)
+            .await;
     match current {
         Ok(current) => Ok(current.as_deref() == Some(claim)),
         Err(error) => Err(Halt::InDoubt(error.to_string())),

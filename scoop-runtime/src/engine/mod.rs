@@ -161,7 +161,7 @@ impl Engine {
         let permit = self.step_connections.clone().acquire_owned().await;
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         // Safe: a claim is made of a UUID and a number.
-        let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop.claim = '{claim}'"));
+        let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop_run.claim = '{claim}'"));
         Ok(Opened { transaction: self.store.pool().begin_with(begin).await?, permit })
     }
 

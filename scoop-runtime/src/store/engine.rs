@@ -38,6 +38,8 @@ pub(crate) struct History {
     pub(crate) plan: Plan,
     /// The newest suspension, on whatever path.
     pub(crate) last: Option<Suspension>,
+    /// Whether a part of the rollback was done already.
+    pub(crate) any_part_done: bool,
 }
 
 impl Store {
@@ -148,12 +150,14 @@ impl Store {
             .bind(&*definition.saga)
             .fetch_all(&self.pool)
             .await?;
-        let (mut instances, mut last) = (vec![], None);
+        let (mut instances, mut last, mut any_part_done) = (vec![], None, false);
         for row in &rows {
             let step: String = row.try_get("step")?;
             let handler_iteration: Option<i32> = row.try_get("handler_iteration")?;
             let handler_iteration = handler_iteration.map(unsigned);
-            if !names.matches(&step) {
+            if names.matches(&step) {
+                any_part_done |= handler_iteration.is_none();
+            } else {
                 let position = u32::try_from(instances.len()).unwrap_or(u32::MAX);
                 let output = outputs.remove(&output_name(&step, position));
                 let emitted = row.try_get("emitted")?;
@@ -163,7 +167,7 @@ impl Store {
             let next = next.and_then(|next| usize::try_from(next).ok());
             last = Some(Suspension { step, next, iteration: 0, handler_iteration });
         }
-        Ok(History { plan: Plan::of(&names, instances), last })
+        Ok(History { plan: Plan::of(&names, instances), last, any_part_done })
     }
 
     async fn outputs(

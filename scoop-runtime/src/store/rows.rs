@@ -68,7 +68,8 @@ impl Claimed {
         run.suspensions = unsigned(row.try_get("suspensions")?);
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
-            run.path = Path::Backward { cause, told: row.try_get("told")?, plan: None };
+            let told = row.try_get("told")?;
+            run.path = Path::Backward { cause, told, begun: false, plan: None };
         }
         run.failed_children = children
             .map_or(vec![], |Json(children)| children.into_iter().map(ChildRow::into_failure).collect());
