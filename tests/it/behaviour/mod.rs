@@ -1,0 +1,1 @@
+//! What users rely on beyond the rows that other participants see.

@@ -1,0 +1,12 @@
+//! What the tests share: a database for each, the notation of the catalogue, signals.
+
+mod calls;
+mod database;
+mod exceptions;
+mod rows;
+mod server;
+mod signals;
+
+pub(crate) use calls::{calls_of, compensated, handled, invoked};
+pub(crate) use database::Database;
+pub(crate) use signals::{Gate, eventually, takes};
