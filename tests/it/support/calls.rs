@@ -26,22 +26,22 @@ struct Call {
 /// The calls of one hierarchy, in order.
 pub(crate) struct Calls(Vec<Call>);
 
-/// A step was called.
-pub(crate) fn invoked(scope: &Scope<'_>) {
-    record("invoke", scope);
+/// A step was called. Returns how often it had been before, in this hierarchy.
+pub(crate) fn invoked(scope: &Scope<'_>) -> usize {
+    record("invoke", scope)
 }
 
-/// A compensation was called.
-pub(crate) fn compensated(scope: &Scope<'_>) {
-    record("rollback", scope);
+/// A compensation was called. Returns how often it had been before.
+pub(crate) fn compensated(scope: &Scope<'_>) -> usize {
+    record("rollback", scope)
 }
 
-/// A child failure handler was called.
-pub(crate) fn handled(scope: &Scope<'_>) {
-    record("hcf", scope);
+/// A child failure handler was called. Returns how often it had been before.
+pub(crate) fn handled(scope: &Scope<'_>) -> usize {
+    record("hcf", scope)
 }
 
-fn record(kind: &'static str, scope: &Scope<'_>) {
+fn record(kind: &'static str, scope: &Scope<'_>) -> usize {
     let call = Call {
         kind,
         handler: scope.handler().into(),
@@ -49,10 +49,13 @@ fn record(kind: &'static str, scope: &Scope<'_>) {
         iteration: scope.iteration(),
     };
     let mut calls = CALLS.lock().expect("no test fails in here");
-    calls
-        .entry(scope.lineage().root_id())
-        .or_default()
-        .push(call);
+    let calls = calls.entry(scope.lineage().root_id()).or_default();
+    let same = |other: &&Call| {
+        (other.kind, &other.handler, &other.step) == (kind, &call.handler, &call.step)
+    };
+    let before = calls.iter().filter(same).count();
+    calls.push(call);
+    before
 }
 
 /// The step's own name, if this is that of a part of a rollback.
@@ -70,6 +73,11 @@ pub(crate) fn calls_of(root: &Handle) -> Calls {
 }
 
 impl Calls {
+    /// How many there were.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Those of these handlers.
     pub(crate) fn of(&self, handlers: &[&str]) -> Calls {
         let calls = self
