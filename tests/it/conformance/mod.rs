@@ -3,11 +3,11 @@
 
 mod gt;
 mod hp;
-// mod if_;
-// mod ja;
+mod if_;
+mod ja;
 mod lp;
-// mod me;
-// mod mq;
+mod me;
+mod mq;
 mod rb;
 
 use scoop::prelude::*;
