@@ -3,6 +3,7 @@
 mod calls;
 mod database;
 mod exceptions;
+pub(crate) mod messages;
 mod rows;
 mod server;
 mod signals;
