@@ -60,7 +60,7 @@ mod ignored {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -129,7 +129,7 @@ mod ignored_in_the_last_step {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -222,7 +222,7 @@ mod emitting_anew {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -337,7 +337,7 @@ mod second_failure {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -416,7 +416,7 @@ mod own_error {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
 "M0 EMITTED · ·
@@ -498,7 +498,7 @@ mod jumping {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -568,7 +568,7 @@ mod repeating {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -644,7 +644,7 @@ mod compensation_emits {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RollbackFailed(_)));
+        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
 
         db.history().await.expect(
 "M0 EMITTED · ·
@@ -725,7 +725,7 @@ mod compensation_waits {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -803,7 +803,7 @@ mod compensation_handled {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -891,7 +891,7 @@ mod child_not_undone {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RollbackFailed(_)));
+        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
 
         db.history().await.expect(
 "M0 EMITTED · ·
@@ -948,7 +948,7 @@ mod nobody_handles {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -1021,7 +1021,7 @@ mod both_handlers_of_a_topic {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let history = db.history().await;
         history.of(&["root-handler", "child-handler"]).expect(
@@ -1117,7 +1117,7 @@ mod several_failures {
         })
         .await;
         gate.open(1);
-        let Outcome::RolledBack(failure) = root.wait().await? else {
+        let Outcome::RolledBack(failure) = root.ends().await? else {
             panic!("it did not roll back");
         };
         let messages: Vec<_> = failure.causes.iter().map(|cause| &*cause.message).collect();

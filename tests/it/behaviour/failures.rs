@@ -11,9 +11,9 @@ use crate::support::{Database, Gate};
 /// the engine none the worse for it.
 async fn failure_of<S: Saga>(db: &Database, message: impl Message) -> Result<Failure> {
     let scoop = db.scoop().only::<S>().only::<Bystander>().start().await?;
-    let outcome = scoop.launch(message).await?.wait().await?;
+    let outcome = scoop.launch(message).await?.ends().await?;
     assert_eq!(
-        scoop.launch(Unrelated).await?.wait().await?,
+        scoop.launch(Unrelated).await?.ends().await?,
         Outcome::Committed
     );
     match outcome {
@@ -156,7 +156,7 @@ mod slow {
             .provide(Slow { gate })
             .start()
             .await?;
-        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.wait().await? else {
+        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
         assert_eq!(failure.kind, "StepTimeout");
@@ -336,7 +336,7 @@ mod transactions {
         for (deed, effects) in [(Deed::FailInside, 1), (Deed::SucceedInside, 2)] {
             let db = database().await;
             let scoop = db.scoop().only::<Doer>().start().await?;
-            assert_eq!(scoop.launch(deed).await?.wait().await?, Outcome::Committed);
+            assert_eq!(scoop.launch(deed).await?.ends().await?, Outcome::Committed);
             assert_eq!(db.number("SELECT count(*) FROM effect").await, effects);
         }
         Ok(())
@@ -397,7 +397,7 @@ mod payloads {
             .texts("SELECT cooperation_lineage[1]::text FROM scoop.message_event")
             .await;
         let root = scoop.find(root[0].parse()?).await?;
-        let Outcome::RolledBack(failure) = root.wait().await? else {
+        let Outcome::RolledBack(failure) = root.ends().await? else {
             panic!("it did not fail")
         };
         assert_eq!(failure.kind, "PayloadMismatch");
@@ -443,7 +443,7 @@ mod payloads {
         assert_eq!(db.history().await.rows().len(), 0);
 
         // Fits, but not what the step makes of it.
-        let Outcome::RolledBack(failure) = scoop.launch(Text("x".repeat(10))).await?.wait().await?
+        let Outcome::RolledBack(failure) = scoop.launch(Text("x".repeat(10))).await?.ends().await?
         else {
             panic!("it did not fail");
         };

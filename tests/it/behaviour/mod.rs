@@ -2,8 +2,12 @@
 
 mod children;
 mod failures;
+mod launching;
+mod setup;
+mod stuck;
 mod values;
 
 use scoop::prelude::*;
 
+use crate::support::Ends as _;
 use crate::support::messages::*;

@@ -68,7 +68,7 @@ mod to_later_steps {
             .only::<ChildHandler>()
             .start()
             .await?;
-        assert_eq!(scoop.launch(Root).await?.wait().await?, Outcome::Committed);
+        assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
         Ok(())
     }
 }
@@ -121,7 +121,7 @@ mod to_the_compensation {
             .start()
             .await?;
         assert!(matches!(
-            scoop.launch(Root).await?.wait().await?,
+            scoop.launch(Root).await?.ends().await?,
             Outcome::RolledBack(_)
         ));
         assert_eq!(*undone.0.lock().expect("nobody failed"), [7]);
@@ -225,7 +225,7 @@ mod to_a_finished_childs_compensation {
             .start()
             .await?;
         assert!(matches!(
-            scoop.launch(Root).await?.wait().await?,
+            scoop.launch(Root).await?.ends().await?,
             Outcome::RolledBack(_)
         ));
         let undone = db
@@ -271,7 +271,7 @@ mod skipped {
     async fn the_value_of_a_skipped_step_is_missed_by_name() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Checkout>().start().await?;
-        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.wait().await? else {
+        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
         assert!(

@@ -36,7 +36,7 @@ mod gt_01 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -90,7 +90,7 @@ mod gt_02 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -149,7 +149,7 @@ mod gt_03 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -216,7 +216,7 @@ mod gt_04 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -311,7 +311,7 @@ mod gt_05 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·

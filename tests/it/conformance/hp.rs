@@ -56,7 +56,7 @@ mod hp_01 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · · L=[R]
@@ -160,7 +160,7 @@ mod hp_02 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -268,7 +268,7 @@ mod hp_03 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         let history = db.history().await;
         let calls = calls_of(&root);

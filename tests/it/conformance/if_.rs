@@ -36,7 +36,7 @@ mod if_01 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -70,7 +70,7 @@ mod if_02 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let history = db.history().await;
         assert_eq!(

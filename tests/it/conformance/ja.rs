@@ -51,7 +51,7 @@ async fn sell(db: &Database, fails: bool) -> Result<(Outcome, i64)> {
         .only::<ChildHandler>()
         .start()
         .await?;
-    let outcome = scoop.launch(Sale { fails }).await?.wait().await?;
+    let outcome = scoop.launch(Sale { fails }).await?.ends().await?;
     Ok((outcome, db.number("SELECT count(*) FROM business").await))
 }
 

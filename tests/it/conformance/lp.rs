@@ -38,7 +38,7 @@ mod lp_01 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -90,7 +90,7 @@ mod lp_02 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -162,7 +162,7 @@ mod lp_03 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -252,7 +252,7 @@ mod lp_04 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
 "M0 EMITTED · ·
@@ -321,7 +321,7 @@ mod lp_05 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·

@@ -50,7 +50,7 @@ async fn me_01_a_message_without_subscriber_is_only_emitted() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().client().await?;
     let root = scoop.launch(Event).await?;
-    assert_eq!(root.wait().await?, Outcome::Unhandled);
+    assert_eq!(root.ends().await?, Outcome::Unhandled);
     db.history().await.expect("M0 EMITTED · ·");
     Ok(())
 }
@@ -64,7 +64,7 @@ async fn me_02_each_of_two_handlers_sees_the_message() -> Result<()> {
         .only::<AlsoSucceeding>()
         .start()
         .await?;
-    assert_eq!(scoop.launch(Event).await?.wait().await?, Outcome::Committed);
+    assert_eq!(scoop.launch(Event).await?.ends().await?, Outcome::Committed);
 
     let history = db.history().await;
     assert_eq!(history.count("SEEN"), 2);
@@ -84,7 +84,7 @@ async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Res
         .start()
         .await?;
     let root = one.launch(Event).await?;
-    assert_eq!(root.wait().await?, Outcome::Committed);
+    assert_eq!(root.ends().await?, Outcome::Committed);
 
     assert_eq!(db.history().await.count("SEEN"), 1);
     calls_of(&root).expect("invoke succeeding-handler/0");
@@ -96,7 +96,7 @@ async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Res
 async fn me_04_me_06_what_succeeds_is_committed_once() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Succeeding>().start().await?;
-    assert_eq!(scoop.launch(Event).await?.wait().await?, Outcome::Committed);
+    assert_eq!(scoop.launch(Event).await?.ends().await?, Outcome::Committed);
 
     db.history().await.expect(
         "M0 EMITTED · ·
@@ -113,7 +113,7 @@ async fn me_05_me_07_what_fails_is_rolled_back_once() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Failing>().start().await?;
     assert!(matches!(
-        scoop.launch(Event).await?.wait().await?,
+        scoop.launch(Event).await?.ends().await?,
         Outcome::RolledBack(_)
     ));
 
@@ -137,7 +137,7 @@ async fn me_08_two_processes_share_five_messages_without_doing_any_twice() -> Re
         .await?;
     let roots = one.launch_all((0..5).map(|_| Event)).await?;
     for root in &roots {
-        assert_eq!(root.wait().await?, Outcome::Committed);
+        assert_eq!(root.ends().await?, Outcome::Committed);
         calls_of(root).expect("invoke succeeding-handler/0");
     }
 

@@ -12,4 +12,5 @@ mod rb;
 
 use scoop::prelude::*;
 
+use crate::support::Ends as _;
 use crate::support::messages::*;

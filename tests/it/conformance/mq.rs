@@ -61,7 +61,7 @@ mod mq_02 {
         let scoop = db.scoop().only::<Receiver>().start().await?;
         let texts = ["a", "b", "c", "d", "e"];
         for root in scoop.launch_all(texts.map(Greeting::new)).await? {
-            assert_eq!(root.wait().await?, Outcome::Committed);
+            assert_eq!(root.ends().await?, Outcome::Committed);
         }
         assert_eq!(
             db.texts("SELECT text FROM received ORDER BY text").await,
@@ -104,8 +104,8 @@ mod mq_03 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Forwarder>().start().await?;
         let roots = scoop.launch_all([Number(1), Number(2)]).await?;
-        assert!(matches!(roots[0].wait().await?, Outcome::RolledBack(_)));
-        assert_eq!(roots[1].wait().await?, Outcome::Committed);
+        assert!(matches!(roots[0].ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(roots[1].ends().await?, Outcome::Committed);
         let others = "SELECT count(*) FROM scoop.message WHERE topic = 'otherTopic'";
         assert_eq!(db.number(others).await, 1);
         Ok(())
@@ -150,7 +150,7 @@ mod mq_04 {
         gate.arrivals(3).await;
         gate.open(3);
         for root in roots {
-            assert_eq!(root.wait().await?, Outcome::Committed);
+            assert_eq!(root.ends().await?, Outcome::Committed);
         }
 
         let history = db.history().await;
@@ -236,7 +236,7 @@ mod mq_07 {
     async fn mq_07_an_error_is_stored_with_the_name_of_its_type() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Throwing>().start().await?;
-        let outcome = scoop.launch(Greeting::new("")).await?.wait().await?;
+        let outcome = scoop.launch(Greeting::new("")).await?.ends().await?;
 
         let history = db.history().await;
         let stored = history

@@ -35,7 +35,7 @@ mod rb_01 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -89,7 +89,7 @@ mod rb_02 {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -176,7 +176,7 @@ mod rb_03 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -269,7 +269,7 @@ mod rb_04 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -430,7 +430,7 @@ mod rb_05 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RolledBack(_)));
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let history = db.history().await;
         let calls = calls_of(&root);
@@ -664,7 +664,7 @@ mod rb_06 {
             .start()
             .await?;
         let root = scoop.launch(Root).await?;
-        assert!(matches!(root.wait().await?, Outcome::RollbackFailed(_)));
+        assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
 
         let history = db.history().await;
         let calls = calls_of(&root);

@@ -10,4 +10,4 @@ mod signals;
 
 pub(crate) use calls::{calls_of, compensated, handled, invoked};
 pub(crate) use database::Database;
-pub(crate) use signals::{Gate, eventually, takes};
+pub(crate) use signals::{Ends, Gate, eventually, takes};

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use scoop::{Handle, Outcome, RuntimeError};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 /// How long a test waits for what must happen, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns when the condition holds. Fails when it does not come to.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
@@ -15,6 +16,24 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     while !condition().await {
         assert!(Instant::now() < deadline, "in vain waited for: {what}");
         sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// [`Handle::wait`] for tests: a hierarchy that never ends is a failure, which shows its tree.
+pub(crate) trait Ends {
+    /// How it ended.
+    async fn ends(&self) -> Result<Outcome, RuntimeError>;
+}
+
+impl Ends for Handle {
+    async fn ends(&self) -> Result<Outcome, RuntimeError> {
+        match tokio::time::timeout(PATIENCE, self.wait()).await {
+            Ok(outcome) => outcome,
+            Err(_) => panic!(
+                "in vain waited for the end of this:\n{}",
+                self.tree().await?
+            ),
+        }
     }
 }
 
