@@ -3,6 +3,7 @@
 mod children;
 mod failures;
 mod launching;
+mod processes;
 mod setup;
 mod stuck;
 mod values;
