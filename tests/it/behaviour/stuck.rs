@@ -1,24 +1,23 @@
 //! Runs that the program at hand cannot continue: they wait for one that can.
 
-use scoop::{Handle, RunState};
+use scoop::{Handle, RunState, Tree};
 
 use super::*;
-use crate::support::{Database, Gate, eventually};
+use crate::support::Database;
 
-/// The saga as it was: the run is left between its two steps.
+/// The saga as it was.
 mod before {
     use super::*;
 
-    pub(super) struct Checkout {
-        pub(super) gate: Gate,
-    }
+    #[derive(Default)]
+    pub(super) struct Checkout;
 
     #[saga(name = "checkout")]
     #[subscribes(Root)]
     impl Checkout {
         #[step(rollback = undo)]
-        async fn reserve(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            self.gate.pass().await;
+        async fn reserve(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
             Ok(())
         }
 
@@ -30,6 +29,19 @@ mod before {
         async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
             Ok(())
         }
+    }
+}
+
+/// What its first step waits for.
+#[derive(Default)]
+struct ChildHandler;
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -100,41 +112,34 @@ mod demanding {
     }
 }
 
-/// A run that has ended its first step, and no program that would go on with it. The handle asks
-/// through a client.
+/// A run that has ended its first step and waits for a child whose handler is away. The handle
+/// asks through a client.
 async fn left_half_way(db: &Database) -> Result<Handle> {
-    let gate = Gate::default();
-    let scoop = db
-        .scoop()
-        .only::<before::Checkout>()
-        .provide(before::Checkout { gate: gate.clone() });
-    let scoop = scoop.start().await?;
+    db.scoop()
+        .only::<ChildHandler>()
+        .start()
+        .await?
+        .shutdown()
+        .await;
+    let scoop = db.scoop().only::<before::Checkout>().start().await?;
     let root = scoop.launch(Root).await?;
-    gate.arrivals(1).await;
-    let stopping = tokio::spawn({
-        let scoop = scoop.clone();
-        async move { scoop.shutdown().await }
-    });
-    // The request to stop is made at the first poll; then nothing new is begun.
-    tokio::task::yield_now().await;
-    eventually("the engine stops", async || stops(&scoop).await).await;
-    gate.open(1);
-    stopping.await?;
+    root.comes_to(|tree| {
+        tree.roots()
+            .iter()
+            .any(|run| run.state == RunState::Waiting)
+    })
+    .await?;
+    scoop.shutdown().await;
     Ok(Scoop::client(db.pool().clone()).find(root.id()).await?)
 }
 
-/// Whether nothing is claimed any more.
-async fn stops(scoop: &Scoop) -> bool {
-    tokio::time::timeout(std::time::Duration::from_millis(1), scoop.shutdown())
-        .await
-        .is_err()
-}
-
-async fn reason(root: &Handle) -> Option<String> {
-    let tree = root.tree().await.expect("the tree can be read");
+/// Why the run is stuck, when it has come to be.
+async fn reason(root: &Handle) -> Result<String> {
+    let stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    let tree = root.comes_to(stuck).await?;
     match &tree.roots()[0].state {
-        RunState::Stuck { reason } => Some(reason.clone()),
-        _ => None,
+        RunState::Stuck { reason } => Ok(reason.clone()),
+        other => unreachable!("{other}"),
     }
 }
 
@@ -143,9 +148,13 @@ async fn reason(root: &Handle) -> Option<String> {
 async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db.scoop().only::<S>().start().await?;
-    eventually("the run is stuck", async || reason(&root).await.is_some()).await;
-    let reason = reason(&root).await.unwrap_or_default();
+    let scoop = db
+        .scoop()
+        .only::<S>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    let reason = reason(&root).await?;
     assert!(reason.contains(why), "{reason}");
     assert!(
         root.tree()
@@ -158,12 +167,12 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
     assert_ne!(other.ends().await?, Outcome::Unhandled);
     scoop.shutdown().await;
 
-    let gate = Gate::default();
-    let fitting = db
+    let _fitting = db
         .scoop()
         .only::<before::Checkout>()
-        .provide(before::Checkout { gate });
-    let _fitting = fitting.start().await?;
+        .only::<ChildHandler>()
+        .start()
+        .await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
@@ -193,23 +202,27 @@ async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() 
 async fn a_rollback_past_a_renamed_step_waits_for_its_old_name() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db.scoop().only::<renamed::Checkout>().start().await?;
-    eventually("the run is stuck", async || reason(&root).await.is_some()).await;
-    let reason = reason(&root).await.unwrap_or_default();
+    let scoop = db
+        .scoop()
+        .only::<renamed::Checkout>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    let reason = reason(&root).await?;
     assert!(
         reason.contains("saga `checkout` has no step `reserve`"),
         "{reason}"
     );
     scoop.shutdown().await;
 
-    let gate = Gate::default();
-    let fitting = db
+    let _fitting = db
         .scoop()
         .only::<before::Checkout>()
-        .provide(before::Checkout { gate });
-    let _fitting = fitting.start().await?;
+        .only::<ChildHandler>()
+        .start()
+        .await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-    db.history().await.expect(
+    db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
         M0 SEEN checkout ·
         M0 SUSPENDED checkout reserve next=1

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop::{Handle, Outcome, RuntimeError};
+use scoop::{Handle, Outcome, RuntimeError, Tree};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
@@ -19,10 +19,13 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     }
 }
 
-/// [`Handle::wait`] for tests: a hierarchy that never ends is a failure, which shows its tree.
+/// Waiting for a hierarchy, but not for ever: when it is in vain, the failure shows the tree.
 pub(crate) trait Ends {
     /// How it ended.
     async fn ends(&self) -> Result<Outcome, RuntimeError>;
+
+    /// Returns when a look at its runs is as it should be, with what was seen then.
+    async fn comes_to(&self, condition: impl Fn(&Tree) -> bool) -> Result<Tree, RuntimeError>;
 }
 
 impl Ends for Handle {
@@ -33,6 +36,21 @@ impl Ends for Handle {
                 "in vain waited for the end of this:\n{}",
                 self.tree().await?
             ),
+        }
+    }
+
+    async fn comes_to(&self, condition: impl Fn(&Tree) -> bool) -> Result<Tree, RuntimeError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let tree = self.tree().await?;
+            if condition(&tree) {
+                return Ok(tree);
+            }
+            assert!(
+                Instant::now() < deadline,
+                "in vain waited for something else than this:\n{tree}"
+            );
+            sleep(Duration::from_millis(5)).await;
         }
     }
 }
