@@ -1,0 +1,351 @@
+//! How messages get in, and how one learns what became of them.
+
+use scoop::{RunState, RuntimeError, Status};
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+#[derive(Default)]
+struct RootHandler;
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct FailingHandler;
+
+#[saga(name = "failing-handler")]
+#[subscribes(Root)]
+impl FailingHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Err(SIMULATED.into())
+    }
+}
+
+#[derive(Default)]
+struct AlsoFailingHandler;
+
+#[saga(name = "also-failing-handler")]
+#[subscribes(Root)]
+impl AlsoFailingHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Err(SIMULATED.into())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_launched_in_a_transaction_exists_when_that_commits() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    let mut tx = db.pool().begin().await?;
+    let root = scoop.launch_in(&mut tx, Root).await?;
+    assert!(
+        matches!(root.wait().await, Err(RuntimeError::NoSuchMessage { id }) if id == root.message_id())
+    );
+    tx.commit().await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_launched_in_a_transaction_is_gone_when_that_rolls_back() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    let mut tx = db.pool().begin().await?;
+    let root = scoop.launch_in(&mut tx, Root).await?;
+    tx.rollback().await?;
+    assert!(matches!(
+        root.status().await,
+        Err(RuntimeError::NoSuchMessage { .. })
+    ));
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+    assert_eq!(db.history().await.rows().len(), 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_many_messages_are_launched_or_none() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db
+        .scoop()
+        .only::<RootHandler>()
+        .payload_bytes_max(50)
+        .start()
+        .await?;
+    let roots = scoop.launch_all((0..100).map(|_| Root)).await?;
+    for root in &roots {
+        assert_eq!(root.ends().await?, Outcome::Committed);
+    }
+    let history = db.history().await;
+    assert_eq!(
+        (
+            history.count("EMITTED"),
+            history.count("SEEN"),
+            history.count("COMMITTED")
+        ),
+        (100, 100, 100)
+    );
+
+    let refused = scoop
+        .launch_all([Long("x".into()), Long("x".repeat(50))])
+        .await
+        .err();
+    assert!(
+        matches!(refused, Some(RuntimeError::TooLarge { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(db.history().await.count("EMITTED"), 100);
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Long(String);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_without_handler_is_unhandled_at_once() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    let root = scoop.launch(Child).await?;
+    assert_eq!(root.status().await?, Status::Ended(Outcome::Unhandled));
+    assert!(root.tree().await?.roots().is_empty());
+    Ok(())
+}
+
+/// Handlers of one root message are hierarchies beside each other: none undoes another.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_handlers_the_worst_outcome_counts() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db
+        .scoop()
+        .only::<RootHandler>()
+        .only::<FailingHandler>()
+        .start()
+        .await?;
+    let root = scoop.launch(Root).await?;
+    let Outcome::RolledBack(failure) = root.ends().await? else {
+        panic!("one failed")
+    };
+    assert_eq!(failure.message, SIMULATED.to_string());
+    let states = root
+        .tree()
+        .await?
+        .runs()
+        .iter()
+        .map(|run| run.state.clone())
+        .collect::<Vec<_>>();
+    assert!(states.contains(&RunState::Committed), "{states:?}");
+    assert!(
+        states.contains(&RunState::RolledBack(failure)),
+        "{states:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_failures_of_several_handlers_are_told_together() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db
+        .scoop()
+        .only::<AlsoFailingHandler>()
+        .only::<FailingHandler>()
+        .start()
+        .await?;
+    let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
+        panic!("both failed")
+    };
+    assert_eq!(
+        (&*failure.kind, failure.causes.len()),
+        ("HandlersFailed", 2)
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_launches_waits_and_finds() -> Result<()> {
+    let db = Database::new().await;
+    let _server = db.scoop().only::<RootHandler>().start().await?;
+    let client = Scoop::client(db.another_pool(2).await);
+    let root = client.launch(Root).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+
+    let found = client.find(root.id()).await?;
+    assert_eq!(found.message_id(), root.message_id());
+    assert_eq!(found.status().await?, Status::Ended(Outcome::Committed));
+    let unknown = uuid::Uuid::new_v4();
+    let missing = client.find(unknown).await.err();
+    assert!(matches!(missing, Some(RuntimeError::NoSuchMessage { id }) if id == unknown));
+    Ok(())
+}
+
+/// What is launched while no process runs the handler waits for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listed_handler_gets_what_was_launched_while_it_was_away() -> Result<()> {
+    let db = Database::new().await;
+    db.scoop()
+        .only::<RootHandler>()
+        .start()
+        .await?
+        .shutdown()
+        .await;
+    let root = Scoop::client(db.pool().clone()).launch(Root).await?;
+    assert_eq!(root.status().await?, Status::Unfinished);
+    assert_eq!(root.tree().await?.roots()[0].state, RunState::NotBegun);
+
+    let _scoop = db.scoop().only::<RootHandler>().start().await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+mod detached {
+    use super::*;
+
+    #[derive(Default)]
+    struct Launching;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl Launching {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.detach(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    struct ChildHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_detached_message_is_neither_waited_for_nor_undone() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Launching>().only::<ChildHandler>();
+        let scoop = scoop
+            .provide(ChildHandler { gate: gate.clone() })
+            .start()
+            .await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        gate.open(1);
+        eventually("the child has committed", async || {
+            db.history().await.count("COMMITTED") == 1
+        })
+        .await;
+
+        let history = db.history().await;
+        history.about(&["M0"]).expect(
+            "M0 EMITTED · · L=[R]
+            M0 SEEN root-handler · L=[R,a]
+            M0 SUSPENDED root-handler 0 next=1
+            M0 ROLLING_BACK root-handler 1
+            M0 SUSPENDED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RB(0[0,])
+            M0 ROLLED_BACK root-handler RB(0[0,])",
+        );
+        history.about(&["M1"]).expect(
+            "M1 EMITTED · · L=[Q]
+            M1 SEEN child-handler · L=[Q,a]
+            M1 SUSPENDED child-handler 0
+            M1 COMMITTED child-handler 0",
+        );
+        Ok(())
+    }
+}
+
+mod tree {
+    use super::*;
+
+    #[derive(Default)]
+    struct Launching;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl Launching {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+    }
+
+    struct ChildHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            self.gate.pass().await;
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tree_shows_how_far_each_run_is() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Launching>().only::<ChildHandler>();
+        let scoop = scoop
+            .provide(ChildHandler { gate: gate.clone() })
+            .start()
+            .await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let tree = root.tree().await?;
+        let [parent] = tree.roots() else {
+            panic!("{tree}")
+        };
+        let [child] = &*parent.children else {
+            panic!("{tree}")
+        };
+        assert_eq!(
+            (&parent.state, &child.state),
+            (&RunState::Waiting, &RunState::Running),
+            "{tree}"
+        );
+        assert_eq!(
+            (&*child.handler, &*child.topic),
+            ("child-handler", "child-topic")
+        );
+
+        gate.open(1);
+        root.ends().await?;
+        let tree = root.tree().await?;
+        let shown = tree.to_string();
+        assert_eq!(tree.runs().len(), 2, "{tree}");
+        for part in [
+            "root-handler (on root-topic): rolled back: Simulated",
+            "└─ child-handler (on child-topic): rolled back",
+        ] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        Ok(())
+    }
+}

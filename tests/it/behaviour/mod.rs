@@ -1,0 +1,14 @@
+//! What users rely on beyond the rows that other participants see.
+
+mod children;
+mod failures;
+mod launching;
+mod processes;
+mod setup;
+mod stuck;
+mod values;
+
+use scoop::prelude::*;
+
+use crate::support::Ends as _;
+use crate::support::messages::*;

@@ -1,0 +1,234 @@
+//! What keeps a program from starting, and where its tables are.
+
+use scoop::{RuntimeError, SetupError};
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Default)]
+struct RootHandler;
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.launch(Child).await?;
+        Ok(())
+    }
+
+    #[step(name = "1")]
+    async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct ChildHandler;
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Namesake;
+
+#[saga(name = "root-handler")]
+#[subscribes(Child)]
+impl Namesake {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Not `Default`, and of another opinion on what a root message is.
+struct Needy {
+    _dependency: u32,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "root-topic")]
+struct AnotherRoot;
+
+#[saga(name = "needy")]
+#[subscribes(AnotherRoot)]
+impl Needy {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &AnotherRoot) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Why it does not start.
+async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
+    match builder.start().await {
+        Ok(_) => panic!("it started"),
+        Err(RuntimeError::Setup(mistakes)) => mistakes,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_mistakes_of_a_program_are_told_at_once() {
+    let builder = Scoop::builder()
+        .schema("Not Good")
+        .concurrency(0)
+        .payload_bytes_max(0);
+    let builder = builder
+        .only::<RootHandler>()
+        .only::<Namesake>()
+        .only::<Needy>()
+        .provide(ChildHandler);
+    let builder = builder.only::<RootHandler>();
+    let found = mistakes(builder).await;
+    let is =
+        |expected: fn(&SetupError) -> bool| found.iter().filter(|found| expected(found)).count();
+    let counts = [
+        is(|it| {
+            matches!(
+                it,
+                SetupError::TooSmall {
+                    setting: "concurrency",
+                    min: 1,
+                    value: 0
+                }
+            )
+        }),
+        is(|it| {
+            matches!(
+                it,
+                SetupError::TooSmall {
+                    setting: "payload_bytes_max",
+                    ..
+                }
+            )
+        }),
+        is(|it| matches!(it, SetupError::NoDatabase)),
+        is(|it| matches!(it, SetupError::SchemaName { name } if name == "Not Good")),
+        is(
+            |it| matches!(it, SetupError::SameName { name, types } if name == "root-handler" && types.contains("Namesake")),
+        ),
+        is(
+            |it| matches!(it, SetupError::SameTopic { topic, types } if topic == "root-topic" && types.contains("AnotherRoot")),
+        ),
+        is(
+            |it| matches!(it, SetupError::NotProvided { name, type_name } if name == "needy" && type_name.ends_with("Needy")),
+        ),
+        is(
+            |it| matches!(it, SetupError::NotASaga { type_name } if type_name.ends_with("ChildHandler")),
+        ),
+    ];
+    assert_eq!((counts, found.len()), ([1; 8], 8), "{found:#?}");
+    let shown = RuntimeError::Setup(found).to_string();
+    assert!(
+        shown.starts_with("this program cannot start:\n  - "),
+        "{shown}"
+    );
+    assert!(shown.contains(".provide("), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_of_a_later_version_is_left_alone() {
+    let db = Database::new().await;
+    db.execute(
+        "INSERT INTO scoop.migration (version, description, success, checksum, execution_time)
+         VALUES (9999, 'later', true, '', 0)",
+    )
+    .await;
+    let found = mistakes(db.scoop().only::<RootHandler>()).await;
+    let [
+        SetupError::SchemaTooNew {
+            schema,
+            found,
+            known,
+        },
+    ] = &*found
+    else {
+        panic!("{found:?}")
+    };
+    assert_eq!((&**schema, *found), ("scoop", 9999));
+    assert!(*known < 9999);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_is_not_as_this_version_made_it_is_left_alone() {
+    let db = Database::new().await;
+    db.execute("UPDATE scoop.migration SET checksum = 'other' WHERE version = 1")
+        .await;
+    let found = mistakes(db.scoop().only::<RootHandler>()).await;
+    assert_eq!(
+        found,
+        [SetupError::SchemaDiffers {
+            schema: "scoop".into(),
+            version: 1
+        }]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_schema_works_from_end_to_end() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db
+        .scoop()
+        .schema("warehouse_2")
+        .only::<RootHandler>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    let root = scoop.launch(Root).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(root.tree().await?.runs().len(), 2);
+    let client = db.scoop().schema("warehouse_2").client().await?;
+    assert_eq!(client.launch(Root).await?.ends().await?, Outcome::Committed);
+
+    let history = db.history_in("warehouse_2").await;
+    assert_eq!(history.count("COMMITTED"), 4, "{history}");
+    assert_eq!(db.history().await.rows().len(), 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
+    let db = Database::new().await;
+    let ours = db.scoop().only::<RootHandler>().start().await?;
+    let theirs = Scoop::builder()
+        .postgres(db.another_pool(4).await)
+        .schema("theirs");
+    let theirs = theirs.only::<ChildHandler>().start().await?;
+    // Here nobody listens for the child, although somebody does there.
+    assert_eq!(ours.launch(Root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(ours.launch(Child).await?.ends().await?, Outcome::Unhandled);
+    assert_eq!(theirs.launch(Root).await?.ends().await?, Outcome::Unhandled);
+    assert_eq!(
+        theirs.launch(Child).await?.ends().await?,
+        Outcome::Committed
+    );
+    assert_eq!(db.history_in("theirs").await.count("EMITTED"), 2);
+    Ok(())
+}
+
+/// The first start in an empty database makes the tables, also when several come at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_programs_may_start_in_an_empty_schema_at_once() -> Result<()> {
+    let db = Database::new().await;
+    let start = async || {
+        let pool = db.another_pool(4).await;
+        Scoop::builder()
+            .postgres(pool)
+            .schema("empty")
+            .only::<RootHandler>()
+            .start()
+            .await
+    };
+    let (one, other) = tokio::join!(start(), start());
+    let (one, other) = (one?, other?);
+    assert_eq!(one.launch(Root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(other.launch(Root).await?.ends().await?, Outcome::Committed);
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! Runs that the program at hand cannot continue: they wait for one that can.
+
+use scoop::{Handle, RunState, Tree};
+
+use super::*;
+use crate::support::Database;
+
+/// The saga as it was.
+mod before {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Checkout;
+
+    #[saga(name = "checkout")]
+    #[subscribes(Root)]
+    impl Checkout {
+        #[step(rollback = undo)]
+        async fn reserve(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step]
+        async fn charge(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+    }
+}
+
+/// What its first step waits for.
+#[derive(Default)]
+struct ChildHandler;
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The second step is gone.
+mod shorter {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Checkout;
+
+    #[saga(name = "checkout")]
+    #[subscribes(Root)]
+    impl Checkout {
+        #[step]
+        async fn reserve(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+    }
+}
+
+/// The second step fails, and the first has another name.
+mod renamed {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Checkout;
+
+    #[saga(name = "checkout")]
+    #[subscribes(Root)]
+    impl Checkout {
+        #[step]
+        async fn take(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        #[step]
+        async fn charge(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+}
+
+/// The message has got a field.
+mod demanding {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    pub(super) struct Priced {
+        price: u32,
+    }
+
+    #[derive(Default)]
+    pub(super) struct Checkout;
+
+    #[saga(name = "checkout")]
+    #[subscribes(Priced)]
+    impl Checkout {
+        #[step]
+        async fn reserve(&self, _: &mut Scope<'_>, _: &Priced) -> Result<()> {
+            Ok(())
+        }
+
+        #[step]
+        async fn charge(&self, _: &mut Scope<'_>, message: &Priced) -> Result<()> {
+            panic!("where does {} come from?", message.price);
+        }
+    }
+}
+
+/// A run that has ended its first step and waits for a child whose handler is away. The handle
+/// asks through a client.
+async fn left_half_way(db: &Database) -> Result<Handle> {
+    db.scoop()
+        .only::<ChildHandler>()
+        .start()
+        .await?
+        .shutdown()
+        .await;
+    let scoop = db.scoop().only::<before::Checkout>().start().await?;
+    let root = scoop.launch(Root).await?;
+    root.comes_to(|tree| {
+        tree.roots()
+            .iter()
+            .any(|run| run.state == RunState::Waiting)
+    })
+    .await?;
+    scoop.shutdown().await;
+    Ok(Scoop::client(db.pool().clone()).find(root.id()).await?)
+}
+
+/// Why the run is stuck, when it has come to be.
+async fn reason(root: &Handle) -> Result<String> {
+    let stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    let tree = root.comes_to(stuck).await?;
+    match &tree.roots()[0].state {
+        RunState::Stuck { reason } => Ok(reason.clone()),
+        other => unreachable!("{other}"),
+    }
+}
+
+/// That the run is stuck with such a program, that others are not, and that it goes on with a
+/// program that fits.
+async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
+    let db = Database::new().await;
+    let root = left_half_way(&db).await?;
+    let scoop = db
+        .scoop()
+        .only::<S>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    let reason = reason(&root).await?;
+    assert!(reason.contains(why), "{reason}");
+    assert!(
+        root.tree()
+            .await?
+            .to_string()
+            .contains(&format!("STUCK: {reason}"))
+    );
+
+    let other = scoop.launch(other).await?;
+    assert_ne!(other.ends().await?, Outcome::Unhandled);
+    scoop.shutdown().await;
+
+    let _fitting = db
+        .scoop()
+        .only::<before::Checkout>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    db.history().await.about(&["M0"]).expect(
+        "M0 EMITTED · ·
+        M0 SEEN checkout ·
+        M0 SUSPENDED checkout reserve next=1
+        M0 SUSPENDED checkout charge
+        M0 COMMITTED checkout charge",
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_next_step_is_gone_waits_for_its_return() -> Result<()> {
+    stuck_with::<shorter::Checkout>(Root, "is to go on with step number 1, but has only 1 steps")
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() -> Result<()> {
+    stuck_with::<demanding::Checkout>(Root, "does not fit the message type of saga `checkout`")
+        .await
+}
+
+/// Here the program goes on with the step at that position, which fails; what it would have to
+/// undo is not there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_past_a_renamed_step_waits_for_its_old_name() -> Result<()> {
+    let db = Database::new().await;
+    let root = left_half_way(&db).await?;
+    let scoop = db
+        .scoop()
+        .only::<renamed::Checkout>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    let reason = reason(&root).await?;
+    assert!(
+        reason.contains("saga `checkout` has no step `reserve`"),
+        "{reason}"
+    );
+    scoop.shutdown().await;
+
+    let _fitting = db
+        .scoop()
+        .only::<before::Checkout>()
+        .only::<ChildHandler>()
+        .start()
+        .await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    db.history().await.about(&["M0"]).expect(
+        "M0 EMITTED · ·
+        M0 SEEN checkout ·
+        M0 SUSPENDED checkout reserve next=1
+        M0 ROLLING_BACK checkout charge
+        M0 SUSPENDED checkout RBC(reserve[0,])
+        M0 SUSPENDED checkout RB(reserve[0,])
+        M0 ROLLED_BACK checkout RB(reserve[0,])",
+    );
+    Ok(())
+}

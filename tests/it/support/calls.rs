@@ -1,0 +1,126 @@
+//! Which code of the user was called, in the catalogue's notation.
+//!
+//! Steps say so themselves, by [`invoked`], [`compensated`] and [`handled`]. What they say is kept
+//! by hierarchy, so that sagas need no field for it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{LazyLock, Mutex};
+
+use scoop::{Handle, Scope};
+use uuid::Uuid;
+
+use super::rows::diff;
+
+static CALLS: LazyLock<Mutex<HashMap<Uuid, Vec<Call>>>> = LazyLock::new(Mutex::default);
+
+/// One call of user code.
+#[derive(Clone, Debug, PartialEq)]
+struct Call {
+    kind: &'static str,
+    handler: String,
+    step: String,
+    iteration: u32,
+}
+
+/// The calls of one hierarchy, in order.
+pub(crate) struct Calls(Vec<Call>);
+
+/// A step was called. Returns how often it had been before, in this hierarchy.
+pub(crate) fn invoked(scope: &Scope<'_>) -> usize {
+    record("invoke", scope)
+}
+
+/// A compensation was called. Returns how often it had been before.
+pub(crate) fn compensated(scope: &Scope<'_>) -> usize {
+    record("rollback", scope)
+}
+
+/// A child failure handler was called. Returns how often it had been before.
+pub(crate) fn handled(scope: &Scope<'_>) -> usize {
+    record("hcf", scope)
+}
+
+fn record(kind: &'static str, scope: &Scope<'_>) -> usize {
+    let call = Call {
+        kind,
+        handler: scope.handler().into(),
+        step: undone(scope.step()).into(),
+        iteration: scope.iteration(),
+    };
+    let mut calls = CALLS.lock().expect("no test fails in here");
+    let calls = calls.entry(scope.lineage().root_id()).or_default();
+    let same = |other: &&Call| {
+        (other.kind, &other.handler, &other.step) == (kind, &call.handler, &call.step)
+    };
+    let before = calls.iter().filter(same).count();
+    calls.push(call);
+    before
+}
+
+/// The step's own name, if this is that of a part of a rollback.
+fn undone(step: &str) -> &str {
+    let own = step
+        .strip_prefix("Rollback of ")
+        .and_then(|rest| rest.rsplit_once('['));
+    own.map_or(step, |(own, _)| own)
+}
+
+/// What was called in this hierarchy until now.
+pub(crate) fn calls_of(root: &Handle) -> Calls {
+    let calls = CALLS.lock().expect("no test fails in here");
+    Calls(calls.get(&root.id()).cloned().unwrap_or_default())
+}
+
+impl Calls {
+    /// How many there were.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Those of these handlers.
+    pub(crate) fn of(&self, handlers: &[&str]) -> Calls {
+        let calls = self
+            .0
+            .iter()
+            .filter(|call| handlers.contains(&&*call.handler));
+        Calls(calls.cloned().collect())
+    }
+
+    /// Fails if these are not the calls of a block of the catalogue. What it says of `cfhi` and
+    /// `next` is not looked at: child failure handlers do not get them here.
+    #[track_caller]
+    pub(crate) fn expect(&self, block: &str) {
+        let expected: Vec<_> = block
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(observable)
+            .collect();
+        let actual: Vec<_> = self.0.iter().map(Call::to_string).collect();
+        if expected != actual {
+            panic!(
+                "other calls than expected (-), but these (+):\n{}",
+                diff(&expected, &actual)
+            );
+        }
+    }
+}
+
+fn observable(line: &str) -> String {
+    let known = line.split_whitespace().filter(|word| {
+        let (cfhi, next) = (word.starts_with("cfhi="), word.starts_with("next="));
+        !cfhi && !next && *word != "it=0"
+    });
+    known.collect::<Vec<_>>().join(" ")
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.handler, self.step)?;
+        if self.iteration > 0 {
+            write!(f, " it={}", self.iteration)?;
+        }
+        Ok(())
+    }
+}

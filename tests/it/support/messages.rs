@@ -1,0 +1,33 @@
+//! The messages and errors that most scenarios use.
+
+use scoop::prelude::*;
+
+/// What a scenario is launched with.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "root-topic")]
+pub(crate) struct Root;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "child-topic")]
+pub(crate) struct Child;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "child-topic-2")]
+pub(crate) struct Child2;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "grandchild-topic")]
+pub(crate) struct Grandchild;
+
+/// What the steps of the catalogue throw.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct RuntimeException(pub(crate) &'static str);
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct IllegalStateException(pub(crate) &'static str);
+
+/// How most of them fail.
+pub(crate) const SIMULATED: RuntimeException =
+    RuntimeException("Simulated failure to test rollback");

@@ -1,0 +1,13 @@
+//! What the tests share: a database for each, the notation of the catalogue, signals.
+
+mod calls;
+mod database;
+mod exceptions;
+pub(crate) mod messages;
+mod rows;
+mod server;
+mod signals;
+
+pub(crate) use calls::{calls_of, compensated, handled, invoked};
+pub(crate) use database::Database;
+pub(crate) use signals::{Ends, Gate, eventually, takes};

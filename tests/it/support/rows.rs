@@ -1,0 +1,405 @@
+//! The rows of `message_event` in the notation of the conformance catalogue.
+//!
+//! ```text
+//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [L=[R,a,..]] [exc=<exception>]
+//! ```
+//!
+//! `·` is NULL, as are `next` and `cfhi` where they are not mentioned. `RB(x)` and `RBC(x)` are
+//! the parts of a rollback. An exception is `Type(message)@source[causes]`, each part but the
+//! type free to be missing, `…` is any message, `=row k` what stands in that row of the block.
+//! `@h` is the source of a run of `h`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use scoop::Failure;
+use serde::Deserialize;
+use serde_json::Value;
+use sqlx::PgPool;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::exceptions::Exception;
+
+const QUERY: &str = "
+    SELECT to_jsonb(e) FROM (
+        SELECT message_id, type::text AS kind, coroutine_name AS handler,
+               coroutine_identifier AS worker, step, next_step,
+               child_failure_handler_iteration AS cfhi, cooperation_lineage AS lineage, exception,
+               context, (extract(epoch FROM created_at) * 1000000)::bigint AS micros
+        FROM {schema}.message_event
+        ORDER BY created_at, id
+    ) e";
+
+/// All that is on record, in order.
+pub(crate) struct History {
+    rows: Vec<Row>,
+}
+
+/// One row of the table.
+#[derive(Clone)]
+pub(crate) struct Row {
+    /// `M0`, `M1`, … in the order in which the messages were emitted.
+    pub(crate) message: String,
+    pub(crate) handler: Option<String>,
+    pub(crate) worker: Option<String>,
+    pub(crate) exception: Option<Failure>,
+    stored: Stored,
+}
+
+#[derive(Clone, Deserialize)]
+struct Stored {
+    message_id: Uuid,
+    kind: String,
+    handler: Option<String>,
+    worker: Option<String>,
+    step: Option<String>,
+    next_step: Option<i32>,
+    cfhi: Option<i32>,
+    lineage: Vec<Uuid>,
+    exception: Option<Value>,
+    context: Option<Value>,
+    micros: i64,
+}
+
+impl History {
+    pub(super) async fn read(pool: &PgPool, schema: &str) -> Self {
+        let sql = sqlx::AssertSqlSafe(QUERY.replace("{schema}", schema));
+        let stored: Vec<Json<Stored>> = sqlx::query_scalar(sql)
+            .fetch_all(pool)
+            .await
+            .expect("the events can be read");
+        let stored: Vec<Stored> = stored.into_iter().map(|Json(stored)| stored).collect();
+        let mut names = HashMap::new();
+        for row in stored.iter().filter(|row| row.kind == "EMITTED") {
+            let next = names.len();
+            names.entry(row.message_id).or_insert(next);
+        }
+        let rows = stored.into_iter().map(|stored| Row {
+            message: format!("M{}", names[&stored.message_id]),
+            handler: stored.handler.clone(),
+            worker: stored.worker.clone(),
+            exception: stored
+                .exception
+                .clone()
+                .map(|json| serde_json::from_value(json).expect("a failure")),
+            stored,
+        });
+        let history = Self {
+            rows: rows.collect(),
+        };
+        history.check_what_always_holds();
+        history
+    }
+
+    /// The rows of these handlers, and those without handler.
+    pub(crate) fn of(&self, handlers: &[&str]) -> History {
+        let known = |row: &&Row| {
+            row.handler
+                .as_deref()
+                .is_none_or(|handler| handlers.contains(&handler))
+        };
+        History {
+            rows: self.rows.iter().filter(known).cloned().collect(),
+        }
+    }
+
+    /// The rows of these messages.
+    pub(crate) fn about(&self, messages: &[&str]) -> History {
+        let known = |row: &&Row| messages.contains(&&*row.message);
+        History {
+            rows: self.rows.iter().filter(known).cloned().collect(),
+        }
+    }
+
+    /// The rows.
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// How many rows there are of that type.
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.rows
+            .iter()
+            .filter(|row| row.stored.kind == kind)
+            .count()
+    }
+
+    /// The one row of this type and handler.
+    #[track_caller]
+    pub(crate) fn only(&self, kind: &str, handler: &str) -> &Row {
+        let mut rows = self
+            .rows
+            .iter()
+            .filter(|row| row.stored.kind == kind && row.handler.as_deref() == Some(handler));
+        match (rows.next(), rows.next()) {
+            (Some(row), None) => row,
+            (first, _) => panic!(
+                "{} rows {kind} of {handler} in\n{self}",
+                if first.is_some() { "several" } else { "no" }
+            ),
+        }
+    }
+
+    /// Fails if these are not the rows of a block of the catalogue.
+    #[track_caller]
+    pub(crate) fn expect(&self, block: &str) {
+        let lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
+        let expected: Vec<_> = lines.map(Expected::parse).collect();
+        let texts: Vec<_> = expected.iter().map(|row| row.columns.clone()).collect();
+        let actual: Vec<_> = self.rows.iter().map(Row::columns).collect();
+        if texts != actual {
+            panic!(
+                "other rows than expected (-), but these (+):\n{}\nin full:\n{self}",
+                diff(&texts, &actual)
+            );
+        }
+        let mut letters = Letters::default();
+        for (at, (expected, actual)) in expected.iter().zip(&self.rows).enumerate() {
+            let place = format!("row {}, {}", at + 1, expected.columns);
+            if let Some(lineage) = &expected.lineage {
+                letters.bind(lineage, &actual.stored.lineage, &place);
+            }
+            if let Some(exception) = &expected.exception {
+                let failure = actual
+                    .exception
+                    .as_ref()
+                    .unwrap_or_else(|| panic!("{place}: no exception"));
+                if let Err(why) = exception.matches(failure, self) {
+                    panic!(
+                        "{place}: {why}\nexpected: {exception}\nactual:\n{}",
+                        failure.report()
+                    );
+                }
+            }
+        }
+    }
+
+    /// What holds for the rows of every scenario.
+    fn check_what_always_holds(&self) {
+        let mut newest: HashMap<&[Uuid], i64> = HashMap::new();
+        let emitted = |row: &&Row| row.stored.kind == "EMITTED";
+        let emissions: HashMap<_, _> = self
+            .rows
+            .iter()
+            .filter(emitted)
+            .map(|row| (&row.message, &row.stored.lineage))
+            .collect();
+        for row in &self.rows {
+            let Stored {
+                kind,
+                lineage,
+                micros,
+                handler,
+                worker,
+                ..
+            } = &row.stored;
+            if let Some(before) = newest.insert(lineage, *micros) {
+                assert!(
+                    before < *micros,
+                    "times do not rise within a lineage: {row}\nin\n{self}"
+                );
+            }
+            let ours = worker
+                .as_deref()
+                .is_some_and(|worker| worker.starts_with("scoop-rs:"));
+            assert_eq!(ours, handler.is_some(), "who wrote this: {row}");
+            assert_eq!(row.stored.context, None, "nobody gave a context: {row}");
+            let fails =
+                ["ROLLING_BACK", "ROLLBACK_EMITTED", "ROLLBACK_FAILED"].contains(&kind.as_str());
+            assert_eq!(
+                row.exception.is_some(),
+                fails,
+                "an exception where one belongs: {row}"
+            );
+            let (parent, seen) = (emissions[&row.message], kind == "SEEN");
+            let extends = lineage.len() == parent.len() + 1 && lineage.starts_with(parent);
+            assert!(
+                !seen || extends,
+                "a run's lineage is that of its emission and one more: {row}"
+            );
+        }
+    }
+
+    /// The workers that wrote for a handler.
+    pub(super) fn workers_of(&self, handler: &str) -> BTreeSet<&str> {
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.handler.as_deref() == Some(handler));
+        rows.filter_map(|row| row.worker.as_deref()).collect()
+    }
+}
+
+impl Row {
+    /// Everything but lineage and exception.
+    fn columns(&self) -> String {
+        let Stored {
+            kind,
+            handler,
+            step,
+            next_step,
+            cfhi,
+            ..
+        } = &self.stored;
+        let handler = handler.as_deref().unwrap_or("·");
+        let step = step.as_deref().map_or("·".into(), abbreviated);
+        let mut text = format!("{} {kind} {handler} {step}", self.message);
+        for (name, value) in [("next", next_step), ("cfhi", cfhi)] {
+            if let Some(value) = value {
+                text += &format!(" {name}={value}");
+            }
+        }
+        text
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.columns())?;
+        if let Some(failure) = &self.exception {
+            write!(f, " exc={}", Exception::of(failure))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rows
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, row)| writeln!(f, "{:>4}  {row}", at + 1))
+    }
+}
+
+/// A row of a block.
+struct Expected {
+    columns: String,
+    lineage: Option<Vec<String>>,
+    exception: Option<Exception>,
+}
+
+impl Expected {
+    fn parse(line: &str) -> Self {
+        let (line, exception) = match line.split_once(" exc=") {
+            Some((line, exception)) => (line, Some(Exception::parse(exception))),
+            None => (line, None),
+        };
+        let words = words(line);
+        let mut row = Self {
+            columns: words[..4].join(" "),
+            lineage: None,
+            exception,
+        };
+        row.columns = match words[3]
+            .strip_prefix('"')
+            .and_then(|step| step.strip_suffix('"'))
+        {
+            Some(step) => format!("{} {}", words[..3].join(" "), abbreviated(step)),
+            None => row.columns,
+        };
+        for word in &words[4..] {
+            match word
+                .split_once('=')
+                .unwrap_or_else(|| panic!("`{word}` in a block of rows"))
+            {
+                ("L", lineage) => {
+                    let letters = lineage.trim_matches(['[', ']']).split(',');
+                    row.lineage = Some(letters.map(str::to_owned).collect());
+                }
+                ("next" | "cfhi", _) => row.columns += &format!(" {word}"),
+                _ => panic!("`{word}` in a block of rows"),
+            }
+        }
+        row
+    }
+}
+
+/// Split at blanks that do not stand in quotes.
+fn words(line: &str) -> Vec<&str> {
+    let mut quoted = false;
+    let blank = |c: char| {
+        quoted ^= c == '"';
+        !quoted && c.is_whitespace()
+    };
+    line.split(blank).filter(|word| !word.is_empty()).collect()
+}
+
+/// A step's name, that of a part of a rollback in its short form.
+fn abbreviated(step: &str) -> String {
+    let Some(part) = step.strip_prefix("Rollback of ") else {
+        return if step.contains(' ') {
+            format!("\"{step}\"")
+        } else {
+            step.into()
+        };
+    };
+    match part.strip_suffix(" (rolling back child scopes)") {
+        Some(part) => format!("RBC({part})"),
+        None => format!("RB({part})"),
+    }
+}
+
+/// The name of a step whose short form this may be.
+pub(super) fn in_full(step: &str) -> String {
+    let inner = |prefix: &str| {
+        step.strip_prefix(prefix)
+            .and_then(|rest| rest.strip_suffix(')'))
+    };
+    match (inner("RBC("), inner("RB(")) {
+        (Some(part), _) => format!("Rollback of {part} (rolling back child scopes)"),
+        (_, Some(part)) => format!("Rollback of {part}"),
+        _ => step.into(),
+    }
+}
+
+/// Which id each letter of the block stands for.
+#[derive(Default)]
+struct Letters(HashMap<String, Uuid>);
+
+impl Letters {
+    #[track_caller]
+    fn bind(&mut self, letters: &[String], ids: &[Uuid], place: &str) {
+        assert_eq!(
+            letters.len(),
+            ids.len(),
+            "{place}: the length of lineage {ids:?}"
+        );
+        for (letter, id) in letters.iter().zip(ids) {
+            let bound = *self.0.entry(letter.clone()).or_insert(*id);
+            assert_eq!(bound, *id, "{place}: what {letter} stands for");
+            let letters_of_id = self.0.values().filter(|other| *other == id).count();
+            assert_eq!(letters_of_id, 1, "{place}: {letter} is somebody else's id");
+        }
+    }
+}
+
+/// Both sequences in one: what only the expected one has, what only the actual one has, and what
+/// they have in common.
+pub(super) fn diff(expected: &[String], actual: &[String]) -> String {
+    let (n, m) = (expected.len(), actual.len());
+    let mut common = vec![vec![0; m + 1]; n + 1];
+    for i in (0..n).rev() {
+        for j in (0..m).rev() {
+            common[i][j] = match expected[i] == actual[j] {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut j, mut text) = (0, 0, String::new());
+    while i < n || j < m {
+        if i < n && j < m && expected[i] == actual[j] {
+            text += &format!("    {}\n", expected[i]);
+            (i, j) = (i + 1, j + 1);
+        } else if j == m || i < n && common[i + 1][j] >= common[i][j + 1] {
+            text += &format!("  - {}\n", expected[i]);
+            i += 1;
+        } else {
+            text += &format!("  + {}\n", actual[j]);
+            j += 1;
+        }
+    }
+    text
+}
