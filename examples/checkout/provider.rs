@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 /// No card is good for more.
 const LIMIT_CENTS: i64 = 500_000;
 
@@ -22,7 +24,7 @@ pub struct Entry {
     pub payment: String,
     pub order: i32,
     pub cents: i64,
-    pub key: String, // last, since it is the client's and may contain anything but a line break
+    pub key: Uuid,
 }
 
 pub enum ChargeError {
@@ -43,11 +45,11 @@ impl Provider {
 
     /// Charges a card and returns the payment's id. By rule, it declines what is too much, and
     /// the answer to a new charge sometimes gets lost on the way.
-    pub async fn charge(&self, key: String, order: i32, cents: i64) -> Result<String, ChargeError> {
+    pub async fn charge(&self, key: Uuid, order: i32, cents: i64) -> Result<String, ChargeError> {
         if cents > LIMIT_CENTS {
             return Err(ChargeError::Declined(Declined(cents)));
         }
-        let charge = self.once(key.clone(), move |ledger| Entry {
+        let charge = self.once(key, move |ledger| Entry {
             key,
             payment: format!("P{}", ledger.len() + 1),
             order,
@@ -63,8 +65,8 @@ impl Provider {
         }
     }
 
-    pub async fn refund(&self, key: String, payment: String) -> io::Result<()> {
-        let refund = self.once(key.clone(), move |ledger| {
+    pub async fn refund(&self, key: Uuid, payment: String) -> io::Result<()> {
+        let refund = self.once(key, move |ledger| {
             let charge = ledger.iter().find(|entry| entry.payment == payment);
             let charge = charge.expect("only what was charged is refunded").clone();
             Entry { key, cents: -charge.cents, ..charge }
@@ -88,7 +90,7 @@ impl Provider {
     /// Appends an entry, unless there is one with this key; says whether it did.
     async fn once(
         &self,
-        key: String,
+        key: Uuid,
         entry: impl FnOnce(&[Entry]) -> Entry + Send + 'static,
     ) -> io::Result<(Entry, bool)> {
         let path = self.ledger.clone();
@@ -112,12 +114,12 @@ impl Provider {
 
 fn parse(ledger: &str) -> io::Result<Vec<Entry>> {
     let entry = |line: &str| {
-        let columns: Vec<_> = line.splitn(4, ',').collect();
+        let columns: Vec<_> = line.split(',').collect();
         let [payment, order, cents, key] = columns[..] else {
             return None;
         };
         Some(Entry {
-            key: key.into(),
+            key: key.parse().ok()?,
             payment: payment.into(),
             order: order.parse().ok()?,
             cents: cents.parse().ok()?,

@@ -148,18 +148,19 @@ impl<'a> Scope<'a> {
     }
 
     /// A key for effects outside the database: the same whenever this instance of the step is
-    /// run again, after a crash or by another process, and different for every other one.
+    /// run again, after a crash or by another process, and different for every other one. Hand it
+    /// to whoever performs the effect, so that it is performed once.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
-    /// let key = scope.idempotency_key(); // hand it to the payment provider
-    /// # let _: String = key;
+    /// let request = format!("POST /charges\nIdempotency-Key: {}", scope.idempotency_key());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn idempotency_key(&self) -> String {
-        format!("{}/{}/{}", self.run.lineage.id(), self.step, self.run.suspensions)
+    pub fn idempotency_key(&self) -> Uuid {
+        let instance = format!("{}#{}", self.step, self.run.suspensions);
+        Uuid::new_v5(&self.run.lineage.id(), instance.as_bytes())
     }
 
     /// The id of the message that is being handled.

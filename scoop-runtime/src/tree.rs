@@ -44,6 +44,13 @@ pub enum RunState {
     NotBegun,
     /// It can go on, and nobody works on it at this moment.
     Ready,
+    /// The ground under its step failed, and it is tried again and again.
+    Retrying {
+        /// How many times in vain so far.
+        attempts: u32,
+        /// Why the last time.
+        reason: String,
+    },
     /// Somebody works on it.
     Running,
     /// It waits for its children.
@@ -99,12 +106,14 @@ impl RunRow {
             events.into_iter().flat_map(|Json(events)| events).filter_map(EventRow::into_event).collect();
         let state: Option<String> = row.try_get("state")?;
         let reason: Option<String> = row.try_get("reason")?;
+        let attempts: Option<i32> = row.try_get("attempts")?;
+        let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0);
         let info = RunInfo {
             handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             lineage: lineage.clone(),
-            state: state_of(state.as_deref(), reason, &events),
+            state: state_of(state.as_deref(), attempts, reason, &events),
             events,
             children: vec![],
         };
@@ -124,7 +133,7 @@ impl EventRow {
 }
 
 /// What the working set says counts while the run is in it; then its last event.
-fn state_of(state: Option<&str>, reason: Option<String>, events: &[RunEvent]) -> RunState {
+fn state_of(state: Option<&str>, attempts: u32, reason: Option<String>, events: &[RunEvent]) -> RunState {
     let last = events.last();
     let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
     let failure = |event: Option<&RunEvent>| {
@@ -135,6 +144,9 @@ fn state_of(state: Option<&str>, reason: Option<String>, events: &[RunEvent]) ->
         (Some("stuck"), _) => RunState::Stuck { reason: reason.unwrap_or_default() },
         (Some("waiting"), _) => RunState::Waiting,
         (Some("running"), _) => RunState::Running,
+        (Some("ready"), _) if attempts > 0 => {
+            RunState::Retrying { attempts, reason: reason.unwrap_or_default() }
+        }
         (_, None) => RunState::NotBegun,
         (Some("ready"), _) => RunState::Ready,
         (_, Some(EventKind::Committed)) => RunState::Committed,
@@ -187,6 +199,9 @@ impl fmt::Display for RunState {
         match self {
             RunState::NotBegun => f.write_str("not begun"),
             RunState::Ready => f.write_str("ready"),
+            RunState::Retrying { attempts, reason } => {
+                write!(f, "ready again after {attempts} attempts in vain: {reason}")
+            }
             RunState::Running => f.write_str("running"),
             RunState::Waiting => f.write_str("waiting for its children"),
             RunState::Stuck { reason } => write!(f, "STUCK: {reason}"),

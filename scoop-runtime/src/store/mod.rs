@@ -30,3 +30,55 @@ impl Store {
         &self.pool
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::postgres::PgPoolOptions;
+    use sqlx::{AssertSqlSafe, Executor, PgPool};
+
+    use super::*;
+    use crate::embedded::Embedded;
+
+    /// A database of our own, and what keeps its server alive.
+    async fn database(name: &str) -> (PgPool, Option<Embedded>) {
+        let name = format!("{name}_{}", std::process::id());
+        let (admin, server) = match std::env::var("DATABASE_URL") {
+            Ok(url) => (url.parse().expect("DATABASE_URL is a URL"), None),
+            Err(_) => {
+                let server = Embedded::start().await.expect("a private server starts");
+                (server.connect_options(), Some(server))
+            }
+        };
+        let pool = PgPoolOptions::new().connect_with(admin.clone()).await.expect("the server answers");
+        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        sqlx::raw_sql(create).execute(&pool).await.expect("a database can be made");
+        (PgPool::connect_with(admin.database(&name)).await.expect("the database answers"), server)
+    }
+
+    #[tokio::test]
+    async fn every_statement_fits_the_tables_of_any_schema() {
+        let (pool, server) = database("statements").await;
+        for schema in ["scoop", "another_1"].map(|name| Schema::new(name).unwrap()) {
+            migrate(&pool, &schema).await.unwrap();
+            for (name, text) in Statements::of(&schema).all() {
+                let prepared = (&pool).prepare(text).await;
+                assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
+            }
+        }
+        let database = pool.connect_options().get_database().unwrap().to_owned();
+        pool.close().await;
+        if server.is_none() {
+            let admin = PgPool::connect(&std::env::var("DATABASE_URL").unwrap()).await.unwrap();
+            let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
+            sqlx::raw_sql(drop).execute(&admin).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_schema_needs_a_plain_name() {
+        for bad in ["", "Upper", "1st", "a-b", "a.b", "a\"b", &"x".repeat(41)] {
+            assert!(Schema::new(bad).is_err(), "{bad}");
+        }
+        assert!(Schema::new("scoop_2").is_ok());
+    }
+}
