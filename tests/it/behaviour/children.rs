@@ -25,12 +25,7 @@ mod ignored {
             Ok(())
         }
 
-        async fn handle_zero(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-            failure: &Failure,
-        ) -> Result<()> {
+        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
             handled(scope);
             assert_eq!(failure.root_causes()[0].message, "no chairs left");
             Ok(())
@@ -53,12 +48,7 @@ mod ignored {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_failure_that_is_handled_is_over() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -122,12 +112,7 @@ mod ignored_in_the_last_step {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_failure_handled_in_the_last_step_lets_the_run_commit() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -214,13 +199,8 @@ mod emitting_anew {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_a_handler_emits_is_waited_for_and_undone() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .only::<ChildHandler2>()
-            .start()
-            .await?;
+        let scoop =
+            db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<ChildHandler2>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -284,12 +264,7 @@ mod second_failure {
             Ok(())
         }
 
-        async fn handle_zero(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-            failure: &Failure,
-        ) -> Result<()> {
+        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
             let before = handled(scope);
             assert_eq!(failure.causes.len(), 1);
             assert_eq!(failure.causes[0].message, ["first", "second"][before]);
@@ -329,13 +304,8 @@ mod second_failure {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_second_failure_calls_the_handler_again_with_that_failure_only() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .only::<ChildHandler2>()
-            .start()
-            .await?;
+        let scoop =
+            db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<ChildHandler2>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -409,12 +379,7 @@ mod own_error {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_fail_with_an_error_of_its_own() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -491,12 +456,7 @@ mod jumping {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_say_where_to_go() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -561,12 +521,7 @@ mod repeating {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_have_the_step_repeated() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -637,17 +592,12 @@ mod compensation_emits {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compensation_whose_message_fails_has_failed() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
 
         db.history().await.expect(
-"M0 EMITTED · ·
+            "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
             M0 ROLLING_BACK root-handler 1
@@ -658,7 +608,7 @@ mod compensation_emits {
             M1 ROLLING_BACK child-handler 0
             M1 ROLLED_BACK child-handler RB(0[0,])
             M0 ROLLBACK_FAILED root-handler RB(0[0,]) cfhi=0 exc=CRB(RB(0[0,]))@root-handler[=row 9]",
-);
+        );
         Ok(())
     }
 }
@@ -718,12 +668,7 @@ mod compensation_waits {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compensation_waits_for_its_message_and_the_next_one_for_both() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -796,12 +741,7 @@ mod compensation_handled {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_handler_may_ignore_the_failure_of_a_compensations_message() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -884,12 +824,7 @@ mod child_not_undone {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_child_that_cannot_roll_back_keeps_its_parent_from_it() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
 
@@ -1013,19 +948,14 @@ mod both_handlers_of_a_topic {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_handler_that_succeeded_is_undone_when_its_sibling_fails() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .only::<SecondHandler>()
-            .start()
-            .await?;
+        let scoop =
+            db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<SecondHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let history = db.history().await;
         history.of(&["root-handler", "child-handler"]).expect(
-"M0 EMITTED · ·
+            "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M1 EMITTED root-handler 0
             M0 SUSPENDED root-handler 0
@@ -1041,12 +971,8 @@ mod both_handlers_of_a_topic {
             M1 ROLLED_BACK child-handler RB(0[0,])
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
-);
-        assert_eq!(
-            history.of(&["second-handler"]).count("ROLLING_BACK"),
-            1,
-            "{history}"
         );
+        assert_eq!(history.of(&["second-handler"]).count("ROLLING_BACK"), 1, "{history}");
         Ok(())
     }
 }
@@ -1101,21 +1027,12 @@ mod several_failures {
     async fn failures_of_several_children_are_ordered_by_the_time_they_turned_back() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<SlowHandler>()
-            .only::<ChildHandler2>();
-        let scoop = scoop
-            .provide(SlowHandler { gate: gate.clone() })
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<SlowHandler>().only::<ChildHandler2>();
+        let scoop = scoop.provide(SlowHandler { gate: gate.clone() }).start().await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
-        eventually("the other child turned back", async || {
-            db.history().await.count("ROLLING_BACK") == 1
-        })
-        .await;
+        eventually("the other child turned back", async || db.history().await.count("ROLLING_BACK") == 1)
+            .await;
         gate.open(1);
         let Outcome::RolledBack(failure) = root.ends().await? else {
             panic!("it did not roll back");

@@ -12,10 +12,7 @@ use crate::support::{Database, Gate};
 async fn failure_of<S: Saga>(db: &Database, message: impl Message) -> Result<Failure> {
     let scoop = db.scoop().only::<S>().only::<Bystander>().start().await?;
     let outcome = scoop.launch(message).await?.ends().await?;
-    assert_eq!(
-        scoop.launch(Unrelated).await?.ends().await?,
-        Outcome::Committed
-    );
+    assert_eq!(scoop.launch(Unrelated).await?.ends().await?, Outcome::Committed);
     match outcome {
         Outcome::RolledBack(failure) => Ok(failure),
         other => panic!("it did not fail: {other:?}"),
@@ -50,9 +47,7 @@ mod panicking {
     impl Panicking {
         #[step]
         async fn step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("INSERT INTO effect VALUES (1)")
-                .execute(scope.tx().await?)
-                .await?;
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
             scope.launch(Child).await?;
             panic!("the {} is on fire", "printer");
         }
@@ -63,17 +58,9 @@ mod panicking {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
         let failure = failure_of::<Panicking>(&db, Root).await?;
-        assert_eq!(
-            (&*failure.kind, &*failure.message),
-            ("Panic", "the printer is on fire")
-        );
-        let [place] = &*failure.stack_trace else {
-            panic!("{failure:?}")
-        };
-        assert!(
-            place.file_name.ends_with("failures.rs") && place.line_number > 1,
-            "{place:?}"
-        );
+        assert_eq!((&*failure.kind, &*failure.message), ("Panic", "the printer is on fire"));
+        let [place] = &*failure.stack_trace else { panic!("{failure:?}") };
+        assert!(place.file_name.ends_with("failures.rs") && place.line_number > 1, "{place:?}");
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
         Ok(())
     }
@@ -122,9 +109,7 @@ mod slow {
     impl Slow {
         #[step(timeout = "50ms")]
         async fn step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("INSERT INTO effect VALUES (1)")
-                .execute(scope.tx().await?)
-                .await?;
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
             self.gate.pass().await;
             Ok(())
         }
@@ -138,9 +123,7 @@ mod slow {
     impl SlowQuery {
         #[step(timeout = "50ms")]
         async fn step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            sqlx::query("SELECT pg_sleep(5)")
-                .execute(scope.tx().await?)
-                .await?;
+            sqlx::query("SELECT pg_sleep(5)").execute(scope.tx().await?).await?;
             Ok(())
         }
     }
@@ -150,20 +133,12 @@ mod slow {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
         let gate = Gate::default();
-        let scoop = db
-            .scoop()
-            .only::<Slow>()
-            .provide(Slow { gate })
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<Slow>().provide(Slow { gate }).start().await?;
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
         assert_eq!(failure.kind, "StepTimeout");
-        assert_eq!(
-            failure.message,
-            "step `step` took longer than its limit of 50ms"
-        );
+        assert_eq!(failure.message, "step `step` took longer than its limit of 50ms");
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
         Ok(())
     }
@@ -172,15 +147,8 @@ mod slow {
     async fn a_step_in_the_middle_of_a_long_statement_fails_in_time_too() -> Result<()> {
         let db = Database::new().await;
         let begin = std::time::Instant::now();
-        assert_eq!(
-            failure_of::<SlowQuery>(&db, Root).await?.kind,
-            "StepTimeout"
-        );
-        assert!(
-            begin.elapsed() < Duration::from_secs(4),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert_eq!(failure_of::<SlowQuery>(&db, Root).await?.kind, "StepTimeout");
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
         Ok(())
     }
 }
@@ -213,9 +181,7 @@ mod transactions {
         #[step(name = "do")]
         async fn do_it(&self, scope: &mut Scope<'_>, deed: &Deed) -> Result<()> {
             let tx = scope.tx().await?;
-            sqlx::query("INSERT INTO effect VALUES (1)")
-                .execute(&mut *tx)
-                .await?;
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
             let fails = "SELECT 1 / 0";
             match deed {
                 Deed::SwallowAnError => {
@@ -234,24 +200,18 @@ mod transactions {
                     sqlx::query("ROLLBACK").execute(&mut *tx).await?;
                 }
                 Deed::BreakADeferredConstraint => {
-                    sqlx::query("INSERT INTO effect VALUES (1)")
-                        .execute(&mut *tx)
-                        .await?;
+                    sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
                 }
                 Deed::FailInside => {
                     let mut inner = tx.begin().await?;
-                    sqlx::query("INSERT INTO effect VALUES (2)")
-                        .execute(&mut *inner)
-                        .await?;
+                    sqlx::query("INSERT INTO effect VALUES (2)").execute(&mut *inner).await?;
                     let failed = sqlx::query(fails).execute(&mut *inner).await;
                     assert!(failed.is_err());
                     inner.rollback().await?;
                 }
                 Deed::SucceedInside => {
                     let mut inner = tx.begin().await?;
-                    sqlx::query("INSERT INTO effect VALUES (2)")
-                        .execute(&mut *inner)
-                        .await?;
+                    sqlx::query("INSERT INTO effect VALUES (2)").execute(&mut *inner).await?;
                     inner.commit().await?;
                 }
             }
@@ -261,8 +221,7 @@ mod transactions {
 
     async fn database() -> Database {
         let db = Database::new().await;
-        db.execute("CREATE TABLE effect (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-            .await;
+        db.execute("CREATE TABLE effect (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)").await;
         db
     }
 
@@ -291,10 +250,7 @@ mod transactions {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_database_error_that_is_swallowed_fails_the_step_and_says_so() -> Result<()> {
         let message = message_of(Deed::SwallowAnError).await?;
-        assert!(
-            message.contains("a statement of the step failed, and the step went on"),
-            "{message}"
-        );
+        assert!(message.contains("a statement of the step failed, and the step went on"), "{message}");
         Ok(())
     }
 
@@ -309,10 +265,7 @@ mod transactions {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_step_that_rolls_its_transaction_back_fails_and_is_told_why() -> Result<()> {
         let message = message_of(Deed::Rollback).await?;
-        assert!(
-            message.starts_with("the step ended its transaction itself"),
-            "{message}"
-        );
+        assert!(message.starts_with("the step ended its transaction itself"), "{message}");
         Ok(())
     }
 
@@ -321,12 +274,7 @@ mod transactions {
     async fn a_step_that_commits_fails_and_is_told_why() -> Result<()> {
         for deed in [Deed::Commit, Deed::CommitAndBegin] {
             let failure = failure_of::<Doer>(&database().await, deed).await?;
-            assert!(
-                failure
-                    .message
-                    .starts_with("the step ended its transaction itself"),
-                "{failure}"
-            );
+            assert!(failure.message.starts_with("the step ended its transaction itself"), "{failure}");
         }
         Ok(())
     }
@@ -375,7 +323,8 @@ mod payloads {
 
     /// The same message as another program may send it.
     async fn send(db: &Database, payload: &str) {
-        let message = "INSERT INTO scoop.message (topic, payload) VALUES ('payloads', $payload$) RETURNING id";
+        let message =
+            "INSERT INTO scoop.message (topic, payload) VALUES ('payloads', $payload$) RETURNING id";
         let message = message.replace("$payload$", &format!("'{payload}'"));
         db.execute(&format!(
             "WITH message AS ({message}),
@@ -393,18 +342,12 @@ mod payloads {
         let db = Database::new().await;
         send(&db, r#"{"no": "text"}"#).await;
         let scoop = db.scoop().only::<Echo>().start().await?;
-        let root = db
-            .texts("SELECT cooperation_lineage[1]::text FROM scoop.message_event")
-            .await;
+        let root = db.texts("SELECT cooperation_lineage[1]::text FROM scoop.message_event").await;
         let root = scoop.find(root[0].parse()?).await?;
-        let Outcome::RolledBack(failure) = root.ends().await? else {
-            panic!("it did not fail")
-        };
+        let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it did not fail") };
         assert_eq!(failure.kind, "PayloadMismatch");
-        let message = format!(
-            "the payload of message {} on topic `payloads` does not fit",
-            root.message_id()
-        );
+        let message =
+            format!("the payload of message {} on topic `payloads` does not fit", root.message_id());
         assert!(failure.message.starts_with(&message), "{failure}");
         db.history().await.expect(
             "M0 EMITTED · ·
@@ -418,41 +361,16 @@ mod payloads {
     #[tokio::test(flavor = "multi_thread")]
     async fn what_is_too_large_is_refused_where_it_arises() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<Echo>()
-            .payload_bytes_max(20)
-            .start()
-            .await?;
-        let refused = scoop
-            .launch(Text("x".repeat(19)))
-            .await
-            .err()
-            .expect("it is 21 bytes with its quotes");
-        assert!(
-            matches!(
-                refused,
-                RuntimeError::TooLarge {
-                    bytes: 21,
-                    limit: 20,
-                    ..
-                }
-            ),
-            "{refused}"
-        );
+        let scoop = db.scoop().only::<Echo>().payload_bytes_max(20).start().await?;
+        let refused = scoop.launch(Text("x".repeat(19))).await.err().expect("it is 21 bytes with its quotes");
+        assert!(matches!(refused, RuntimeError::TooLarge { bytes: 21, limit: 20, .. }), "{refused}");
         assert_eq!(db.history().await.rows().len(), 0);
 
         // Fits, but not what the step makes of it.
-        let Outcome::RolledBack(failure) = scoop.launch(Text("x".repeat(10))).await?.ends().await?
-        else {
+        let Outcome::RolledBack(failure) = scoop.launch(Text("x".repeat(10))).await?.ends().await? else {
             panic!("it did not fail");
         };
-        assert!(
-            failure
-                .message
-                .starts_with("what step `echo` returned has 32 bytes"),
-            "{failure}"
-        );
+        assert!(failure.message.starts_with("what step `echo` returned has 32 bytes"), "{failure}");
         Ok(())
     }
 
@@ -460,11 +378,7 @@ mod payloads {
     async fn a_nul_in_a_payload_is_refused() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Echo>().start().await?;
-        let refused = scoop
-            .launch(Text("a\0b".into()))
-            .await
-            .err()
-            .expect("PostgreSQL cannot store it");
+        let refused = scoop.launch(Text("a\0b".into())).await.err().expect("PostgreSQL cannot store it");
         assert!(matches!(refused, RuntimeError::Nul { .. }), "{refused}");
         Ok(())
     }
@@ -502,10 +416,7 @@ mod payloads {
     async fn a_nul_in_what_a_step_launches_is_the_steps_failure() -> Result<()> {
         let db = Database::new().await;
         let failure = failure_of::<Spoiling>(&db, Root).await?;
-        assert!(
-            failure.message.contains("contains a NUL character"),
-            "{failure}"
-        );
+        assert!(failure.message.contains("contains a NUL character"), "{failure}");
         Ok(())
     }
 

@@ -47,9 +47,7 @@ async fn a_message_launched_in_a_transaction_exists_when_that_commits() -> Resul
     let scoop = db.scoop().only::<RootHandler>().start().await?;
     let mut tx = db.pool().begin().await?;
     let root = scoop.launch_in(&mut tx, Root).await?;
-    assert!(
-        matches!(root.wait().await, Err(RuntimeError::NoSuchMessage { id }) if id == root.message_id())
-    );
+    assert!(matches!(root.wait().await, Err(RuntimeError::NoSuchMessage { id }) if id == root.message_id()));
     tx.commit().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
@@ -62,10 +60,7 @@ async fn a_message_launched_in_a_transaction_is_gone_when_that_rolls_back() -> R
     let mut tx = db.pool().begin().await?;
     let root = scoop.launch_in(&mut tx, Root).await?;
     tx.rollback().await?;
-    assert!(matches!(
-        root.status().await,
-        Err(RuntimeError::NoSuchMessage { .. })
-    ));
+    assert!(matches!(root.status().await, Err(RuntimeError::NoSuchMessage { .. })));
     assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
     assert_eq!(db.history().await.rows().len(), 0);
     Ok(())
@@ -74,34 +69,19 @@ async fn a_message_launched_in_a_transaction_is_gone_when_that_rolls_back() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn all_of_many_messages_are_launched_or_none() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db
-        .scoop()
-        .only::<RootHandler>()
-        .payload_bytes_max(50)
-        .start()
-        .await?;
+    let scoop = db.scoop().only::<RootHandler>().payload_bytes_max(50).start().await?;
     let roots = scoop.launch_all((0..100).map(|_| Root)).await?;
     for root in &roots {
         assert_eq!(root.ends().await?, Outcome::Committed);
     }
     let history = db.history().await;
     assert_eq!(
-        (
-            history.count("EMITTED"),
-            history.count("SEEN"),
-            history.count("COMMITTED")
-        ),
+        (history.count("EMITTED"), history.count("SEEN"), history.count("COMMITTED")),
         (100, 100, 100)
     );
 
-    let refused = scoop
-        .launch_all([Long("x".into()), Long("x".repeat(50))])
-        .await
-        .err();
-    assert!(
-        matches!(refused, Some(RuntimeError::TooLarge { .. })),
-        "{refused:?}"
-    );
+    let refused = scoop.launch_all([Long("x".into()), Long("x".repeat(50))]).await.err();
+    assert!(matches!(refused, Some(RuntimeError::TooLarge { .. })), "{refused:?}");
     assert_eq!(db.history().await.count("EMITTED"), 100);
     Ok(())
 }
@@ -123,48 +103,22 @@ async fn a_message_without_handler_is_unhandled_at_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_several_handlers_the_worst_outcome_counts() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db
-        .scoop()
-        .only::<RootHandler>()
-        .only::<FailingHandler>()
-        .start()
-        .await?;
+    let scoop = db.scoop().only::<RootHandler>().only::<FailingHandler>().start().await?;
     let root = scoop.launch(Root).await?;
-    let Outcome::RolledBack(failure) = root.ends().await? else {
-        panic!("one failed")
-    };
+    let Outcome::RolledBack(failure) = root.ends().await? else { panic!("one failed") };
     assert_eq!(failure.message, SIMULATED.to_string());
-    let states = root
-        .tree()
-        .await?
-        .runs()
-        .iter()
-        .map(|run| run.state.clone())
-        .collect::<Vec<_>>();
+    let states = root.tree().await?.runs().iter().map(|run| run.state.clone()).collect::<Vec<_>>();
     assert!(states.contains(&RunState::Committed), "{states:?}");
-    assert!(
-        states.contains(&RunState::RolledBack(failure)),
-        "{states:?}"
-    );
+    assert!(states.contains(&RunState::RolledBack(failure)), "{states:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_failures_of_several_handlers_are_told_together() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db
-        .scoop()
-        .only::<AlsoFailingHandler>()
-        .only::<FailingHandler>()
-        .start()
-        .await?;
-    let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
-        panic!("both failed")
-    };
-    assert_eq!(
-        (&*failure.kind, failure.causes.len()),
-        ("HandlersFailed", 2)
-    );
+    let scoop = db.scoop().only::<AlsoFailingHandler>().only::<FailingHandler>().start().await?;
+    let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else { panic!("both failed") };
+    assert_eq!((&*failure.kind, failure.causes.len()), ("HandlersFailed", 2));
     Ok(())
 }
 
@@ -189,12 +143,7 @@ async fn a_client_launches_waits_and_finds() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listed_handler_gets_what_was_launched_while_it_was_away() -> Result<()> {
     let db = Database::new().await;
-    db.scoop()
-        .only::<RootHandler>()
-        .start()
-        .await?
-        .shutdown()
-        .await;
+    db.scoop().only::<RootHandler>().start().await?.shutdown().await;
     let root = Scoop::client(db.pool().clone()).launch(Root).await?;
     assert_eq!(root.status().await?, Status::Unfinished);
     assert_eq!(root.tree().await?.roots()[0].state, RunState::NotBegun);
@@ -244,18 +193,12 @@ mod detached {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<Launching>().only::<ChildHandler>();
-        let scoop = scoop
-            .provide(ChildHandler { gate: gate.clone() })
-            .start()
-            .await?;
+        let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         gate.open(1);
-        eventually("the child has committed", async || {
-            db.history().await.count("COMMITTED") == 1
-        })
-        .await;
+        eventually("the child has committed", async || db.history().await.count("COMMITTED") == 1).await;
 
         let history = db.history().await;
         history.about(&["M0"]).expect(
@@ -312,28 +255,14 @@ mod tree {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<Launching>().only::<ChildHandler>();
-        let scoop = scoop
-            .provide(ChildHandler { gate: gate.clone() })
-            .start()
-            .await?;
+        let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
         let tree = root.tree().await?;
-        let [parent] = tree.roots() else {
-            panic!("{tree}")
-        };
-        let [child] = &*parent.children else {
-            panic!("{tree}")
-        };
-        assert_eq!(
-            (&parent.state, &child.state),
-            (&RunState::Waiting, &RunState::Running),
-            "{tree}"
-        );
-        assert_eq!(
-            (&*child.handler, &*child.topic),
-            ("child-handler", "child-topic")
-        );
+        let [parent] = tree.roots() else { panic!("{tree}") };
+        let [child] = &*parent.children else { panic!("{tree}") };
+        assert_eq!((&parent.state, &child.state), (&RunState::Waiting, &RunState::Running), "{tree}");
+        assert_eq!((&*child.handler, &*child.topic), ("child-handler", "child-topic"));
 
         gate.open(1);
         root.ends().await?;

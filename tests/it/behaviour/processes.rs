@@ -39,10 +39,7 @@ mod shutdown {
         let never = Duration::from_secs(3600);
         let start = async || {
             let scoop = db.scoop().only::<RootHandler>().poll_interval(never);
-            scoop
-                .provide(RootHandler { gate: gate.clone() })
-                .start()
-                .await
+            scoop.provide(RootHandler { gate: gate.clone() }).start().await
         };
         let first = start().await?;
         let root = first.launch(Root).await?;
@@ -74,10 +71,7 @@ mod shutdown {
     async fn nothing_new_is_begun_after_a_shutdown() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .provide(RootHandler { gate: gate.clone() });
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
         let scoop = scoop.start().await?;
         scoop.shutdown().await;
         scoop.launch(Root).await?;
@@ -101,10 +95,7 @@ mod death {
         async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
             invoked(scope);
             let sql = "INSERT INTO effect VALUES ($1)";
-            sqlx::query(sql)
-                .bind(scope.idempotency_key())
-                .execute(scope.tx().await?)
-                .await?;
+            sqlx::query(sql).bind(scope.idempotency_key()).execute(scope.tx().await?).await?;
             self.gate.pass().await;
             Ok(())
         }
@@ -116,10 +107,7 @@ mod death {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (key text)").await;
         let gate = Gate::default();
-        let doomed = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
+        let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let root = {
             let (gate, options) = (gate.clone(), db.pool().connect_options());
             let launched = doomed.spawn(async move {
@@ -137,10 +125,7 @@ mod death {
         gate.arrivals(1).await;
         doomed.shutdown_background();
 
-        let survivor = db
-            .scoop()
-            .only::<RootHandler>()
-            .provide(RootHandler { gate: gate.clone() });
+        let survivor = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
         let survivor = survivor.start().await?;
         gate.arrivals(1).await;
         gate.open(1);
@@ -193,19 +178,10 @@ mod lost_connections {
         #[step]
         async fn end(&self, scope: &mut Scope<'_>, Order(order): &Order) -> Result<()> {
             effect(scope, "end", *order).await?;
-            if order % 5 == 0 {
-                Err(SIMULATED.into())
-            } else {
-                Ok(())
-            }
+            if order % 5 == 0 { Err(SIMULATED.into()) } else { Ok(()) }
         }
 
-        async fn undo(
-            &self,
-            scope: &mut Scope<'_>,
-            Order(order): &Order,
-            _: &Failure,
-        ) -> Result<()> {
+        async fn undo(&self, scope: &mut Scope<'_>, Order(order): &Order, _: &Failure) -> Result<()> {
             effect(scope, "undo begin", *order).await
         }
     }
@@ -233,11 +209,7 @@ mod lost_connections {
 
     async fn effect(scope: &mut Scope<'_>, deed: &str, order: i64) -> Result<()> {
         let sql = "INSERT INTO effect VALUES ($1, $2)";
-        sqlx::query(sql)
-            .bind(deed)
-            .bind(order)
-            .execute(scope.tx().await?)
-            .await?;
+        sqlx::query(sql).bind(deed).bind(order).execute(scope.tx().await?).await?;
         Ok(())
     }
 
@@ -251,26 +223,15 @@ mod lost_connections {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_backlog_ends_exactly_once_while_connections_are_cut() -> Result<()> {
         let db = Database::new().await;
-        db.execute("CREATE TABLE effect (deed text, number bigint)")
-            .await;
+        db.execute("CREATE TABLE effect (deed text, number bigint)").await;
         let admin = db.another_pool(1).await;
         let soon = Duration::from_millis(50);
-        let scoop = db
-            .scoop()
-            .only::<Orders>()
-            .only::<Items>()
-            .poll_interval(soon)
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<Orders>().only::<Items>().poll_interval(soon).start().await?;
         let roots = scoop.launch_all((0..HIERARCHIES).map(Order)).await?;
         // Each time when some more has been done.
         for cut in 1..=5 {
-            let done =
-                || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM effect").fetch_one(&admin);
-            eventually("there is progress", async || {
-                done().await.is_ok_and(|done| done >= cut * 15)
-            })
-            .await;
+            let done = || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM effect").fetch_one(&admin);
+            eventually("there is progress", async || done().await.is_ok_and(|done| done >= cut * 15)).await;
             assert!(terminate_all(&admin).await? > 0);
         }
         for (order, root) in (0..).zip(&roots) {
@@ -284,20 +245,9 @@ mod lost_connections {
         )
         .fetch_all(&admin)
         .await?;
-        let expected = [
-            ("begin", 40),
-            ("end", 32),
-            ("take", 40),
-            ("undo begin", 8),
-            ("undo take", 8),
-        ];
-        assert_eq!(
-            effects,
-            expected.map(|(deed, count)| (deed.to_owned(), count, count))
-        );
-        let unfinished: i64 = sqlx::query_scalar("SELECT count(*) FROM scoop.run")
-            .fetch_one(&admin)
-            .await?;
+        let expected = [("begin", 40), ("end", 32), ("take", 40), ("undo begin", 8), ("undo take", 8)];
+        assert_eq!(effects, expected.map(|(deed, count)| (deed.to_owned(), count, count)));
+        let unfinished: i64 = sqlx::query_scalar("SELECT count(*) FROM scoop.run").fetch_one(&admin).await?;
         assert_eq!(unfinished, 0);
         Ok(())
     }

@@ -76,39 +76,14 @@ async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_mistakes_of_a_program_are_told_at_once() {
-    let builder = Scoop::builder()
-        .schema("Not Good")
-        .concurrency(0)
-        .payload_bytes_max(0);
-    let builder = builder
-        .only::<RootHandler>()
-        .only::<Namesake>()
-        .only::<Needy>()
-        .provide(ChildHandler);
+    let builder = Scoop::builder().schema("Not Good").concurrency(0).payload_bytes_max(0);
+    let builder = builder.only::<RootHandler>().only::<Namesake>().only::<Needy>().provide(ChildHandler);
     let builder = builder.only::<RootHandler>();
     let found = mistakes(builder).await;
-    let is =
-        |expected: fn(&SetupError) -> bool| found.iter().filter(|found| expected(found)).count();
+    let is = |expected: fn(&SetupError) -> bool| found.iter().filter(|found| expected(found)).count();
     let counts = [
-        is(|it| {
-            matches!(
-                it,
-                SetupError::TooSmall {
-                    setting: "concurrency",
-                    min: 1,
-                    value: 0
-                }
-            )
-        }),
-        is(|it| {
-            matches!(
-                it,
-                SetupError::TooSmall {
-                    setting: "payload_bytes_max",
-                    ..
-                }
-            )
-        }),
+        is(|it| matches!(it, SetupError::TooSmall { setting: "concurrency", min: 1, value: 0 })),
+        is(|it| matches!(it, SetupError::TooSmall { setting: "payload_bytes_max", .. })),
         is(|it| matches!(it, SetupError::NoDatabase)),
         is(|it| matches!(it, SetupError::SchemaName { name } if name == "Not Good")),
         is(
@@ -120,16 +95,11 @@ async fn all_mistakes_of_a_program_are_told_at_once() {
         is(
             |it| matches!(it, SetupError::NotProvided { name, type_name } if name == "needy" && type_name.ends_with("Needy")),
         ),
-        is(
-            |it| matches!(it, SetupError::NotASaga { type_name } if type_name.ends_with("ChildHandler")),
-        ),
+        is(|it| matches!(it, SetupError::NotASaga { type_name } if type_name.ends_with("ChildHandler"))),
     ];
     assert_eq!((counts, found.len()), ([1; 8], 8), "{found:#?}");
     let shown = RuntimeError::Setup(found).to_string();
-    assert!(
-        shown.starts_with("this program cannot start:\n  - "),
-        "{shown}"
-    );
+    assert!(shown.starts_with("this program cannot start:\n  - "), "{shown}");
     assert!(shown.contains(".provide("), "{shown}");
 }
 
@@ -142,16 +112,7 @@ async fn a_schema_of_a_later_version_is_left_alone() {
     )
     .await;
     let found = mistakes(db.scoop().only::<RootHandler>()).await;
-    let [
-        SetupError::SchemaTooNew {
-            schema,
-            found,
-            known,
-        },
-    ] = &*found
-    else {
-        panic!("{found:?}")
-    };
+    let [SetupError::SchemaTooNew { schema, found, known }] = &*found else { panic!("{found:?}") };
     assert_eq!((&**schema, *found), ("scoop", 9999));
     assert!(*known < 9999);
 }
@@ -159,28 +120,15 @@ async fn a_schema_of_a_later_version_is_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_that_is_not_as_this_version_made_it_is_left_alone() {
     let db = Database::new().await;
-    db.execute("UPDATE scoop.migration SET checksum = 'other' WHERE version = 1")
-        .await;
+    db.execute("UPDATE scoop.migration SET checksum = 'other' WHERE version = 1").await;
     let found = mistakes(db.scoop().only::<RootHandler>()).await;
-    assert_eq!(
-        found,
-        [SetupError::SchemaDiffers {
-            schema: "scoop".into(),
-            version: 1
-        }]
-    );
+    assert_eq!(found, [SetupError::SchemaDiffers { schema: "scoop".into(), version: 1 }]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_schema_works_from_end_to_end() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db
-        .scoop()
-        .schema("warehouse_2")
-        .only::<RootHandler>()
-        .only::<ChildHandler>()
-        .start()
-        .await?;
+    let scoop = db.scoop().schema("warehouse_2").only::<RootHandler>().only::<ChildHandler>().start().await?;
     let root = scoop.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(root.tree().await?.runs().len(), 2);
@@ -197,18 +145,13 @@ async fn another_schema_works_from_end_to_end() -> Result<()> {
 async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
     let db = Database::new().await;
     let ours = db.scoop().only::<RootHandler>().start().await?;
-    let theirs = Scoop::builder()
-        .postgres(db.another_pool(4).await)
-        .schema("theirs");
+    let theirs = Scoop::builder().postgres(db.another_pool(4).await).schema("theirs");
     let theirs = theirs.only::<ChildHandler>().start().await?;
     // Here nobody listens for the child, although somebody does there.
     assert_eq!(ours.launch(Root).await?.ends().await?, Outcome::Committed);
     assert_eq!(ours.launch(Child).await?.ends().await?, Outcome::Unhandled);
     assert_eq!(theirs.launch(Root).await?.ends().await?, Outcome::Unhandled);
-    assert_eq!(
-        theirs.launch(Child).await?.ends().await?,
-        Outcome::Committed
-    );
+    assert_eq!(theirs.launch(Child).await?.ends().await?, Outcome::Committed);
     assert_eq!(db.history_in("theirs").await.count("EMITTED"), 2);
     Ok(())
 }
@@ -219,12 +162,7 @@ async fn several_programs_may_start_in_an_empty_schema_at_once() -> Result<()> {
     let db = Database::new().await;
     let start = async || {
         let pool = db.another_pool(4).await;
-        Scoop::builder()
-            .postgres(pool)
-            .schema("empty")
-            .only::<RootHandler>()
-            .start()
-            .await
+        Scoop::builder().postgres(pool).schema("empty").only::<RootHandler>().start().await
     };
     let (one, other) = tokio::join!(start(), start());
     let (one, other) = (one?, other?);

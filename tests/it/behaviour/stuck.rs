@@ -115,20 +115,10 @@ mod demanding {
 /// A run that has ended its first step and waits for a child whose handler is away. The handle
 /// asks through a client.
 async fn left_half_way(db: &Database) -> Result<Handle> {
-    db.scoop()
-        .only::<ChildHandler>()
-        .start()
-        .await?
-        .shutdown()
-        .await;
+    db.scoop().only::<ChildHandler>().start().await?.shutdown().await;
     let scoop = db.scoop().only::<before::Checkout>().start().await?;
     let root = scoop.launch(Root).await?;
-    root.comes_to(|tree| {
-        tree.roots()
-            .iter()
-            .any(|run| run.state == RunState::Waiting)
-    })
-    .await?;
+    root.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
     scoop.shutdown().await;
     Ok(Scoop::client(db.pool().clone()).find(root.id()).await?)
 }
@@ -148,31 +138,16 @@ async fn reason(root: &Handle) -> Result<String> {
 async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db
-        .scoop()
-        .only::<S>()
-        .only::<ChildHandler>()
-        .start()
-        .await?;
+    let scoop = db.scoop().only::<S>().only::<ChildHandler>().start().await?;
     let reason = reason(&root).await?;
     assert!(reason.contains(why), "{reason}");
-    assert!(
-        root.tree()
-            .await?
-            .to_string()
-            .contains(&format!("STUCK: {reason}"))
-    );
+    assert!(root.tree().await?.to_string().contains(&format!("STUCK: {reason}")));
 
     let other = scoop.launch(other).await?;
     assert_ne!(other.ends().await?, Outcome::Unhandled);
     scoop.shutdown().await;
 
-    let _fitting = db
-        .scoop()
-        .only::<before::Checkout>()
-        .only::<ChildHandler>()
-        .start()
-        .await?;
+    let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·
@@ -186,14 +161,12 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_next_step_is_gone_waits_for_its_return() -> Result<()> {
-    stuck_with::<shorter::Checkout>(Root, "is to go on with step number 1, but has only 1 steps")
-        .await
+    stuck_with::<shorter::Checkout>(Root, "is to go on with step number 1, but has only 1 steps").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() -> Result<()> {
-    stuck_with::<demanding::Checkout>(Root, "does not fit the message type of saga `checkout`")
-        .await
+    stuck_with::<demanding::Checkout>(Root, "does not fit the message type of saga `checkout`").await
 }
 
 /// Here the program goes on with the step at that position, which fails; what it would have to
@@ -202,25 +175,12 @@ async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() 
 async fn a_rollback_past_a_renamed_step_waits_for_its_old_name() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
-    let scoop = db
-        .scoop()
-        .only::<renamed::Checkout>()
-        .only::<ChildHandler>()
-        .start()
-        .await?;
+    let scoop = db.scoop().only::<renamed::Checkout>().only::<ChildHandler>().start().await?;
     let reason = reason(&root).await?;
-    assert!(
-        reason.contains("saga `checkout` has no step `reserve`"),
-        "{reason}"
-    );
+    assert!(reason.contains("saga `checkout` has no step `reserve`"), "{reason}");
     scoop.shutdown().await;
 
-    let _fitting = db
-        .scoop()
-        .only::<before::Checkout>()
-        .only::<ChildHandler>()
-        .start()
-        .await?;
+    let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     db.history().await.about(&["M0"]).expect(
         "M0 EMITTED · ·

@@ -35,13 +35,7 @@ mod to_later_steps {
         }
 
         #[step]
-        async fn ship(
-            &self,
-            _: &mut Scope<'_>,
-            _: &Root,
-            paid: &Payment,
-            parcels: &Parcels,
-        ) -> Result<()> {
+        async fn ship(&self, _: &mut Scope<'_>, _: &Root, paid: &Payment, parcels: &Parcels) -> Result<()> {
             assert_eq!((paid.id, &*parcels.0), (7, &["paid with 7".to_owned()][..]));
             Ok(())
         }
@@ -62,12 +56,7 @@ mod to_later_steps {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_value_is_there_for_later_steps() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<Checkout>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<Checkout>().only::<ChildHandler>().start().await?;
         assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
         Ok(())
     }
@@ -97,13 +86,7 @@ mod to_the_compensation {
             Err(SIMULATED.into())
         }
 
-        async fn refund(
-            &self,
-            _: &mut Scope<'_>,
-            _: &Root,
-            paid: &Payment,
-            why: &Failure,
-        ) -> Result<()> {
+        async fn refund(&self, _: &mut Scope<'_>, _: &Root, paid: &Payment, why: &Failure) -> Result<()> {
             assert_eq!(why.message, SIMULATED.to_string());
             self.undone.0.lock().expect("nobody failed").push(paid.id);
             Ok(())
@@ -114,16 +97,8 @@ mod to_the_compensation {
     async fn a_value_is_there_for_the_compensation() -> Result<()> {
         let db = Database::new().await;
         let undone: &'static Undone = Box::leak(Box::default());
-        let scoop = db
-            .scoop()
-            .only::<Checkout>()
-            .provide(Checkout { undone })
-            .start()
-            .await?;
-        assert!(matches!(
-            scoop.launch(Root).await?.ends().await?,
-            Outcome::RolledBack(_)
-        ));
+        let scoop = db.scoop().only::<Checkout>().provide(Checkout { undone }).start().await?;
+        assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(*undone.0.lock().expect("nobody failed"), [7]);
         Ok(())
     }
@@ -176,20 +151,10 @@ mod to_a_finished_childs_compensation {
             _: &Child,
             paid: &Payment,
         ) -> Result<Next<ChildHandlerStep>> {
-            Ok(if paid.id == 1 {
-                Next::goto(ChildHandlerStep::Charge)
-            } else {
-                Next::Continue
-            })
+            Ok(if paid.id == 1 { Next::goto(ChildHandlerStep::Charge) } else { Next::Continue })
         }
 
-        async fn refund(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Child,
-            paid: &Payment,
-            _: &Failure,
-        ) -> Result<()> {
+        async fn refund(&self, scope: &mut Scope<'_>, _: &Child, paid: &Payment, _: &Failure) -> Result<()> {
             log(scope, format!("refund {}", paid.id)).await
         }
 
@@ -207,10 +172,7 @@ mod to_a_finished_childs_compensation {
 
     async fn log(scope: &mut Scope<'_>, text: String) -> Result<()> {
         let sql = "INSERT INTO log (text) VALUES ($1)";
-        sqlx::query(sql)
-            .bind(text)
-            .execute(scope.tx().await?)
-            .await?;
+        sqlx::query(sql).bind(text).execute(scope.tx().await?).await?;
         Ok(())
     }
 
@@ -218,25 +180,11 @@ mod to_a_finished_childs_compensation {
     async fn each_compensation_of_a_finished_child_gets_the_values_of_its_instance() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE log (id serial, text text)").await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
-        assert!(matches!(
-            scoop.launch(Root).await?.ends().await?,
-            Outcome::RolledBack(_)
-        ));
-        let undone = db
-            .texts("SELECT text FROM log WHERE text <> 'charge' ORDER BY id")
-            .await;
-        let expected = [
-            r#"unpack ["parcel of 2"] of 2"#,
-            "refund 2",
-            r#"unpack ["parcel of 1"] of 1"#,
-            "refund 1",
-        ];
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
+        let undone = db.texts("SELECT text FROM log WHERE text <> 'charge' ORDER BY id").await;
+        let expected =
+            [r#"unpack ["parcel of 2"] of 2"#, "refund 2", r#"unpack ["parcel of 1"] of 1"#, "refund 1"];
         assert_eq!(undone, expected);
         Ok(())
     }
@@ -274,12 +222,7 @@ mod skipped {
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("it did not fail");
         };
-        assert!(
-            failure
-                .message
-                .starts_with("step `charge` has not returned anything"),
-            "{failure}"
-        );
+        assert!(failure.message.starts_with("step `charge` has not returned anything"), "{failure}");
         Ok(())
     }
 }

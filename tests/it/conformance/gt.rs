@@ -77,11 +77,7 @@ mod gt_02 {
         #[step(name = "step-C")]
         async fn step_c(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             let before = invoked(scope);
-            Ok(if before == 0 {
-                Next::goto(RootHandlerStep::StepA)
-            } else {
-                Next::Continue
-            })
+            Ok(if before == 0 { Next::goto(RootHandlerStep::StepA) } else { Next::Continue })
         }
     }
 
@@ -125,11 +121,7 @@ mod gt_03 {
     #[subscribes(Root)]
     impl RootHandler {
         #[step(name = "self-goto-step")]
-        async fn self_goto_step(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-        ) -> Result<Next<RootHandlerStep>> {
+        async fn self_goto_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             Ok(match scope.iteration() {
                 0 | 1 => Next::goto(RootHandlerStep::SelfGotoStep),
@@ -182,11 +174,7 @@ mod gt_04 {
         #[step(name = "step-A", rollback = undo)]
         async fn step_a(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             let before = invoked(scope);
-            Ok(if before == 0 {
-                Next::Continue
-            } else {
-                Next::goto(RootHandlerStep::StepC)
-            })
+            Ok(if before == 0 { Next::Continue } else { Next::goto(RootHandlerStep::StepC) })
         }
 
         #[step(name = "step-B", rollback = undo)]
@@ -198,11 +186,7 @@ mod gt_04 {
         #[step(name = "step-C", rollback = undo)]
         async fn step_c(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             let before = invoked(scope);
-            if before == 0 {
-                Ok(Next::goto(RootHandlerStep::StepA))
-            } else {
-                Err(SIMULATED.into())
-            }
+            if before == 0 { Ok(Next::goto(RootHandlerStep::StepA)) } else { Err(SIMULATED.into()) }
         }
 
         async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
@@ -261,18 +245,10 @@ mod gt_05 {
     #[subscribes(Root)]
     impl RootHandler {
         #[step(name = "loop-step", rollback = undo)]
-        async fn loop_step(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-        ) -> Result<Next<RootHandlerStep>> {
+        async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             scope.launch(Child).await?;
-            Ok(if scope.iteration() < 1 {
-                Next::Repeat
-            } else {
-                Next::Continue
-            })
+            Ok(if scope.iteration() < 1 { Next::Repeat } else { Next::Continue })
         }
 
         #[step(name = "failing-step", rollback = undo)]
@@ -304,12 +280,7 @@ mod gt_05 {
     #[tokio::test(flavor = "multi_thread")]
     async fn gt_05_the_children_of_an_iteration_are_undone_with_it() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 

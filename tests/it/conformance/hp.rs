@@ -49,12 +49,7 @@ mod hp_01 {
     #[tokio::test(flavor = "multi_thread")]
     async fn hp_01_a_parents_next_step_waits_for_its_child() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -260,13 +255,8 @@ mod hp_03 {
     #[tokio::test(flavor = "multi_thread")]
     async fn hp_03_two_messages_of_one_step_are_waited_for() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler1>()
-            .only::<ChildHandler2>()
-            .start()
-            .await?;
+        let scoop =
+            db.scoop().only::<RootHandler>().only::<ChildHandler1>().only::<ChildHandler2>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 

@@ -29,12 +29,7 @@ mod if_01 {
     async fn if_01_an_infrastructure_failure_is_retried_never_rolled_back() -> Result<()> {
         let db = Database::new().await;
         let soon = Duration::from_millis(20);
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .poll_interval(soon)
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().poll_interval(soon).start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -73,10 +68,7 @@ mod if_02 {
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let history = db.history().await;
-        assert_eq!(
-            (history.count("ROLLING_BACK"), history.count("ROLLED_BACK")),
-            (1, 1)
-        );
+        assert_eq!((history.count("ROLLING_BACK"), history.count("ROLLED_BACK")), (1, 1));
         calls_of(&root).expect("invoke root-handler/0");
         Ok(())
     }

@@ -19,14 +19,8 @@ impl CommitHandler {
     #[step(name = "0")]
     async fn zero(&self, scope: &mut Scope<'_>, sale: &Sale) -> Result<()> {
         scope.launch(Child).await?;
-        sqlx::query("INSERT INTO business VALUES (1)")
-            .execute(scope.tx().await?)
-            .await?;
-        if sale.fails {
-            Err(SIMULATED.into())
-        } else {
-            Ok(())
-        }
+        sqlx::query("INSERT INTO business VALUES (1)").execute(scope.tx().await?).await?;
+        if sale.fails { Err(SIMULATED.into()) } else { Ok(()) }
     }
 }
 
@@ -45,12 +39,7 @@ impl ChildHandler {
 /// How it ends, and how many business rows there are then.
 async fn sell(db: &Database, fails: bool) -> Result<(Outcome, i64)> {
     db.execute("CREATE TABLE business (n int)").await;
-    let scoop = db
-        .scoop()
-        .only::<CommitHandler>()
-        .only::<ChildHandler>()
-        .start()
-        .await?;
+    let scoop = db.scoop().only::<CommitHandler>().only::<ChildHandler>().start().await?;
     let outcome = scoop.launch(Sale { fails }).await?.ends().await?;
     Ok((outcome, db.number("SELECT count(*) FROM business").await))
 }

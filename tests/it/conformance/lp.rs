@@ -13,17 +13,9 @@ mod lp_01 {
     #[subscribes(Root)]
     impl RootHandler {
         #[step(name = "loop-step")]
-        async fn loop_step(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-        ) -> Result<Next<RootHandlerStep>> {
+        async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
-            Ok(if scope.iteration() < 2 {
-                Next::Repeat
-            } else {
-                Next::Continue
-            })
+            Ok(if scope.iteration() < 2 { Next::Repeat } else { Next::Continue })
         }
 
         #[step(name = "1")]
@@ -69,11 +61,7 @@ mod lp_02 {
     #[subscribes(Root)]
     impl RootHandler {
         #[step(name = "immediate-continue")]
-        async fn immediate_continue(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-        ) -> Result<Next<RootHandlerStep>> {
+        async fn immediate_continue(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             Ok(Next::Continue)
         }
@@ -117,18 +105,10 @@ mod lp_03 {
     #[subscribes(Root)]
     impl RootHandler {
         #[step(name = "loop-step")]
-        async fn loop_step(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-        ) -> Result<Next<RootHandlerStep>> {
+        async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             scope.launch(Child).await?;
-            Ok(if scope.iteration() < 1 {
-                Next::Repeat
-            } else {
-                Next::Continue
-            })
+            Ok(if scope.iteration() < 1 { Next::Repeat } else { Next::Continue })
         }
 
         #[step(name = "1")]
@@ -155,12 +135,7 @@ mod lp_03 {
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_03_each_iteration_waits_for_its_own_children() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -245,12 +220,7 @@ mod lp_04 {
     #[tokio::test(flavor = "multi_thread")]
     async fn lp_04_a_child_failure_handler_that_emits_anew_is_called_again() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -297,11 +267,7 @@ mod lp_05 {
     #[subscribes(Root)]
     impl RootHandler {
         #[step(name = "loop-step", rollback = undo)]
-        async fn loop_step(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Root,
-        ) -> Result<Next<RootHandlerStep>> {
+        async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
             invoked(scope);
             match scope.iteration() {
                 0 | 1 => Ok(Next::Repeat),

@@ -58,12 +58,7 @@ async fn me_01_a_message_without_subscriber_is_only_emitted() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn me_02_each_of_two_handlers_sees_the_message() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db
-        .scoop()
-        .only::<Succeeding>()
-        .only::<AlsoSucceeding>()
-        .start()
-        .await?;
+    let scoop = db.scoop().only::<Succeeding>().only::<AlsoSucceeding>().start().await?;
     assert_eq!(scoop.launch(Event).await?.ends().await?, Outcome::Committed);
 
     let history = db.history().await;
@@ -78,11 +73,7 @@ async fn me_02_each_of_two_handlers_sees_the_message() -> Result<()> {
 async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Result<()> {
     let db = Database::new().await;
     let one = db.scoop().only::<Succeeding>().start().await?;
-    let _other = Scoop::builder()
-        .postgres(db.another_pool(4).await)
-        .only::<Succeeding>()
-        .start()
-        .await?;
+    let _other = Scoop::builder().postgres(db.another_pool(4).await).only::<Succeeding>().start().await?;
     let root = one.launch(Event).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -112,10 +103,7 @@ async fn me_04_me_06_what_succeeds_is_committed_once() -> Result<()> {
 async fn me_05_me_07_what_fails_is_rolled_back_once() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Failing>().start().await?;
-    assert!(matches!(
-        scoop.launch(Event).await?.ends().await?,
-        Outcome::RolledBack(_)
-    ));
+    assert!(matches!(scoop.launch(Event).await?.ends().await?, Outcome::RolledBack(_)));
 
     db.history().await.expect(
         "M0 EMITTED · ·
@@ -130,11 +118,7 @@ async fn me_05_me_07_what_fails_is_rolled_back_once() -> Result<()> {
 async fn me_08_two_processes_share_five_messages_without_doing_any_twice() -> Result<()> {
     let db = Database::new().await;
     let one = db.scoop().only::<Succeeding>().start().await?;
-    let _other = Scoop::builder()
-        .postgres(db.another_pool(4).await)
-        .only::<Succeeding>()
-        .start()
-        .await?;
+    let _other = Scoop::builder().postgres(db.another_pool(4).await).only::<Succeeding>().start().await?;
     let roots = one.launch_all((0..5).map(|_| Event)).await?;
     for root in &roots {
         assert_eq!(root.ends().await?, Outcome::Committed);

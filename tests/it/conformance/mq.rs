@@ -16,10 +16,7 @@ struct Greeting {
 
 impl Greeting {
     fn new(text: &str) -> Self {
-        Self {
-            text: text.into(),
-            priority: "HIGH".into(),
-        }
+        Self { text: text.into(), priority: "HIGH".into() }
     }
 }
 
@@ -29,8 +26,7 @@ async fn mq_01_a_launched_message_is_stored_as_it_is() -> Result<()> {
     let scoop = db.scoop().client().await?;
     let root = scoop.launch(Greeting::new("Hello, World!")).await?;
 
-    let sql =
-        "SELECT concat_ws(' ', id, topic, payload, created_at IS NOT NULL) FROM scoop.message";
+    let sql = "SELECT concat_ws(' ', id, topic, payload, created_at IS NOT NULL) FROM scoop.message";
     let payload = r#"{"text": "Hello, World!", "priority": "HIGH"}"#;
     let expected = format!("{} test-topic {payload} t", root.message_id());
     assert_eq!(db.texts(sql).await, [expected]);
@@ -63,10 +59,7 @@ mod mq_02 {
         for root in scoop.launch_all(texts.map(Greeting::new)).await? {
             assert_eq!(root.ends().await?, Outcome::Committed);
         }
-        assert_eq!(
-            db.texts("SELECT text FROM received ORDER BY text").await,
-            texts
-        );
+        assert_eq!(db.texts("SELECT text FROM received ORDER BY text").await, texts);
         Ok(())
     }
 }
@@ -91,11 +84,7 @@ mod mq_03 {
         #[step]
         async fn forward(&self, scope: &mut Scope<'_>, Number(index): &Number) -> Result<()> {
             scope.detach(Other).await?;
-            if *index == 1 {
-                Err(SIMULATED.into())
-            } else {
-                Ok(())
-            }
+            if *index == 1 { Err(SIMULATED.into()) } else { Ok(()) }
         }
     }
 
@@ -136,17 +125,11 @@ mod mq_04 {
         let gate = Gate::default();
         let mut instances = vec![];
         for _ in 0..3 {
-            let instance = Scoop::builder()
-                .postgres(db.another_pool(4).await)
-                .only::<Blocking>();
-            let instance = instance
-                .provide(Blocking { gate: gate.clone() })
-                .concurrency(1);
+            let instance = Scoop::builder().postgres(db.another_pool(4).await).only::<Blocking>();
+            let instance = instance.provide(Blocking { gate: gate.clone() }).concurrency(1);
             instances.push(instance.start().await?);
         }
-        let roots = instances[0]
-            .launch_all(["a", "b", "c"].map(Greeting::new))
-            .await?;
+        let roots = instances[0].launch_all(["a", "b", "c"].map(Greeting::new)).await?;
         gate.arrivals(3).await;
         gate.open(3);
         for root in roots {
@@ -155,9 +138,8 @@ mod mq_04 {
 
         let history = db.history().await;
         let named = history.rows().iter().filter(|row| row.handler.is_some());
-        let (names, workers): (HashSet<_>, HashSet<_>) = named
-            .map(|row| (row.handler.clone(), row.worker.clone()))
-            .unzip();
+        let (names, workers): (HashSet<_>, HashSet<_>) =
+            named.map(|row| (row.handler.clone(), row.worker.clone())).unzip();
         assert_eq!((names.len(), workers.len()), (1, 3), "{history}");
         Ok(())
     }
@@ -167,19 +149,10 @@ mod mq_04 {
 #[tokio::test(flavor = "multi_thread")]
 async fn mq_05_to_run_nothing_at_a_time_is_refused() {
     let db = Database::new().await;
-    let Err(error) = db
-        .scoop()
-        .only::<mq_02::Receiver>()
-        .concurrency(0)
-        .start()
-        .await
-    else {
+    let Err(error) = db.scoop().only::<mq_02::Receiver>().concurrency(0).start().await else {
         panic!("it started");
     };
-    assert!(
-        error.to_string().contains("concurrency must be >= 1"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("concurrency must be >= 1"), "{error}");
 }
 
 /// Subscriptions need no connections of their own here, so their number is the same always.
@@ -189,23 +162,13 @@ async fn mq_06_the_required_connections_are_known_and_demanded() -> Result<()> {
     let required = Scoop::required_connections();
     let start = async |connections| {
         let pool = db.another_pool(connections).await;
-        Scoop::builder()
-            .postgres(pool)
-            .only::<mq_02::Receiver>()
-            .start()
-            .await
+        Scoop::builder().postgres(pool).only::<mq_02::Receiver>().start().await
     };
     start(required).await?.shutdown().await;
     assert_eq!(Scoop::required_connections(), required);
     match start(required - 1).await.err() {
         Some(RuntimeError::Setup(errors)) => {
-            assert_eq!(
-                errors,
-                [SetupError::PoolTooSmall {
-                    max: required - 1,
-                    required
-                }]
-            );
+            assert_eq!(errors, [SetupError::PoolTooSmall { max: required - 1, required }]);
         }
         other => panic!("{other:?}"),
     }
@@ -239,21 +202,9 @@ mod mq_07 {
         let outcome = scoop.launch(Greeting::new("")).await?.ends().await?;
 
         let history = db.history().await;
-        let stored = history
-            .only("ROLLING_BACK", "throwing")
-            .exception
-            .clone()
-            .expect("a failure");
-        assert!(
-            stored.kind.ends_with("mq::mq_07::CustomTestException"),
-            "{}",
-            stored.kind
-        );
-        assert!(
-            stored
-                .to_string()
-                .ends_with("Custom exception for testing exception storage")
-        );
+        let stored = history.only("ROLLING_BACK", "throwing").exception.clone().expect("a failure");
+        assert!(stored.kind.ends_with("mq::mq_07::CustomTestException"), "{}", stored.kind);
+        assert!(stored.to_string().ends_with("Custom exception for testing exception storage"));
         assert!(stored.stack_trace[0].file_name.ends_with("mq.rs"));
         assert_eq!(outcome, Outcome::RolledBack(stored));
         Ok(())

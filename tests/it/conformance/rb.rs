@@ -107,9 +107,7 @@ mod rb_02 {
             invoke root-handler/1
             rollback root-handler/0",
         );
-        let messages = db
-            .texts("SELECT topic::text FROM scoop.message ORDER BY topic")
-            .await;
+        let messages = db.texts("SELECT topic::text FROM scoop.message ORDER BY topic").await;
         assert_eq!(messages, ["child-topic", "root-topic"]);
 
         Ok(())
@@ -169,12 +167,7 @@ mod rb_03 {
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_03_a_child_that_fails_compensates_before_its_parent() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -262,12 +255,7 @@ mod rb_04 {
     #[tokio::test(flavor = "multi_thread")]
     async fn rb_04_a_child_that_had_committed_is_undone_first() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db
-            .scoop()
-            .only::<RootHandler>()
-            .only::<ChildHandler>()
-            .start()
-            .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
@@ -434,10 +422,8 @@ mod rb_05 {
 
         let history = db.history().await;
         let calls = calls_of(&root);
-        history
-            .of(&["root-handler", "child-handler-1", "grandchild-handler"])
-            .expect(
-                "M0 EMITTED · ·
+        history.of(&["root-handler", "child-handler-1", "grandchild-handler"]).expect(
+            "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
             M1 EMITTED root-handler 1
@@ -474,11 +460,9 @@ mod rb_05 {
             M0 SUSPENDED root-handler RBC(0[0,])
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
-            );
-        calls
-            .of(&["root-handler", "child-handler-1", "grandchild-handler"])
-            .expect(
-                "invoke root-handler/0
+        );
+        calls.of(&["root-handler", "child-handler-1", "grandchild-handler"]).expect(
+            "invoke root-handler/0
             invoke root-handler/1
             invoke child-handler-1/0
             invoke child-handler-1/1
@@ -493,9 +477,9 @@ mod rb_05 {
             rollback child-handler-1/0
             rollback root-handler/1
             rollback root-handler/0",
-            );
+        );
         history.of(&["root-handler", "child-handler-2"]).expect(
-"M0 EMITTED · ·
+            "M0 EMITTED · ·
             M0 SEEN root-handler ·
             M0 SUSPENDED root-handler 0 next=1
             M1 EMITTED root-handler 1
@@ -513,7 +497,7 @@ mod rb_05 {
             M0 SUSPENDED root-handler RBC(0[0,])
             M0 SUSPENDED root-handler RB(0[0,])
             M0 ROLLED_BACK root-handler RB(0[0,])",
-);
+        );
         calls.of(&["root-handler", "child-handler-2"]).expect(
             "invoke root-handler/0
             invoke root-handler/1
@@ -641,12 +625,7 @@ mod rb_06 {
             Ok(())
         }
 
-        async fn undo_zero(
-            &self,
-            scope: &mut Scope<'_>,
-            _: &Grandchild,
-            _: &Failure,
-        ) -> Result<()> {
+        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
             compensated(scope);
             Err(IllegalStateException("Rollback failure").into())
         }
@@ -700,10 +679,8 @@ mod rb_06 {
             M1 ROLLBACK_FAILED child-handler-1 RBC(1[0,]) cfhi=0 exc=CRF(RBC(1[0,]))@child-handler-1[=row 28,=row 17]
             M0 ROLLBACK_FAILED root-handler RBC(1[0,]) cfhi=0 exc=CRF(RBC(1[0,]))@root-handler[=row 29]",
 );
-        calls
-            .of(&["root-handler", "child-handler-1", "grandchild-handler"])
-            .expect(
-                "invoke root-handler/0
+        calls.of(&["root-handler", "child-handler-1", "grandchild-handler"]).expect(
+            "invoke root-handler/0
             invoke root-handler/1
             invoke child-handler-1/0
             invoke child-handler-1/1
@@ -716,7 +693,7 @@ mod rb_06 {
             rollback grandchild-handler/0
             hcf child-handler-1/1 cfhi=0 next=Continue
             hcf root-handler/1 cfhi=0 next=Continue",
-            );
+        );
         history.of(&["root-handler", "child-handler-2"]).expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·

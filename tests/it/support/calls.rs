@@ -50,9 +50,7 @@ fn record(kind: &'static str, scope: &Scope<'_>) -> usize {
     };
     let mut calls = CALLS.lock().expect("no test fails in here");
     let calls = calls.entry(scope.lineage().root_id()).or_default();
-    let same = |other: &&Call| {
-        (other.kind, &other.handler, &other.step) == (kind, &call.handler, &call.step)
-    };
+    let same = |other: &&Call| (other.kind, &other.handler, &other.step) == (kind, &call.handler, &call.step);
     let before = calls.iter().filter(same).count();
     calls.push(call);
     before
@@ -60,9 +58,7 @@ fn record(kind: &'static str, scope: &Scope<'_>) -> usize {
 
 /// The step's own name, if this is that of a part of a rollback.
 fn undone(step: &str) -> &str {
-    let own = step
-        .strip_prefix("Rollback of ")
-        .and_then(|rest| rest.rsplit_once('['));
+    let own = step.strip_prefix("Rollback of ").and_then(|rest| rest.rsplit_once('['));
     own.map_or(step, |(own, _)| own)
 }
 
@@ -80,10 +76,7 @@ impl Calls {
 
     /// Those of these handlers.
     pub(crate) fn of(&self, handlers: &[&str]) -> Calls {
-        let calls = self
-            .0
-            .iter()
-            .filter(|call| handlers.contains(&&*call.handler));
+        let calls = self.0.iter().filter(|call| handlers.contains(&&*call.handler));
         Calls(calls.cloned().collect())
     }
 
@@ -91,18 +84,11 @@ impl Calls {
     /// `next` is not looked at: child failure handlers do not get them here.
     #[track_caller]
     pub(crate) fn expect(&self, block: &str) {
-        let expected: Vec<_> = block
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .map(observable)
-            .collect();
+        let expected: Vec<_> =
+            block.lines().map(str::trim).filter(|line| !line.is_empty()).map(observable).collect();
         let actual: Vec<_> = self.0.iter().map(Call::to_string).collect();
         if expected != actual {
-            panic!(
-                "other calls than expected (-), but these (+):\n{}",
-                diff(&expected, &actual)
-            );
+            panic!("other calls than expected (-), but these (+):\n{}", diff(&expected, &actual));
         }
     }
 }

@@ -45,25 +45,19 @@ impl Database {
 
     /// Runs statements that return nothing.
     pub(crate) async fn execute(&self, sql: &str) {
-        let done = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
-            .execute(&self.pool)
-            .await;
+        let done = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await;
         done.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
 
     /// The one number that a query returns.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        let number = sqlx::query_scalar(AssertSqlSafe(sql.to_owned()))
-            .fetch_one(&self.pool)
-            .await;
+        let number = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&self.pool).await;
         number.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
     /// The texts that a query returns.
     pub(crate) async fn texts(&self, sql: &str) -> Vec<String> {
-        let texts = sqlx::query_scalar(AssertSqlSafe(sql.to_owned()))
-            .fetch_all(&self.pool)
-            .await;
+        let texts = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await;
         texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
@@ -79,10 +73,6 @@ impl Database {
 }
 
 async fn connect(named: &Named, connections: u32) -> PgPool {
-    let pool = PgPoolOptions::new()
-        .max_connections(connections)
-        .test_before_acquire(false);
-    pool.connect_with(named.options())
-        .await
-        .expect("the database was just made")
+    let pool = PgPoolOptions::new().max_connections(connections).test_before_acquire(false);
+    pool.connect_with(named.options()).await.expect("the database was just made")
 }

@@ -31,11 +31,7 @@ pub(super) enum Source {
 
 /// The short names of the protocol's own failures, and what their messages are made of.
 const PROTOCOL: [(&str, &str, Message); 3] = [
-    (
-        "CRB",
-        "ChildRolledBackException",
-        Message::OfStep("Child failure occurred while suspended in step"),
-    ),
+    ("CRB", "ChildRolledBackException", Message::OfStep("Child failure occurred while suspended in step")),
     (
         "CRF",
         "ChildRollbackFailedException",
@@ -56,10 +52,7 @@ impl Exception {
     pub(super) fn parse(text: &str) -> Self {
         let text = text.trim().trim_start_matches('‡');
         if let Some(row) = text.strip_prefix("=row ") {
-            return Self::OfRow(
-                row.parse()
-                    .unwrap_or_else(|_| panic!("`{text}` names no row")),
-            );
+            return Self::OfRow(row.parse().unwrap_or_else(|_| panic!("`{text}` names no row")));
         }
         let end = text.find(['(', '@', '[']).unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
@@ -76,20 +69,12 @@ impl Exception {
         assert!(rest.is_empty(), "`{rest}` after an exception");
         let (kind, message) = kind_and_message(name, inside);
         let causes = causes.map(|causes| listed(causes).into_iter().map(Self::parse).collect());
-        Self::Parts {
-            kind,
-            message,
-            source,
-            causes,
-        }
+        Self::Parts { kind, message, source, causes }
     }
 
     /// What is stored, to be shown.
     pub(super) fn of(failure: &Failure) -> Self {
-        let source = failure
-            .source
-            .split_once('[')
-            .map_or(&*failure.source, |(handler, _)| handler);
+        let source = failure.source.split_once('[').map_or(&*failure.source, |(handler, _)| handler);
         Self::Parts {
             kind: simple(&failure.kind).into(),
             message: Some(failure.message.clone()),
@@ -108,27 +93,16 @@ impl Exception {
                     false => Err(format!("not the exception of row {row}")),
                 };
             }
-            Self::Parts {
-                kind,
-                message,
-                source,
-                causes,
-            } => (kind, message, source, causes),
+            Self::Parts { kind, message, source, causes } => (kind, message, source, causes),
         };
         let differs = |what: &str, actual: &str| Err(format!("the {what} is `{actual}`"));
         if simple(&failure.kind) != kind {
             return differs("type", &failure.kind);
         }
-        if message
-            .as_ref()
-            .is_some_and(|message| *message != failure.message)
-        {
+        if message.as_ref().is_some_and(|message| *message != failure.message) {
             return differs("message", &failure.message);
         }
-        if source
-            .as_ref()
-            .is_some_and(|source| !source.matches(&failure.source, block))
-        {
+        if source.as_ref().is_some_and(|source| !source.matches(&failure.source, block)) {
             return differs("source", &failure.source);
         }
         let Some(causes) = causes else {
@@ -137,19 +111,13 @@ impl Exception {
         if causes.len() != failure.causes.len() {
             return differs("number of causes", &failure.causes.len().to_string());
         }
-        causes
-            .iter()
-            .zip(&failure.causes)
-            .try_for_each(|(cause, failure)| cause.matches(failure, block))
+        causes.iter().zip(&failure.causes).try_for_each(|(cause, failure)| cause.matches(failure, block))
     }
 }
 
 impl Source {
     fn parse(text: &str) -> Self {
-        match text
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'))
-        {
+        match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
             Some(text) => Self::Text(text.into()),
             None => Self::Handler(text.into()),
         }
@@ -159,9 +127,7 @@ impl Source {
         match self {
             Self::Text(text) => text == source,
             Self::Handler(handler) => {
-                let inside = source
-                    .strip_prefix(&**handler)
-                    .and_then(|rest| rest.strip_prefix('['));
+                let inside = source.strip_prefix(&**handler).and_then(|rest| rest.strip_prefix('['));
                 let worker = inside.and_then(|rest| rest.strip_suffix(']'));
                 // Where the handler is not in this projection, its form must do.
                 let workers = block.workers_of(handler);
@@ -187,15 +153,8 @@ fn kind_and_message(name: &str, inside: Option<&str>) -> (String, Option<String>
             return (kind.into(), Some(message));
         }
     }
-    let kind = if name == "RTE" {
-        "RuntimeException"
-    } else {
-        simple(name)
-    };
-    (
-        kind.into(),
-        inside.filter(|message| *message != "…").map(str::to_owned),
-    )
+    let kind = if name == "RTE" { "RuntimeException" } else { simple(name) };
+    (kind.into(), inside.filter(|message| *message != "…").map(str::to_owned))
 }
 
 /// The type's own name, without package or module.
@@ -212,10 +171,7 @@ fn enclosed(text: &str, open: char, close: char) -> (Option<&str>, &str) {
     for (at, c) in text.char_indices() {
         depth += i32::from(c == open) - i32::from(c == close);
         if depth == 0 {
-            return (
-                Some(&text[open.len_utf8()..at]),
-                &text[at + close.len_utf8()..],
-            );
+            return (Some(&text[open.len_utf8()..at]), &text[at + close.len_utf8()..]);
         }
     }
     panic!("`{text}` is not closed");
@@ -235,12 +191,7 @@ impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, message, source, causes) = match self {
             Self::OfRow(row) => return write!(f, "=row {row}"),
-            Self::Parts {
-                kind,
-                message,
-                source,
-                causes,
-            } => (kind, message, source, causes),
+            Self::Parts { kind, message, source, causes } => (kind, message, source, causes),
         };
         write!(f, "{kind}({})", message.as_deref().unwrap_or("…"))?;
         match source {

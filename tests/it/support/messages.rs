@@ -29,5 +29,4 @@ pub(crate) struct RuntimeException(pub(crate) &'static str);
 pub(crate) struct IllegalStateException(pub(crate) &'static str);
 
 /// How most of them fail.
-pub(crate) const SIMULATED: RuntimeException =
-    RuntimeException("Simulated failure to test rollback");
+pub(crate) const SIMULATED: RuntimeException = RuntimeException("Simulated failure to test rollback");

@@ -65,10 +65,8 @@ struct Stored {
 impl History {
     pub(super) async fn read(pool: &PgPool, schema: &str) -> Self {
         let sql = sqlx::AssertSqlSafe(QUERY.replace("{schema}", schema));
-        let stored: Vec<Json<Stored>> = sqlx::query_scalar(sql)
-            .fetch_all(pool)
-            .await
-            .expect("the events can be read");
+        let stored: Vec<Json<Stored>> =
+            sqlx::query_scalar(sql).fetch_all(pool).await.expect("the events can be read");
         let stored: Vec<Stored> = stored.into_iter().map(|Json(stored)| stored).collect();
         let mut names = HashMap::new();
         for row in stored.iter().filter(|row| row.kind == "EMITTED") {
@@ -79,37 +77,24 @@ impl History {
             message: format!("M{}", names[&stored.message_id]),
             handler: stored.handler.clone(),
             worker: stored.worker.clone(),
-            exception: stored
-                .exception
-                .clone()
-                .map(|json| serde_json::from_value(json).expect("a failure")),
+            exception: stored.exception.clone().map(|json| serde_json::from_value(json).expect("a failure")),
             stored,
         });
-        let history = Self {
-            rows: rows.collect(),
-        };
+        let history = Self { rows: rows.collect() };
         history.check_what_always_holds();
         history
     }
 
     /// The rows of these handlers, and those without handler.
     pub(crate) fn of(&self, handlers: &[&str]) -> History {
-        let known = |row: &&Row| {
-            row.handler
-                .as_deref()
-                .is_none_or(|handler| handlers.contains(&handler))
-        };
-        History {
-            rows: self.rows.iter().filter(known).cloned().collect(),
-        }
+        let known = |row: &&Row| row.handler.as_deref().is_none_or(|handler| handlers.contains(&handler));
+        History { rows: self.rows.iter().filter(known).cloned().collect() }
     }
 
     /// The rows of these messages.
     pub(crate) fn about(&self, messages: &[&str]) -> History {
         let known = |row: &&Row| messages.contains(&&*row.message);
-        History {
-            rows: self.rows.iter().filter(known).cloned().collect(),
-        }
+        History { rows: self.rows.iter().filter(known).cloned().collect() }
     }
 
     /// The rows.
@@ -119,19 +104,14 @@ impl History {
 
     /// How many rows there are of that type.
     pub(crate) fn count(&self, kind: &str) -> usize {
-        self.rows
-            .iter()
-            .filter(|row| row.stored.kind == kind)
-            .count()
+        self.rows.iter().filter(|row| row.stored.kind == kind).count()
     }
 
     /// The one row of this type and handler.
     #[track_caller]
     pub(crate) fn only(&self, kind: &str, handler: &str) -> &Row {
-        let mut rows = self
-            .rows
-            .iter()
-            .filter(|row| row.stored.kind == kind && row.handler.as_deref() == Some(handler));
+        let mut rows =
+            self.rows.iter().filter(|row| row.stored.kind == kind && row.handler.as_deref() == Some(handler));
         match (rows.next(), rows.next()) {
             (Some(row), None) => row,
             (first, _) => panic!(
@@ -161,15 +141,9 @@ impl History {
                 letters.bind(lineage, &actual.stored.lineage, &place);
             }
             if let Some(exception) = &expected.exception {
-                let failure = actual
-                    .exception
-                    .as_ref()
-                    .unwrap_or_else(|| panic!("{place}: no exception"));
+                let failure = actual.exception.as_ref().unwrap_or_else(|| panic!("{place}: no exception"));
                 if let Err(why) = exception.matches(failure, self) {
-                    panic!(
-                        "{place}: {why}\nexpected: {exception}\nactual:\n{}",
-                        failure.report()
-                    );
+                    panic!("{place}: {why}\nexpected: {exception}\nactual:\n{}", failure.report());
                 }
             }
         }
@@ -179,54 +153,27 @@ impl History {
     fn check_what_always_holds(&self) {
         let mut newest: HashMap<&[Uuid], i64> = HashMap::new();
         let emitted = |row: &&Row| row.stored.kind == "EMITTED";
-        let emissions: HashMap<_, _> = self
-            .rows
-            .iter()
-            .filter(emitted)
-            .map(|row| (&row.message, &row.stored.lineage))
-            .collect();
+        let emissions: HashMap<_, _> =
+            self.rows.iter().filter(emitted).map(|row| (&row.message, &row.stored.lineage)).collect();
         for row in &self.rows {
-            let Stored {
-                kind,
-                lineage,
-                micros,
-                handler,
-                worker,
-                ..
-            } = &row.stored;
+            let Stored { kind, lineage, micros, handler, worker, .. } = &row.stored;
             if let Some(before) = newest.insert(lineage, *micros) {
-                assert!(
-                    before < *micros,
-                    "times do not rise within a lineage: {row}\nin\n{self}"
-                );
+                assert!(before < *micros, "times do not rise within a lineage: {row}\nin\n{self}");
             }
-            let ours = worker
-                .as_deref()
-                .is_some_and(|worker| worker.starts_with("scoop-rs:"));
+            let ours = worker.as_deref().is_some_and(|worker| worker.starts_with("scoop-rs:"));
             assert_eq!(ours, handler.is_some(), "who wrote this: {row}");
             assert_eq!(row.stored.context, None, "nobody gave a context: {row}");
-            let fails =
-                ["ROLLING_BACK", "ROLLBACK_EMITTED", "ROLLBACK_FAILED"].contains(&kind.as_str());
-            assert_eq!(
-                row.exception.is_some(),
-                fails,
-                "an exception where one belongs: {row}"
-            );
+            let fails = ["ROLLING_BACK", "ROLLBACK_EMITTED", "ROLLBACK_FAILED"].contains(&kind.as_str());
+            assert_eq!(row.exception.is_some(), fails, "an exception where one belongs: {row}");
             let (parent, seen) = (emissions[&row.message], kind == "SEEN");
             let extends = lineage.len() == parent.len() + 1 && lineage.starts_with(parent);
-            assert!(
-                !seen || extends,
-                "a run's lineage is that of its emission and one more: {row}"
-            );
+            assert!(!seen || extends, "a run's lineage is that of its emission and one more: {row}");
         }
     }
 
     /// The workers that wrote for a handler.
     pub(super) fn workers_of(&self, handler: &str) -> BTreeSet<&str> {
-        let rows = self
-            .rows
-            .iter()
-            .filter(|row| row.handler.as_deref() == Some(handler));
+        let rows = self.rows.iter().filter(|row| row.handler.as_deref() == Some(handler));
         rows.filter_map(|row| row.worker.as_deref()).collect()
     }
 }
@@ -234,14 +181,7 @@ impl History {
 impl Row {
     /// Everything but lineage and exception.
     fn columns(&self) -> String {
-        let Stored {
-            kind,
-            handler,
-            step,
-            next_step,
-            cfhi,
-            ..
-        } = &self.stored;
+        let Stored { kind, handler, step, next_step, cfhi, .. } = &self.stored;
         let handler = handler.as_deref().unwrap_or("·");
         let step = step.as_deref().map_or("·".into(), abbreviated);
         let mut text = format!("{} {kind} {handler} {step}", self.message);
@@ -266,10 +206,7 @@ impl fmt::Display for Row {
 
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.rows
-            .iter()
-            .enumerate()
-            .try_for_each(|(at, row)| writeln!(f, "{:>4}  {row}", at + 1))
+        self.rows.iter().enumerate().try_for_each(|(at, row)| writeln!(f, "{:>4}  {row}", at + 1))
     }
 }
 
@@ -287,23 +224,13 @@ impl Expected {
             None => (line, None),
         };
         let words = words(line);
-        let mut row = Self {
-            columns: words[..4].join(" "),
-            lineage: None,
-            exception,
-        };
-        row.columns = match words[3]
-            .strip_prefix('"')
-            .and_then(|step| step.strip_suffix('"'))
-        {
+        let mut row = Self { columns: words[..4].join(" "), lineage: None, exception };
+        row.columns = match words[3].strip_prefix('"').and_then(|step| step.strip_suffix('"')) {
             Some(step) => format!("{} {}", words[..3].join(" "), abbreviated(step)),
             None => row.columns,
         };
         for word in &words[4..] {
-            match word
-                .split_once('=')
-                .unwrap_or_else(|| panic!("`{word}` in a block of rows"))
-            {
+            match word.split_once('=').unwrap_or_else(|| panic!("`{word}` in a block of rows")) {
                 ("L", lineage) => {
                     let letters = lineage.trim_matches(['[', ']']).split(',');
                     row.lineage = Some(letters.map(str::to_owned).collect());
@@ -329,11 +256,7 @@ fn words(line: &str) -> Vec<&str> {
 /// A step's name, that of a part of a rollback in its short form.
 fn abbreviated(step: &str) -> String {
     let Some(part) = step.strip_prefix("Rollback of ") else {
-        return if step.contains(' ') {
-            format!("\"{step}\"")
-        } else {
-            step.into()
-        };
+        return if step.contains(' ') { format!("\"{step}\"") } else { step.into() };
     };
     match part.strip_suffix(" (rolling back child scopes)") {
         Some(part) => format!("RBC({part})"),
@@ -343,10 +266,7 @@ fn abbreviated(step: &str) -> String {
 
 /// The name of a step whose short form this may be.
 pub(super) fn in_full(step: &str) -> String {
-    let inner = |prefix: &str| {
-        step.strip_prefix(prefix)
-            .and_then(|rest| rest.strip_suffix(')'))
-    };
+    let inner = |prefix: &str| step.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')'));
     match (inner("RBC("), inner("RB(")) {
         (Some(part), _) => format!("Rollback of {part} (rolling back child scopes)"),
         (_, Some(part)) => format!("Rollback of {part}"),
@@ -361,11 +281,7 @@ struct Letters(HashMap<String, Uuid>);
 impl Letters {
     #[track_caller]
     fn bind(&mut self, letters: &[String], ids: &[Uuid], place: &str) {
-        assert_eq!(
-            letters.len(),
-            ids.len(),
-            "{place}: the length of lineage {ids:?}"
-        );
+        assert_eq!(letters.len(), ids.len(), "{place}: the length of lineage {ids:?}");
         for (letter, id) in letters.iter().zip(ids) {
             let bound = *self.0.entry(letter.clone()).or_insert(*id);
             assert_eq!(bound, *id, "{place}: what {letter} stands for");

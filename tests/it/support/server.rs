@@ -49,10 +49,7 @@ impl Named {
             let name = SERVER.next_name();
             let sql = format!("CREATE DATABASE {name} TEMPLATE {}", template.name);
             SERVER.execute(sql).await;
-            Arc::new(Self {
-                name,
-                _template: Some(template),
-            })
+            Arc::new(Self { name, _template: Some(template) })
         })
         .await
     }
@@ -68,15 +65,11 @@ impl Drop for Named {
         let name = std::mem::take(&mut self.name);
         let (done, dropped) = std::sync::mpsc::channel();
         SERVER.runtime.spawn(async move {
-            SERVER
-                .execute(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
-                .await;
+            SERVER.execute(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
             let _ = done.send(());
         });
         // The template is dropped by the server's own thread, which must not wait for itself.
-        if tokio::runtime::Handle::try_current()
-            .is_ok_and(|here| here.id() == SERVER.runtime.handle().id())
-        {
+        if tokio::runtime::Handle::try_current().is_ok_and(|here| here.id() == SERVER.runtime.handle().id()) {
             return;
         }
         let _ = dropped.recv();
@@ -89,13 +82,8 @@ async fn template() -> Arc<Named> {
     if let Some(template) = known.upgrade() {
         return template;
     }
-    let template = Named {
-        name: SERVER.next_name(),
-        _template: None,
-    };
-    SERVER
-        .execute(format!("CREATE DATABASE {}", template.name))
-        .await;
+    let template = Named { name: SERVER.next_name(), _template: None };
+    SERVER.execute(format!("CREATE DATABASE {}", template.name)).await;
     migrate(&template).await;
     let template = Arc::new(template);
     *known = Arc::downgrade(&template);
@@ -105,20 +93,10 @@ async fn template() -> Arc<Named> {
 /// The first start in a database makes the tables, and has no other way to be asked for it.
 async fn migrate(database: &Named) {
     let pool = PgPoolOptions::new().max_connections(Scoop::required_connections());
-    let pool = pool
-        .connect_with(database.options())
-        .await
-        .expect("the template can be reached");
-    let scoop = Scoop::builder()
-        .postgres(pool.clone())
-        .only::<Migrator>()
-        .start()
-        .await;
+    let pool = pool.connect_with(database.options()).await.expect("the template can be reached");
+    let scoop = Scoop::builder().postgres(pool.clone()).only::<Migrator>().start().await;
     scoop.expect("the tables can be made").shutdown().await;
-    sqlx::query("DELETE FROM scoop.handler")
-        .execute(&pool)
-        .await
-        .expect("nobody listens");
+    sqlx::query("DELETE FROM scoop.handler").execute(&pool).await.expect("nobody listens");
     // Nobody can copy a database that somebody is connected to.
     pool.close().await;
 }
@@ -140,31 +118,17 @@ impl Migrator {
 
 /// Runs on the server's runtime, where its connections belong.
 async fn on_server<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    SERVER
-        .runtime
-        .spawn(work)
-        .await
-        .expect("the test database server does as it is told")
+    SERVER.runtime.spawn(work).await.expect("the test database server does as it is told")
 }
 
 impl Server {
     fn start() -> Self {
         // Not on the thread of a test, which belongs to a runtime already.
         std::thread::spawn(|| {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(1)
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
             let runtime = runtime.expect("a runtime can be had");
             let (admin, options, tag, embedded) = runtime.block_on(connect());
-            Self {
-                runtime,
-                admin,
-                options,
-                tag,
-                databases: AtomicU32::new(0),
-                _embedded: embedded,
-            }
+            Self { runtime, admin, options, tag, databases: AtomicU32::new(0), _embedded: embedded }
         })
         .join()
         .expect("there is a PostgreSQL for the tests")
@@ -176,9 +140,7 @@ impl Server {
     }
 
     async fn execute(&self, sql: String) {
-        let done = sqlx::query(AssertSqlSafe(sql.clone()))
-            .execute(&self.admin)
-            .await;
+        let done = sqlx::query(AssertSqlSafe(sql.clone())).execute(&self.admin).await;
         if let Err(error) = done {
             panic!("{sql}: {error}");
         }
@@ -187,41 +149,27 @@ impl Server {
 
 async fn connect() -> (PgPool, PgConnectOptions, u32, Option<Embedded>) {
     let (options, embedded) = match std::env::var("DATABASE_URL") {
-        Ok(url) => (
-            url.parse().expect("DATABASE_URL is a URL of PostgreSQL"),
-            None,
-        ),
+        Ok(url) => (url.parse().expect("DATABASE_URL is a URL of PostgreSQL"), None),
         Err(_) => {
-            let embedded = Embedded::start()
-                .await
-                .expect("a private PostgreSQL can be started");
+            let embedded = Embedded::start().await.expect("a private PostgreSQL can be started");
             (embedded.connect_options(), Some(embedded))
         }
     };
-    let admin = PgPoolOptions::new()
-        .max_connections(4)
-        .connect_with(options.clone())
-        .await;
+    let admin = PgPoolOptions::new().max_connections(4).connect_with(options.clone()).await;
     let admin = admin.expect("the server can be reached");
-    let tag = u32::from_ne_bytes(
-        *uuid::Uuid::new_v4()
-            .as_bytes()
-            .first_chunk()
-            .expect("16 bytes"),
-    ) >> 1;
+    let tag = u32::from_ne_bytes(*uuid::Uuid::new_v4().as_bytes().first_chunk().expect("16 bytes")) >> 1;
     drop_leftovers(&admin).await;
     let lock = sqlx::query("SELECT pg_advisory_lock($1)").bind(i64::from(tag));
     let mut session = admin.acquire().await.expect("a connection is free");
-    lock.execute(&mut *session)
-        .await
-        .expect("nobody else has drawn this number");
+    lock.execute(&mut *session).await.expect("nobody else has drawn this number");
     session.leak_lock();
     (admin, options, tag, embedded)
 }
 
 /// Databases of test runs that were killed: nobody holds the lock of their number any more.
 async fn drop_leftovers(admin: &PgPool) {
-    let sql = "SELECT datname::text, split_part(datname, '_', 3)::bigint FROM pg_database WHERE datname LIKE $1";
+    let sql =
+        "SELECT datname::text, split_part(datname, '_', 3)::bigint FROM pg_database WHERE datname LIKE $1";
     let found: Vec<(String, i64)> = sqlx::query_as(sql)
         .bind(format!("{PREFIX}\\_%"))
         .fetch_all(admin)
@@ -237,10 +185,7 @@ async fn drop_leftovers(admin: &PgPool) {
         drop(probe);
         if dead {
             let sql = AssertSqlSafe(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
-            sqlx::query(sql)
-                .execute(admin)
-                .await
-                .expect("a leftover can be dropped");
+            sqlx::query(sql).execute(admin).await.expect("a leftover can be dropped");
         }
     }
 }

@@ -32,10 +32,7 @@ impl Ends for Handle {
     async fn ends(&self) -> Result<Outcome, RuntimeError> {
         match tokio::time::timeout(PATIENCE, self.wait()).await {
             Ok(outcome) => outcome,
-            Err(_) => panic!(
-                "in vain waited for the end of this:\n{}",
-                self.tree().await?
-            ),
+            Err(_) => panic!("in vain waited for the end of this:\n{}", self.tree().await?),
         }
     }
 
@@ -46,10 +43,7 @@ impl Ends for Handle {
             if condition(&tree) {
                 return Ok(tree);
             }
-            assert!(
-                Instant::now() < deadline,
-                "in vain waited for something else than this:\n{tree}"
-            );
+            assert!(Instant::now() < deadline, "in vain waited for something else than this:\n{tree}");
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -69,10 +63,7 @@ pub(crate) struct Gate {
 
 impl Default for Gate {
     fn default() -> Self {
-        Self {
-            arrived: Arc::new(Semaphore::new(0)),
-            opened: Arc::new(Semaphore::new(0)),
-        }
+        Self { arrived: Arc::new(Semaphore::new(0)), opened: Arc::new(Semaphore::new(0)) }
     }
 }
 
@@ -80,11 +71,7 @@ impl Gate {
     /// Called by the step: says that it is here, and waits to be let through.
     pub(crate) async fn pass(&self) {
         self.arrived.add_permits(1);
-        self.opened
-            .acquire()
-            .await
-            .expect("a gate is never closed for good")
-            .forget();
+        self.opened.acquire().await.expect("a gate is never closed for good").forget();
     }
 
     /// Returns when so many more have come.
