@@ -60,14 +60,10 @@ pub(super) async fn drive(engine: Arc<Engine>, claimed: Claimed) {
     let saga = saga.clone();
     let Claimed { key, payload, attempts, run, .. } = claimed;
     let mut job = Job { key, saga, payload, message: OnceLock::new(), attempts, run };
-    let halt = loop {
-        if let Err(halt) = advance(&engine, &mut job).await {
-            break Some(halt);
-        }
-        if engine.stopping.is_cancelled() {
-            break None;
-        }
-    };
+    let mut halt = None;
+    while halt.is_none() && !engine.stopping.is_cancelled() {
+        halt = advance(&engine, &mut job).await.err();
+    }
     // From here on the books and we agree again, or the run is looked up.
     engine.in_flight().remove(&id);
     match halt {

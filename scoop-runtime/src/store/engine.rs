@@ -14,6 +14,9 @@ use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
 
+/// Each statement sees what was committed before it began, whatever the database's default is.
+const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 /// A run that lost a child.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Parent {
@@ -212,7 +215,7 @@ impl Store {
         if !look.fetch_one(&self.pool).await? {
             return Ok((0, 0));
         }
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
         let dead: Vec<Uuid> =
             sqlx::query_scalar(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
         let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
@@ -229,7 +232,7 @@ impl Store {
 
     /// Strikes this process out, and frees what it may have lost track of.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&mut *tx).await?;
         sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
         tx.commit().await

@@ -2,7 +2,10 @@
 
 mod children;
 mod failures;
+mod ground;
+mod late_claim;
 mod launching;
+mod other_schema;
 mod processes;
 mod setup;
 mod stuck;

@@ -1,0 +1,108 @@
+//! What lies under a step gives way: the disk is full, all connections are taken.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgPoolOptions;
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+#[derive(Default)]
+struct Writing;
+
+#[saga(name = "writing")]
+#[subscribes(Root)]
+impl Writing {
+    #[step]
+    async fn write(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+        Ok(())
+    }
+
+    /// Does not touch the database, and is recorded together with others.
+    #[step]
+    async fn think(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// While this is there, the server behaves on every new event as if its disk were full.
+const FULL_DISK: &str = "
+    CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'could not extend file: no space left on device' USING ERRCODE = 'disk_full'; END $$;
+    CREATE TRIGGER no_space BEFORE INSERT ON scoop.message_event
+        FOR EACH ROW WHEN (NEW.type IN ('SUSPENDED', 'COMMITTED')) EXECUTE FUNCTION no_space();";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_delays_and_loses_nothing() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE effect (n int)").await;
+    let scoop = db.scoop().only::<Writing>().start().await?;
+    db.execute(FULL_DISK).await;
+    let root = scoop.launch(Root).await?;
+    let claimed = "SELECT coalesce(max(epoch), 0) FROM scoop.run";
+    eventually("the step was tried again", async || db.number(claimed).await > 1).await;
+    assert_eq!(root.status().await?, scoop::Status::Unfinished);
+
+    db.execute("DROP FUNCTION no_space CASCADE").await;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
+    Ok(())
+}
+
+struct Hoarding {
+    gate: Gate,
+}
+
+#[saga(name = "hoarding")]
+#[subscribes(Root)]
+impl Hoarding {
+    #[step]
+    async fn hold(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.tx().await?;
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_that_hold_all_their_connections_leave_the_engine_its_own() -> Result<()> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    let saga = Hoarding { gate: gate.clone() };
+    let scoop = db.scoop().only::<Hoarding>().only::<Writing>().provide(saga).start().await?;
+    db.execute("CREATE TABLE effect (n int)").await;
+    let roots = scoop.launch_all((0..6).map(|_| Root)).await?;
+    // Two of five connections are for steps. The others still serve whoever needs no transaction.
+    gate.arrivals(2).await;
+    assert_eq!(roots[0].status().await?, scoop::Status::Unfinished);
+    gate.open(6);
+    for root in &roots {
+        assert_eq!(root.ends().await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_others_have_emptied_only_delays() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE effect (n int)").await;
+    let options = PgPoolOptions::new().max_connections(5).acquire_timeout(Duration::from_millis(50));
+    let pool = options.connect_with((*db.pool().connect_options()).clone()).await?;
+    let scoop = Scoop::builder().postgres(pool.clone()).only::<Writing>().start().await?;
+    let root = scoop::Scoop::client(db.pool().clone()).launch(Root).await?;
+    root.ends().await?;
+
+    let mut taken = vec![];
+    while let Ok(connection) = pool.acquire().await {
+        taken.push(connection);
+    }
+    assert!(taken.len() >= 4, "all but the one that listens");
+    let root = scoop::Scoop::client(db.pool().clone()).launch(Root).await?;
+    assert!(tokio::time::timeout(Duration::from_millis(300), root.wait()).await.is_err(), "nobody can work");
+    drop(taken);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(db.number("SELECT count(*) FROM effect").await, 2);
+    scoop.shutdown().await;
+    Ok(())
+}

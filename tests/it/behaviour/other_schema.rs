@@ -1,0 +1,25 @@
+//! Steps with a transaction in a schema of another name.
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Default)]
+struct RootHandler;
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_with_a_transaction_is_recorded_in_another_schema() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().schema("warehouse_2").only::<RootHandler>().start().await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    Ok(())
+}
