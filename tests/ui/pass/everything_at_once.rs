@@ -55,7 +55,7 @@ impl Checkout {
     ) -> std::result::Result<Parcels, Error> {
         Ok(vec![(
             message.order + failure.0,
-            Some(scope.idempotency_key()),
+            Some(scope.idempotency_key().to_string()),
         )])
     }
 
