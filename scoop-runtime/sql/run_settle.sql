@@ -2,13 +2,13 @@
 -- was made under, and raises it; otherwise to nothing. So a run that somebody took over is left
 -- alone, and a settlement that is sent twice is applied once.
 -- Locks: the rows of run that are settled, and those of their failed children.
--- $1 settlements, $2 events, $3 emissions, $4 messages whose handlers have to roll back (each an
--- array of objects that name their run), $5 the worker's identifier in events, $6 what
+-- $1 the settlements, an array of objects, $2 the worker's identifier in events, $3 what
 -- `scoop_run.claim` must be in this transaction: null outside the transaction of a step
 --
 -- The planner must take each array for short, whatever it holds: then everything is looked up by
 -- index, one by one, on empty tables as on large ones, and one plan serves all calls. It takes a
--- filter by equality for very selective, so each array has one that is always true.
+-- filter by equality for very selective, so each array has one that is always true. What belongs
+-- to a settlement stays in its object, so that nothing has to be joined to it.
 WITH settlement AS MATERIALIZED (
     SELECT s.*
     FROM jsonb_array_elements($1) AS settlement (object)
@@ -16,34 +16,31 @@ WITH settlement AS MATERIALIZED (
         root uuid, id uuid, epoch bigint, ends text,
         step varchar, next_step int, iteration int, handler_iteration int, suspensions int,
         outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
-        forgets text, event_count int, told_because jsonb, output_name varchar, output jsonb
-    )
-    WHERE jsonb_typeof(object) = 'object'
-),
-emission AS MATERIALIZED (
-    SELECT e.*
-    FROM jsonb_array_elements($3) AS emission (object)
-    CROSS JOIN jsonb_to_record(object) AS e (
-        run uuid, id uuid, topic varchar, payload jsonb, detached_root uuid, at int
+        forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
+        output_name varchar, output jsonb
     )
     WHERE jsonb_typeof(object) = 'object'
 ),
 -- the runs that the emitted messages start: one for each handler listed at this moment
 delivery AS MATERIALIZED (
-    SELECT e.run AS emitter, scoop.gen_uuid_v7() AS id,
+    SELECT s.id AS emitter, scoop.gen_uuid_v7() AS id,
            e.id AS message_id, e.detached_root, e.at, h.topic, h.handler
-    FROM emission e
+    FROM settlement s
+    CROSS JOIN jsonb_array_elements(s.emissions) AS emission (object)
+    CROSS JOIN jsonb_to_record(object) AS e (id uuid, topic varchar, detached_root uuid, at int)
     CROSS JOIN LATERAL (
         SELECT topic, handler FROM scoop.handler h WHERE h.topic = e.topic AND h.until IS NULL OFFSET 0
     ) h
+    WHERE jsonb_typeof(object) = 'object'
 ),
 -- the finished runs that have to be undone: who handled the message and has not turned back
 undoing AS MATERIALIZED (
-    SELECT told.run AS parent, told.at,
+    SELECT s.id AS parent, told.at,
            seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler,
            (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id) AS topic
-    FROM jsonb_array_elements($4) AS told_message (object)
-    CROSS JOIN jsonb_to_record(object) AS told (run uuid, message_id uuid, at int)
+    FROM settlement s
+    CROSS JOIN jsonb_array_elements(s.told) AS told_message (object)
+    CROSS JOIN jsonb_to_record(object) AS told (message_id uuid, at int)
     CROSS JOIN LATERAL (
         SELECT e.* FROM scoop.message_event e
         WHERE e.type = 'SEEN' AND e.message_id = told.message_id OFFSET 0
@@ -81,28 +78,35 @@ kept AS (
         attempts = 0, reason = NULL
     FROM settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-      AND ($6::text IS NULL OR current_setting('scoop_run.claim', true) = $6)
+      AND ($3::text IS NULL OR current_setting('scoop_run.claim', true) = $3)
       AND s.ends IS DISTINCT FROM 'unnoted'
-    RETURNING r.root, r.id, r.lineage, r.handler, r.state, r.last_event_at
+    RETURNING r.root, r.id, r.lineage, r.handler, r.state, r.last_event_at,
+        s.events, s.emissions, s.output_name, s.output, s.told_because, s.forgets
 ),
 gone AS (
     DELETE FROM scoop.run r
     USING settlement s
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-      AND ($6::text IS NULL OR current_setting('scoop_run.claim', true) = $6)
+      AND ($3::text IS NULL OR current_setting('scoop_run.claim', true) = $3)
       AND s.ends = 'unnoted'
     RETURNING r.root, r.id, r.lineage, r.handler, 'ended'::scoop.run_state AS state,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
-            + s.event_count * interval '1 microsecond' AS last_event_at
+            + s.event_count * interval '1 microsecond' AS last_event_at,
+        s.events, s.emissions, s.output_name, s.output, s.told_because, s.forgets
 ),
 held AS (
     SELECT * FROM kept UNION ALL SELECT * FROM gone
 ),
+-- the same without what it carries: read once for each delivery
+place AS MATERIALIZED (
+    SELECT id, root, lineage, last_event_at, told_because FROM held
+),
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT e.id, e.topic, coalesce(e.payload, 'null')
-    FROM emission e
-    JOIN held ON held.id = e.run
+    FROM held
+    CROSS JOIN jsonb_array_elements(held.emissions) AS emission (object)
+    CROSS JOIN jsonb_to_record(object) AS e (id uuid, topic varchar, payload jsonb)
 ),
 -- a microsecond apart and in order, since participants order events by this time
 recorded AS (
@@ -111,60 +115,57 @@ recorded AS (
          created_at, exception, next_step, child_failure_handler_iteration)
     SELECT e.message_id, e.type::scoop.message_event_type,
            CASE WHEN e.detached_root IS NULL THEN held.handler END,
-           CASE WHEN e.detached_root IS NULL THEN $5 END,
+           CASE WHEN e.detached_root IS NULL THEN $2 END,
            e.step,
            CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
            held.last_event_at - e.until_last * interval '1 microsecond',
            e.exception, e.next_step, e.handler_iteration
-    FROM jsonb_array_elements($2) AS event (object)
+    FROM held
+    CROSS JOIN jsonb_array_elements(held.events) AS event (object)
     CROSS JOIN jsonb_to_record(object) AS e (
-        run uuid, until_last int, message_id uuid, type text, step varchar, next_step int,
+        until_last int, message_id uuid, type text, step varchar, next_step int,
         handler_iteration int, exception jsonb, detached_root uuid)
-    JOIN held ON held.id = e.run
-    WHERE jsonb_typeof(object) = 'object'
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT held.lineage, held.handler, s.output_name, coalesce(s.output, 'null')
-    FROM settlement s
-    JOIN held ON held.id = s.id
-    WHERE s.output_name IS NOT NULL
+    SELECT lineage, handler, output_name, coalesce(output, 'null')
+    FROM held
+    WHERE output_name IS NOT NULL
 ),
 delivered AS (
     INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at)
-    SELECT coalesce(d.detached_root, held.root),
+    SELECT coalesce(d.detached_root, place.root),
            d.id,
-           CASE WHEN d.detached_root IS NULL THEN held.id END,
-           CASE WHEN d.detached_root IS NULL THEN held.lineage ELSE ARRAY[d.detached_root] END || d.id,
+           CASE WHEN d.detached_root IS NULL THEN place.id END,
+           CASE WHEN d.detached_root IS NULL THEN place.lineage ELSE ARRAY[d.detached_root] END || d.id,
            d.message_id, d.topic, d.handler,
-           held.last_event_at + d.at * interval '1 microsecond',
-           held.last_event_at
+           place.last_event_at + d.at * interval '1 microsecond',
+           place.last_event_at
     FROM delivery d
-    JOIN held ON held.id = d.emitter
+    JOIN place ON place.id = d.emitter
     RETURNING handler
 ),
 sent_back AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
          backward, told, failure)
-    SELECT held.root,
+    SELECT place.root,
            u.lineage[cardinality(u.lineage)],
-           held.id,
+           place.id,
            u.lineage, u.message_id, u.topic, u.handler,
-           held.last_event_at + u.at * interval '1 microsecond',
-           held.last_event_at,
-           true, true, s.told_because
+           place.last_event_at + u.at * interval '1 microsecond',
+           place.last_event_at,
+           true, true, place.told_because
     FROM undoing u
-    JOIN held ON held.id = u.parent
-    JOIN settlement s ON s.id = u.parent
+    JOIN place ON place.id = u.parent
     RETURNING handler
 ),
 forgotten AS (
     DELETE FROM scoop.run child
     USING held
-    JOIN settlement s ON s.id = held.id AND s.forgets IS NOT NULL
-    WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
-      AND (s.forgets = 'all' OR child.rollback_failure IS NULL)
+    WHERE held.forgets IS NOT NULL
+      AND child.root = held.root AND child.parent = held.id AND child.state = 'ended'
+      AND (held.forgets = 'all' OR child.rollback_failure IS NULL)
 )
 SELECT held.id, held.state::text AS state, held.last_event_at,
        ARRAY(SELECT handler FROM delivered UNION SELECT handler FROM sent_back)::text[] AS started

@@ -75,15 +75,8 @@ impl Store {
         settlements: &[Settlement],
         claim: Option<&str>,
     ) -> sqlx::Result<BTreeMap<Uuid, Settled>> {
-        let each = settlements.iter();
-        let events: Vec<_> = each.clone().flat_map(|settlement| &settlement.events).collect();
-        let emissions: Vec<_> = each.clone().flat_map(|settlement| &settlement.emissions).collect();
-        let told: Vec<_> = each.flat_map(|settlement| &settlement.told).collect();
         let rows = sqlx::query(self.sql.run_settle.clone())
             .bind(Json(settlements))
-            .bind(Json(events))
-            .bind(Json(emissions))
-            .bind(Json(told))
             .bind(identifier)
             .bind(claim)
             .fetch_all(executor)

@@ -135,15 +135,12 @@ pub(crate) struct Settlement {
     rollback_failure: Option<Failure>,
     forgets: Option<&'static str>,
     event_count: usize,
+    events: Vec<EventRow>,
+    emissions: Vec<EmissionRow>,
+    told: Vec<ToldRow>,
     told_because: Option<Failure>,
     output_name: Option<String>,
     output: Option<Value>,
-    #[serde(skip)]
-    pub(crate) events: Vec<EventRow>,
-    #[serde(skip)]
-    pub(crate) emissions: Vec<EmissionRow>,
-    #[serde(skip)]
-    pub(crate) told: Vec<ToldRow>,
 }
 
 /// How a run leaves the working set.
@@ -158,8 +155,7 @@ enum Ending {
 
 /// An event, named after the columns.
 #[derive(Debug, Serialize)]
-pub(crate) struct EventRow {
-    run: Uuid,
+struct EventRow {
     /// How many events of the same settlement follow.
     until_last: usize,
     message_id: Uuid,
@@ -174,8 +170,7 @@ pub(crate) struct EventRow {
 
 /// A message to be published.
 #[derive(Debug, Serialize)]
-pub(crate) struct EmissionRow {
-    run: Uuid,
+struct EmissionRow {
     at: usize,
     id: Uuid,
     topic: String,
@@ -185,8 +180,7 @@ pub(crate) struct EmissionRow {
 
 /// A message whose handlers have to roll back.
 #[derive(Debug, Serialize)]
-pub(crate) struct ToldRow {
-    run: Uuid,
+struct ToldRow {
     at: usize,
     message_id: Uuid,
 }
@@ -195,14 +189,14 @@ impl Settlement {
     /// What follows for `before`, held under `key`.
     pub(crate) fn new(key: Key, before: &Run, conclusion: Conclusion) -> Self {
         let mut settlement = Self::of_fate(key, before, conclusion.fate);
-        let (run, count) = (key.id, conclusion.events.len());
+        let count = conclusion.events.len();
         let events = conclusion.events.into_iter().enumerate();
         settlement.event_count = count;
-        settlement.events = events.map(|(at, event)| EventRow::new(run, count - at - 1, event)).collect();
+        settlement.events = events.map(|(at, event)| EventRow::new(count - at - 1, event)).collect();
         let emissions = conclusion.emissions.into_iter().enumerate();
-        settlement.emissions = emissions.map(|(at, emission)| EmissionRow::new(run, at, emission)).collect();
+        settlement.emissions = emissions.map(|(at, emission)| EmissionRow::new(at, emission)).collect();
         let told = conclusion.told.into_iter().enumerate();
-        settlement.told = told.map(|(at, message_id)| ToldRow { run, at, message_id }).collect();
+        settlement.told = told.map(|(at, message_id)| ToldRow { at, message_id }).collect();
         settlement.told_because = conclusion.told_because;
         (settlement.output_name, settlement.output) = conclusion.output.unzip();
         settlement
@@ -289,9 +283,8 @@ impl Settlement {
 }
 
 impl EventRow {
-    fn new(run: Uuid, until_last: usize, event: Event) -> Self {
+    fn new(until_last: usize, event: Event) -> Self {
         Self {
-            run,
             until_last,
             message_id: event.message,
             kind: event.kind.as_str(),
@@ -305,9 +298,8 @@ impl EventRow {
 }
 
 impl EmissionRow {
-    fn new(run: Uuid, at: usize, emission: Emission) -> Self {
+    fn new(at: usize, emission: Emission) -> Self {
         Self {
-            run,
             at,
             id: emission.message,
             topic: emission.topic,
