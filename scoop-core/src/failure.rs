@@ -4,6 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// How many failures the protocol wraps around each other. JSON readers set a limit to nesting,
+/// and a failure that cannot be read would leave the run it ended stuck. What lies further down
+/// is kept, without the wrappers between.
+const WRAPPED_MAX: usize = 40;
+
 /// The message of a failure that has none.
 const NO_MESSAGE: &str = "<no message>";
 
@@ -98,6 +103,20 @@ impl Failure {
         text
     }
 
+    /// How many failures lie within each other here, this one included.
+    fn depth(&self) -> usize {
+        1 + self.causes.iter().map(Failure::depth).max().unwrap_or(0)
+    }
+
+    /// The same failure around these, which say what it is about.
+    fn around(self, causes: Vec<Failure>) -> Self {
+        let shortened = causes.into_iter().flat_map(|cause| match cause.depth() < WRAPPED_MAX {
+            true => vec![cause],
+            false => cause.causes,
+        });
+        self.caused_by(shortened)
+    }
+
     fn report_into(&self, text: &mut String, depth: usize) {
         let indent = "  ".repeat(depth);
         let label = if depth == 0 { "" } else { "caused by " };
@@ -114,18 +133,18 @@ impl Failure {
     pub(crate) fn child_rolled_back(step: Option<&str>, source: &str, rolled: Vec<Failure>) -> Self {
         let message = step
             .map_or(String::new(), |step| format!("Child failure occurred while suspended in step [{step}]"));
-        Self::new("ChildRolledBackException", message, source).caused_by(rolled)
+        Self::new("ChildRolledBackException", message, source).around(rolled)
     }
 
     /// The failure of a run whose children, started in `step`, could not roll back.
     pub(crate) fn child_rollback_failed(step: &str, source: &str, causes: Vec<Failure>) -> Self {
         let message = format!("Child rollback failure occurred while suspended in step [{step}]");
-        Self::new("ChildRollbackFailedException", message, source).caused_by(causes)
+        Self::new("ChildRollbackFailedException", message, source).around(causes)
     }
 
     /// Why a child has to roll back: the run above does, because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
-        Self::new("ParentSaidSoException", "", source).caused_by([cause])
+        Self::new("ParentSaidSoException", "", source).around(vec![cause])
     }
 }
 
@@ -159,6 +178,18 @@ mod tests {
             r#"{"message":"non-zero","type":"ExitStatus","source":"external-system","stackTrace":[{"fileName":"script.sh","lineNumber":42,"className":null,"functionName":null}],"causes":[]}"#
         );
         assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
+    }
+
+    #[test]
+    fn a_failure_that_travelled_far_can_still_be_read_and_keeps_its_cause() {
+        let mut failure = Failure::new("OutOfStock", "no chairs left", "stock[w]");
+        for _ in 0..500 {
+            failure = Failure::child_rolled_back(Some("0"), "above[w]", vec![failure]);
+        }
+        let json = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
+        assert_eq!(failure.root_causes()[0].message, "no chairs left");
+        assert_eq!(failure.depth(), WRAPPED_MAX);
     }
 
     #[test]

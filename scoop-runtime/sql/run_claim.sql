@@ -12,7 +12,7 @@ taken AS (
     FROM scoop.run r
     WHERE EXISTS (SELECT FROM me)
       AND r.state = 'ready'
-      AND r.ready_at <= clock_timestamp()
+      AND r.ready_at <= (SELECT clock_timestamp())  -- a value, so that the index can stop there
       AND EXISTS (
           SELECT FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)
           WHERE mine.topic = r.topic AND mine.handler = r.handler

@@ -23,7 +23,7 @@ WITH settlement AS MATERIALIZED (
 ),
 -- the runs that the emitted messages start: one for each handler listed at this moment
 delivery AS MATERIALIZED (
-    SELECT s.id AS emitter, scoop.gen_uuid_v7() AS id,
+    SELECT s.id AS emitter, s.epoch, scoop.gen_uuid_v7() AS id,
            e.id AS message_id, e.detached_root, e.at, h.topic, h.handler
     FROM settlement s
     CROSS JOIN jsonb_array_elements(s.emissions) AS emission (object)
@@ -35,7 +35,7 @@ delivery AS MATERIALIZED (
 ),
 -- the finished runs that have to be undone: who handled the message and has not turned back
 undoing AS MATERIALIZED (
-    SELECT s.id AS parent, told.at,
+    SELECT s.id AS parent, s.epoch, told.at,
            seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler,
            (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id) AS topic
     FROM settlement s
@@ -54,19 +54,19 @@ undoing AS MATERIALIZED (
 ),
 -- the settled runs that have to wait now
 waiting AS MATERIALIZED (
-    SELECT emitter AS id FROM delivery WHERE detached_root IS NULL
+    SELECT emitter AS id, epoch FROM delivery WHERE detached_root IS NULL
     UNION
-    SELECT parent FROM undoing
+    SELECT parent, epoch FROM undoing
 ),
 kept AS (
     UPDATE scoop.run r
     SET state = CASE
             WHEN s.ends = 'noted' THEN 'ended'
-            WHEN s.id IN (SELECT id FROM waiting) THEN 'waiting'
+            WHEN (s.id, s.epoch) IN (SELECT id, epoch FROM waiting) THEN 'waiting'
             ELSE 'running'
         END::scoop.run_state,
         owner = CASE
-            WHEN s.ends IS NULL AND s.id NOT IN (SELECT id FROM waiting) THEN r.owner
+            WHEN s.ends IS NULL AND (s.id, s.epoch) NOT IN (SELECT id, epoch FROM waiting) THEN r.owner
         END,
         epoch = r.epoch + 1,
         step = s.step, next_step = s.next_step, iteration = s.iteration,
@@ -80,7 +80,7 @@ kept AS (
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
       AND ($3::text IS NULL OR current_setting('scoop_run.claim', true) = $3)
       AND s.ends IS DISTINCT FROM 'unnoted'
-    RETURNING r.root, r.id, r.lineage, r.handler, r.state, r.last_event_at,
+    RETURNING r.root, r.id, s.epoch, r.lineage, r.handler, r.state, r.last_event_at,
         s.events, s.emissions, s.output_name, s.output, s.told_because, s.forgets
 ),
 gone AS (
@@ -89,7 +89,7 @@ gone AS (
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
       AND ($3::text IS NULL OR current_setting('scoop_run.claim', true) = $3)
       AND s.ends = 'unnoted'
-    RETURNING r.root, r.id, r.lineage, r.handler, 'ended'::scoop.run_state AS state,
+    RETURNING r.root, r.id, s.epoch, r.lineage, r.handler, 'ended'::scoop.run_state AS state,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
             + s.event_count * interval '1 microsecond' AS last_event_at,
         s.events, s.emissions, s.output_name, s.output, s.told_because, s.forgets
@@ -99,7 +99,7 @@ held AS (
 ),
 -- the same without what it carries: read once for each delivery
 place AS MATERIALIZED (
-    SELECT id, root, lineage, last_event_at, told_because FROM held
+    SELECT id, epoch, root, lineage, last_event_at, told_because FROM held
 ),
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
@@ -119,7 +119,8 @@ recorded AS (
            e.step,
            CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
            held.last_event_at - e.until_last * interval '1 microsecond',
-           e.exception, e.next_step, e.handler_iteration
+           CASE WHEN e.type = 'ROLLBACK_EMITTED' THEN held.told_because ELSE e.exception END,
+           e.next_step, e.handler_iteration
     FROM held
     CROSS JOIN jsonb_array_elements(held.events) AS event (object)
     CROSS JOIN jsonb_to_record(object) AS e (
@@ -139,10 +140,10 @@ delivered AS (
            CASE WHEN d.detached_root IS NULL THEN place.id END,
            CASE WHEN d.detached_root IS NULL THEN place.lineage ELSE ARRAY[d.detached_root] END || d.id,
            d.message_id, d.topic, d.handler,
-           place.last_event_at + d.at * interval '1 microsecond',
+           clock_timestamp() + d.at * interval '1 microsecond',
            place.last_event_at
     FROM delivery d
-    JOIN place ON place.id = d.emitter
+    JOIN place ON place.id = d.emitter AND place.epoch = d.epoch
     RETURNING handler
 ),
 sent_back AS (
@@ -153,11 +154,11 @@ sent_back AS (
            u.lineage[cardinality(u.lineage)],
            place.id,
            u.lineage, u.message_id, u.topic, u.handler,
-           place.last_event_at + u.at * interval '1 microsecond',
+           clock_timestamp() + u.at * interval '1 microsecond',
            place.last_event_at,
            true, true, place.told_because
     FROM undoing u
-    JOIN place ON place.id = u.parent
+    JOIN place ON place.id = u.parent AND place.epoch = u.epoch
     RETURNING handler
 ),
 forgotten AS (
@@ -167,6 +168,6 @@ forgotten AS (
       AND child.root = held.root AND child.parent = held.id AND child.state = 'ended'
       AND (held.forgets = 'all' OR child.rollback_failure IS NULL)
 )
-SELECT held.id, held.state::text AS state, held.last_event_at,
+SELECT held.id, held.epoch, held.state::text AS state, held.last_event_at,
        ARRAY(SELECT handler FROM delivered UNION SELECT handler FROM sent_back)::text[] AS started
 FROM held

@@ -1,5 +1,5 @@
--- Which runs wait for nobody although nobody woke them, because who should have is dead? Makes
--- them ready.
+-- Which runs wait for nobody although nobody woke them, because who should have is dead, or never
+-- learned that the last child's end was committed? Makes them ready.
 -- Locks: the rows of run that become ready.
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp()

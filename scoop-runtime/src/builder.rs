@@ -10,7 +10,7 @@ use sqlx::postgres::PgPoolOptions;
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::registry::{Provided, Registry};
-use crate::settings::{ENGINE_CONNECTIONS, Settings};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
 use crate::store::{self, Schema, Store};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
@@ -57,8 +57,9 @@ impl Builder {
     /// Runs on the PostgreSQL of this pool (version 15 or later).
     ///
     /// Steps get their transactions from it, so that they see what the rest of the program sees.
-    /// It must allow at least [`Scoop::required_connections`]; what it allows beyond, steps can
-    /// use. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
+    /// The engine opens connections of its own, with the same options, and counts them against
+    /// what the pool allows: at least [`Scoop::required_connections`]; what it allows beyond is
+    /// for steps. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
     pub fn postgres(mut self, pool: PgPool) -> Self {
         self.database = Some(Database::Pool(pool));
         self
@@ -130,20 +131,19 @@ impl Builder {
     pub async fn start(mut self) -> Result<Scoop, RuntimeError> {
         let (registry, schema) = self.check()?;
         let (pool, embedded) = connect(self.database.take()).await?;
-        let connections = pool.options().get_max_connections();
-        if connections < Scoop::required_connections() {
-            let required = Scoop::required_connections();
-            return Err(vec![SetupError::PoolTooSmall { max: connections, required }].into());
+        let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
+        if max < required {
+            return Err(vec![SetupError::PoolTooSmall { max, required }].into());
         }
-        let for_steps = connections - ENGINE_CONNECTIONS;
+        let for_steps = max - ENGINE_CONNECTIONS;
         self.settings.step_connections = usize::try_from(for_steps).unwrap_or(usize::MAX);
         store::migrate(&pool, &schema).await?;
-        let store = Store::new(pool, &schema);
+        let store = Store::new(store::engine_pool(&pool, ENGINE_CONNECTIONS), &schema);
         let payload_bytes_max = self.settings.payload_bytes_max;
-        let engine = Engine::start(store.clone(), registry, self.settings)
+        let engine = Engine::start(store.clone(), pool.clone(), registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
-        Ok(Scoop::new(store, Some(engine), embedded, payload_bytes_max))
+        Ok(Scoop::new(pool, store, Some(engine), embedded, payload_bytes_max))
     }
 
     /// Connects without running any saga: the result can launch and look up. The tables must be
@@ -155,8 +155,8 @@ impl Builder {
     pub async fn client(self) -> Result<Scoop, RuntimeError> {
         let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
         let (pool, embedded) = connect(self.database).await?;
-        let store = Store::new(pool, &schema);
-        Ok(Scoop::new(store, None, embedded, self.settings.payload_bytes_max))
+        let store = Store::new(store::engine_pool(&pool, CLIENT_CONNECTIONS), &schema);
+        Ok(Scoop::new(pool, store, None, embedded, self.settings.payload_bytes_max))
     }
 
     /// All that can be wrong without a look at the database.
@@ -166,6 +166,9 @@ impl Builder {
             ("concurrency", self.settings.concurrency),
             ("payload_bytes_max", self.settings.payload_bytes_max),
         ];
+        if self.settings.poll_interval.is_zero() {
+            errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
+        }
         let small = settings.into_iter().filter(|(_, value)| *value == 0);
         errors.extend(small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value }));
         if self.database.is_none() {

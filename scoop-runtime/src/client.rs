@@ -108,25 +108,21 @@ impl Handle {
     pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
         let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
         let mut pause = LOOK_MIN;
-        let outcome = loop {
+        loop {
             match self.status().await {
-                Ok(Status::Ended(outcome)) => break Ok(outcome),
+                Ok(Status::Ended(outcome)) => return Ok(outcome),
                 Ok(Status::Unfinished) => {}
                 Err(error) if error.is_transient() => {}
-                Err(error) => break Err(error),
+                Err(error) => return Err(error),
             }
             match &bell {
                 Some(bell) => {
-                    let _ = tokio::time::timeout(pause, bell.notified()).await;
+                    let _ = tokio::time::timeout(pause, bell.rung()).await;
                 }
                 None => tokio::time::sleep(pause).await,
             }
             pause = (pause * 2).min(LOOK_MAX);
-        };
-        if let (Some(engine), Some(bell)) = (self.scoop.engine(), bell) {
-            engine.waiters.forget(self.root, bell);
         }
-        outcome
     }
 
     /// How far it is now.

@@ -142,9 +142,9 @@ pub enum SetupError {
 
     /// The pool is smaller than what the engine needs to make progress.
     #[error(
-        "the connection pool has at most {max} connections, but scoop needs {required}: one that listens, \
-         {engine} for the engine and at least one for steps; raise `max_connections`",
-        engine = required - 2
+        "the connection pool allows {max} connections, but scoop needs {required}: {engine} for the engine, \
+         and at least one for steps; raise `max_connections`",
+        engine = required - 1
     )]
     PoolTooSmall {
         /// The pool's limit.
@@ -218,13 +218,12 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             // connection, transaction rollback (serialisation, deadlock), insufficient resources
             // (full disk, too many connections), operator intervention, system error
-            ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+            // but not a statement that was cancelled since it took too long: it will again
+            code != "57014" && ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
         }),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => true,
         _ => false,

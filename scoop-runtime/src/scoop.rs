@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
-use crate::settings::ENGINE_CONNECTIONS;
-use crate::store::{Launched, Schema, Store};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS};
+use crate::store::{self, Launched, Schema, Store};
 use crate::{Builder, RuntimeError, payload};
 use scoop_core::Message;
 
@@ -23,6 +23,9 @@ pub struct Scoop {
 }
 
 struct Inner {
+    /// The user's.
+    pool: PgPool,
+    /// On connections of its own.
     store: Store,
     engine: Option<Arc<Engine>>,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
@@ -53,23 +56,26 @@ impl Scoop {
     /// ```
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
-        Self::new(Store::new(pool, &schema), None, None, payload::BYTES_MAX_DEFAULT)
+        let store = Store::new(store::engine_pool(&pool, CLIENT_CONNECTIONS), &schema);
+        Self::new(pool, store, None, None, payload::BYTES_MAX_DEFAULT)
     }
 
-    /// The connections a pool must allow: one that listens, two with which the engine claims,
-    /// settles and wakes, and at least one for the transactions of steps.
+    /// The connections a pool must allow: one that listens, three with which the engine claims,
+    /// settles and wakes (these four it opens beside the pool), and at least one for the
+    /// transactions of steps.
     pub const fn required_connections() -> u32 {
         ENGINE_CONNECTIONS + 1
     }
 
     pub(crate) fn new(
+        pool: PgPool,
         store: Store,
         engine: Option<Arc<Engine>>,
         embedded: Option<Embedded>,
         payload_bytes_max: usize,
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
-        Self { inner: Arc::new(Inner { store, engine, embedded, payload_bytes_max }) }
+        Self { inner: Arc::new(Inner { pool, store, engine, embedded, payload_bytes_max }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`].
@@ -176,6 +182,7 @@ impl Scoop {
             engine.stopped().await;
         }
         if let Some(embedded) = self.inner.embedded.lock().await.take() {
+            self.inner.pool.close().await;
             self.store().pool().close().await;
             if let Err(error) = embedded.stop().await {
                 tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
@@ -183,9 +190,10 @@ impl Scoop {
         }
     }
 
-    /// The pool in use, for instance that of the private PostgreSQL.
+    /// The pool that steps get their transactions from: the one that was handed over, or that of
+    /// the private PostgreSQL.
     pub fn pool(&self) -> &PgPool {
-        self.store().pool()
+        &self.inner.pool
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -36,6 +36,8 @@ pub struct Scope<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) iteration: u32,
+    /// Set in a child failure handler: how often it was called before.
+    pub(crate) handler_iteration: Option<u32>,
     pub(crate) attempt: u32,
 }
 
@@ -69,11 +71,12 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// When no connection is to be had in time. The step then runs again later.
+    /// When the pool has no connection in time. The step then runs again later.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it is ready leaves the scope as it was.
+    /// Dropping the future before it is ready leaves the scope as it was; a transaction that was
+    /// just being opened is rolled back.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -102,6 +105,10 @@ impl<'a> Scope<'a> {
     /// Nothing happens before the returned builder is awaited, and nobody can see the message
     /// before the step has ended well.
     ///
+    /// # Errors
+    ///
+    /// When the message cannot be written as JSON, is too large, or contains a NUL character.
+    ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # use serde::{Deserialize, Serialize};
@@ -121,6 +128,10 @@ impl<'a> Scope<'a> {
     /// Publishes a message that starts a hierarchy of its own: nobody waits for it, and it is not
     /// rolled back with this saga. Like everything in a step, it exists once the step has ended
     /// well.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::launch`].
     pub fn detach<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
         self.emit(message, Some(Uuid::now_v7()))
     }
@@ -159,7 +170,8 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let instance = format!("{}#{}", self.step, self.run.suspensions);
+        let Place { handler_iteration, .. } = self.place;
+        let instance = format!("{}#{}#{handler_iteration:?}", self.step, self.run.suspensions);
         Uuid::new_v5(&self.run.lineage.id(), instance.as_bytes())
     }
 

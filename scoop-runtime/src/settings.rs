@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use crate::payload;
 
-/// The connections that the engine itself needs: one that listens, two to claim, settle and wake.
-pub(crate) const ENGINE_CONNECTIONS: u32 = 3;
+/// The connections that the engine itself needs: one that listens, and three to claim, settle and
+/// wake. It opens them by itself, beside the user's pool but within what that allows.
+pub(crate) const ENGINE_CONNECTIONS: u32 = 4;
+
+/// The connections that a client opens by itself to launch and to look up.
+pub(crate) const CLIENT_CONNECTIONS: u32 = 2;
 
 /// The settings of one engine.
 #[derive(Clone, Debug)]

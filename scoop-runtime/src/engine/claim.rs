@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, warn};
 
+use super::execute::InFlight;
 use super::{Engine, execute};
 use crate::store::{Claimed, Unreadable};
 
@@ -89,10 +90,9 @@ async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::R
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: Option<OwnedSemaphorePermit>) {
-    engine.in_flight().insert(claimed.key.id);
-    let running = engine.clone();
+    let flight = InFlight::begin(engine.clone(), claimed.key);
     engine.runs.spawn(async move {
-        execute::drive(running, claimed).await;
+        execute::drive(flight, claimed).await;
         drop(slot);
     });
 }
@@ -110,7 +110,7 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
 
 /// Frees the runs that the books say we work on, but we do not.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
-    let in_flight: Vec<_> = engine.in_flight().iter().copied().collect();
+    let in_flight: Vec<_> = engine.in_flight().keys().copied().collect();
     let freed = engine.store.disown(engine.worker, &in_flight).await.inspect_err(|_| engine.doubt())?;
     if freed > 0 {
         warn!(freed, "runs that were claimed without our learning of it are free again");

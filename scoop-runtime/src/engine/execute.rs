@@ -51,9 +51,36 @@ enum Halt {
     TakenOver,
 }
 
+/// A run that this process works on, for the books: when this is gone, it does not any more.
+pub(super) struct InFlight {
+    engine: Arc<Engine>,
+    key: Key,
+}
+
+impl InFlight {
+    pub(super) fn begin(engine: Arc<Engine>, key: Key) -> Self {
+        engine.in_flight().insert(key.id, key.epoch);
+        Self { engine, key }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut in_flight = self.engine.in_flight();
+        // The same run may have come back to this process under a later claim.
+        if in_flight.get(&self.key.id) == Some(&self.key.epoch) {
+            in_flight.remove(&self.key.id);
+        }
+        drop(in_flight);
+        if std::thread::panicking() {
+            self.engine.doubt();
+        }
+    }
+}
+
 /// Works on a claimed run until it waits, ends, or has to be left to others.
-pub(super) async fn drive(engine: Arc<Engine>, claimed: Claimed) {
-    let id = claimed.key.id;
+pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
+    let engine = flight.engine.clone();
     let Some(saga) = engine.registry.find(&claimed.topic, &claimed.handler) else {
         unreachable!("only runs of sagas in the registry are claimed");
     };
@@ -65,7 +92,7 @@ pub(super) async fn drive(engine: Arc<Engine>, claimed: Claimed) {
         halt = advance(&engine, &mut job).await.err();
     }
     // From here on the books and we agree again, or the run is looked up.
-    engine.in_flight().remove(&id);
+    drop(flight);
     match halt {
         Some(halt) => halted(&engine, &job, halt).await,
         None => release(&engine, job.key, 0.0, None).await,
@@ -77,7 +104,11 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
     let run = job.key.id;
     match halt {
         Halt::Settled => {}
-        Halt::TakenOver => info!(saga, %run, "the run was taken over; what was done here is void"),
+        Halt::TakenOver => {
+            info!(saga, %run, "the run was taken over; what was done here is void");
+            // Or it was ours that was written, and the answer lost.
+            engine.doubt();
+        }
         Halt::InDoubt(why) => {
             warn!(saga, %run, why, "whether the step was recorded is not known; looking it up");
             engine.doubt();
@@ -141,7 +172,9 @@ async fn call_and_conclude(
         Err(error) if failed_underneath(&error, opened.is_some()) => {
             return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
         }
-        Err(error) => call.conclude(Err(error.into_failure(&job.run.source))),
+        Err(error) => {
+            call.conclude(Err(panics::caught_now(&job.run.source, |source| error.into_failure(source))))
+        }
     };
     // What a failed step did is undone before its failure goes on record.
     undo(opened).await;
@@ -149,11 +182,15 @@ async fn call_and_conclude(
 }
 
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
-/// statement that takes long, the connection is left to the pool, which sees to it.
+/// statement that takes long, nobody waits for that; but its connection counts until it is free.
 async fn undo(opened: Option<Opened>) {
-    if let Some(Opened { transaction, permit: _permit }) = opened {
-        // A transaction on a lost connection is rolled back by the server.
-        let _ = tokio::time::timeout(ROLLBACK_LIMIT, transaction.rollback()).await;
+    if let Some(Opened { transaction, permit }) = opened {
+        let rollback = tokio::spawn(async move {
+            // A transaction on a lost connection is rolled back by the server.
+            let _ = transaction.rollback().await;
+            drop(permit);
+        });
+        let _ = tokio::time::timeout(ROLLBACK_LIMIT, rollback).await;
     }
 }
 
@@ -180,7 +217,10 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
     if let Some(message) = job.message.get() {
         return Ok(&**message);
     }
-    match job.saga.handler.decode(&job.payload) {
+    let decoded = panics::caught_or(&job.run.source, || {
+        job.saga.handler.decode(&job.payload).map_err(|error| error.to_string())
+    });
+    match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
         Ok(message) => Ok(&**job.message.get_or_init(|| message)),
         Err(error) => {
             let definition = &job.saga.definition;
@@ -210,10 +250,13 @@ async fn perform(
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> (Result<Returned, Error>, Option<Opened>) {
-    let (step, iteration) = match call.action() {
-        Action::Invoke { step, iteration }
-        | Action::Compensate { step, iteration, .. }
-        | Action::HandleChildFailure { step, iteration, .. } => (*step, *iteration),
+    let (step, iteration, handler_iteration) = match call.action() {
+        Action::Invoke { step, iteration } | Action::Compensate { step, iteration, .. } => {
+            (*step, *iteration, None)
+        }
+        Action::HandleChildFailure { step, iteration, handler_iteration, .. } => {
+            (*step, *iteration, Some(*handler_iteration))
+        }
     };
     let outputs = match call.action() {
         Action::Compensate { outputs, .. } => outputs,
@@ -221,7 +264,13 @@ async fn perform(
     };
     let attempt = u32::try_from(job.attempts).unwrap_or(0);
     let names = (&job.run, &*job.saga.definition.saga, call.step());
-    let mut scope = Scope::new(engine, names, Place { iteration, attempt }, claim_of(job.key), outputs);
+    let mut scope = Scope::new(
+        engine,
+        names,
+        Place { iteration, handler_iteration, attempt },
+        claim_of(job.key),
+        outputs,
+    );
     let code = invoke(job, call.action(), step, &mut scope, message);
     let outcome = match job.saga.handler.timeout(step) {
         None => panics::caught(&job.run.source, code).await,
@@ -302,7 +351,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
         Ok(settled) => proceed(engine, job, settled, after),
         Err(Unsettled::TakenOver) => Err(Halt::TakenOver),
         Err(Unsettled::Refused(error)) => {
-            Err(Halt::Stuck(format!("what follows from step cannot be written: {error}")))
+            Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}")))
         }
         Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
     }
@@ -315,36 +364,76 @@ async fn settle_within(
     conclusion: Conclusion,
     opened: Opened,
 ) -> Result<(), Halt> {
-    let Opened { mut transaction, permit: _permit } = opened;
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = run_after(&conclusion);
     let settlement = Settlement::new(job.key, &job.run, conclusion);
-    let claim = claim_of(job.key);
-    let settled = engine
-        .store
-        .settle(&mut *transaction, &engine.identifier, std::slice::from_ref(&settlement), Some(&claim))
-        .await;
-    let failure = match settled {
-        Ok(mut settled) => match settled.remove(&job.key.id) {
-            Some(settled) => match transaction.commit().await {
-                Ok(()) => return proceed(engine, job, settled, after),
-                Err(error) if is_transient(&error) => return Err(Halt::InDoubt(error.to_string())),
-                Err(error) => format!("the transaction of the step could not be committed: {error}"),
-            },
-            None if is_open(&mut transaction, &claim).await? => return Err(Halt::TakenOver),
-            None => "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
-                     transactions, and leave the outer one to the engine"
-                .into(),
-        },
-        Err(error) if is_transient(&error) => return Err(Halt::InDoubt(error.to_string())),
-        Err(error) if is_aborted(&error) => {
-            "a statement of the step failed, and the step went on as if it had \
-                                             not; pass its error on, or guard it with a nested transaction"
-                .into()
-        }
-        Err(error) => format!("what follows from the step could not be written: {error}"),
+    match commit_with(engine, job.key, settlement, opened).await {
+        Ok(settled) => proceed(engine, job, settled, after),
+        Err(Uncommitted::Halt(halt)) => Err(halt),
+        Err(Uncommitted::Failed(why)) => fail(engine, job, &why).await,
+    }
+}
+
+/// Why the transaction of a step was not committed.
+enum Uncommitted {
+    /// The run does not go on here.
+    Halt(Halt),
+    /// It is the step's own doing.
+    Failed(String),
+}
+
+/// Writes what follows into the transaction of the step, and commits it.
+async fn commit_with(
+    engine: &Engine,
+    key: Key,
+    settlement: Settlement,
+    opened: Opened,
+) -> Result<Settled, Uncommitted> {
+    let Opened { mut transaction, permit: _permit } = opened;
+    let claim = claim_of(key);
+    let settlements = std::slice::from_ref(&settlement);
+    let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
+    let settled = match settled {
+        Ok(mut settled) => settled.remove(&(key.id, key.epoch)),
+        Err(error) => return Err(not_written(error)),
     };
-    fail(engine, job, &failure).await
+    let Some(settled) = settled else {
+        return Err(match is_open(&mut transaction, &claim).await {
+            Ok(true) => Uncommitted::Halt(Halt::TakenOver),
+            Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
+            Err(error) => Uncommitted::Halt(Halt::InDoubt(error.to_string())),
+        });
+    };
+    match transaction.commit().await {
+        Ok(()) => Ok(settled),
+        Err(error) if is_transient(&error) => Err(Uncommitted::Halt(Halt::InDoubt(error.to_string()))),
+        Err(error) => {
+            let why = format!("the transaction of the step could not be committed: {error}");
+            Err(Uncommitted::Failed(why))
+        }
+    }
+}
+
+const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
+    transactions, and leave the outer one to the engine";
+
+const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
+    error on, or guard it with a nested transaction";
+
+/// Whose fault it is that nothing could be written.
+fn not_written(error: sqlx::Error) -> Uncommitted {
+    if is_transient(&error) {
+        // Where the server answered, there is no doubt.
+        let answered = error.as_database_error().is_some();
+        let why = error.to_string();
+        return Uncommitted::Halt(if answered { Halt::Infrastructure(why) } else { Halt::InDoubt(why) });
+    }
+    let aborted =
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02");
+    Uncommitted::Failed(match aborted {
+        true => WENT_ON.into(),
+        false => format!("what follows from the step could not be written: {error}"),
+    })
 }
 
 /// The step, whose code returned well, has failed after all.
@@ -358,20 +447,11 @@ async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
 }
 
 /// Whether the transaction is still the one that the engine began.
-async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> Result<bool, Halt> {
-    let current: Result<Option<String>, _> =
-        sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
-            .fetch_one(&mut **transaction)
-            .await;
-    match current {
-        Ok(current) => Ok(current.as_deref() == Some(claim)),
-        Err(error) => Err(Halt::InDoubt(error.to_string())),
-    }
-}
-
-/// An earlier statement of the transaction failed, so this one was not even tried.
-fn is_aborted(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02")
+async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> sqlx::Result<bool> {
+    let current: Option<String> = sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
+        .fetch_one(&mut **transaction)
+        .await?;
+    Ok(current.as_deref() == Some(claim))
 }
 
 /// Where the run stands after this, if it goes on.

@@ -6,7 +6,7 @@
 //! lock; what was taken over meanwhile it can no longer settle, as the epochs were raised.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
 use sqlx::postgres::PgListener;
@@ -18,6 +18,9 @@ use super::Engine;
 
 /// How often to look for dead processes.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often to look for what may have been lost in spite of all care.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
@@ -46,7 +49,7 @@ impl Session {
     }
 
     /// Frees the lock: the connection goes back to a pool that outlives us.
-    async fn close(mut self) {
+    pub(super) async fn close(mut self) {
         if let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut self.0).await {
             tracing::debug!(%error, "the session is gone already, and the lock with it");
         }
@@ -81,6 +84,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             Ok(Some(_)) => engine.wakeups.claimer.notify_one(),
             Ok(None) | Err(_) => {
                 warn!("the session that shows that this worker lives was lost");
+                drop(session);
                 tokio::select! {
                     () = drained.cancelled() => return,
                     renewed = renew(&engine) => session = renewed,
@@ -106,9 +110,15 @@ async fn renew(engine: &Engine) -> Session {
     }
 }
 
-/// Looks for dead processes and frees what they had taken, at once and then again and again.
+/// Looks for dead processes and frees what they had taken, at once and then again and again; and
+/// now and then for what was lost although nobody died.
 pub(super) async fn reap(engine: Arc<Engine>) {
+    let mut swept = Instant::now();
     loop {
+        if swept.elapsed() > SWEEP_INTERVAL {
+            swept = Instant::now();
+            engine.doubt();
+        }
         match engine.store.reap(engine.worker).await {
             Ok((0, _)) => {}
             Ok((dead, freed)) => {

@@ -17,11 +17,11 @@ mod panics;
 mod settle;
 mod wake;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,12 +40,15 @@ const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 /// Everything the tasks of the engine share.
 pub(crate) struct Engine {
     store: Store,
+    /// The user's: where steps get their transactions.
+    step_pool: PgPool,
     registry: Registry,
     settings: Settings,
     worker: Uuid,
     identifier: String,
-    /// The runs this process works on; what it is said to own beyond these, it has lost track of.
-    in_flight: Mutex<HashSet<Uuid>>,
+    /// The runs this process works on, and since which claim; what it is said to own beyond these,
+    /// it has lost track of.
+    in_flight: Mutex<HashMap<Uuid, i64>>,
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
     slots: Arc<Semaphore>,
@@ -62,6 +65,7 @@ impl Engine {
     /// Starts all tasks. Returns when this process is known to the others.
     pub(crate) async fn start(
         store: Store,
+        step_pool: PgPool,
         registry: Registry,
         settings: Settings,
     ) -> sqlx::Result<Arc<Self>> {
@@ -73,6 +77,7 @@ impl Engine {
             slots: Arc::new(Semaphore::new(settings.concurrency)),
             step_connections: Arc::new(Semaphore::new(settings.step_connections)),
             store,
+            step_pool,
             registry,
             settings,
             worker,
@@ -87,10 +92,19 @@ impl Engine {
             runs: TaskTracker::new(),
         });
         let session = liveness::Session::open(&engine).await?;
-        engine.store.publish(engine.registry.pairs()).await?;
-        engine.store.retry_stuck(engine.registry.pairs()).await?;
+        if let Err(error) = engine.publish().await {
+            session.close().await;
+            return Err(error);
+        }
         tokio::spawn(engine.clone().serve(session, settlements, parents));
         Ok(engine)
+    }
+
+    /// Lists the sagas of this program, and gives what was set aside before another chance.
+    async fn publish(&self) -> sqlx::Result<()> {
+        self.store.publish(self.registry.pairs()).await?;
+        self.store.retry_stuck(self.registry.pairs()).await?;
+        self.store.sweep().await
     }
 
     /// Runs until told to stop, then stops in good order: no new claims, running steps end and
@@ -162,7 +176,12 @@ impl Engine {
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         // Safe: a claim is made of a UUID and a number.
         let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop_run.claim = '{claim}'"));
-        Ok(Opened { transaction: self.store.pool().begin_with(begin).await?, permit })
+        let pool = self.step_pool.clone();
+        // In a task of its own, so that nobody can cancel it half-way: then the connection would
+        // go back to the pool in the middle of a transaction that nobody knows of.
+        let opening =
+            tokio::spawn(async move { Ok(Opened { transaction: pool.begin_with(begin).await?, permit }) });
+        opening.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     /// An answer of the database was lost: what it did has to be looked up.
@@ -171,7 +190,7 @@ impl Engine {
         self.wakeups.claimer.notify_one();
     }
 
-    fn in_flight(&self) -> std::sync::MutexGuard<'_, HashSet<Uuid>> {
+    fn in_flight(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, i64>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

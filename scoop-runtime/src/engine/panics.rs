@@ -1,7 +1,8 @@
 //! A panic in a step is that step's failure, never the engine's.
 
+use std::any::Any;
 use std::cell::Cell;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use futures_util::FutureExt;
@@ -37,14 +38,24 @@ pub(super) async fn caught<T>(
     code: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     // Whatever the code left half-done is in its scope, which is thrown away with the step.
-    match AssertUnwindSafe(code).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(payload) => {
-            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-            let mut failure = Failure::new("Panic", text.unwrap_or_default(), source);
-            failure.stack_trace.extend(LOCATION.take());
-            Err(Error::failure(failure))
-        }
-    }
+    let outcome = AssertUnwindSafe(code).catch_unwind().await;
+    outcome.unwrap_or_else(|payload| Err(Error::failure(failure_of(&*payload, source))))
+}
+
+/// The result of user code that is no future, or its panic as an error of that source.
+pub(super) fn caught_or<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(|payload| failure_of(&*payload, source))
+}
+
+/// The failure that user code makes, or its panic as a failure of that source.
+pub(super) fn caught_now(source: &str, code: impl FnOnce(&str) -> Failure) -> Failure {
+    caught_or(source, || code(source)).unwrap_or_else(|panic| panic)
+}
+
+fn failure_of(payload: &(dyn Any + Send), source: &str) -> Failure {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    let mut failure = Failure::new("Panic", text.unwrap_or_default(), source);
+    failure.stack_trace.extend(LOCATION.take());
+    failure
 }

@@ -1,11 +1,12 @@
 //! Writes what followed for runs whose step opened no transaction: many in one commit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use uuid::Uuid;
 
 use super::Engine;
 use crate::error::is_transient;
@@ -20,9 +21,10 @@ const BATCH_MAX: usize = 200;
 /// How many outcomes may wait; whoever comes then waits with his.
 const QUEUE_MAX: usize = 1_000;
 
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
-
 type Answer = Result<Settled, Unsettled>;
+
+/// What became of each settlement that applied, by run and epoch.
+type Answers = BTreeMap<(Uuid, i64), Settled>;
 
 /// An outcome, and who wants to know what became of it.
 pub(super) struct Pending {
@@ -43,8 +45,8 @@ pub(super) struct Settler {
 pub(super) enum Unsettled {
     /// Somebody else has taken the run over.
     TakenOver,
-    /// The database refuses this outcome, and will do so again.
-    Refused(sqlx::Error),
+    /// The database refuses this outcome, and will do so again: what it says.
+    Refused(String),
     /// The engine is gone.
     Stopped,
 }
@@ -92,9 +94,15 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
                 let _ = answer.send(settled.ok_or(Unsettled::TakenOver));
             }
         }
+        Err(error) if is_transient(&error) && engine.stopping.is_cancelled() => {
+            warn!(%error, "outcomes could not be written before the end; the steps will run again");
+            for answer in answers {
+                let _ = answer.send(Err(Unsettled::Stopped));
+            }
+        }
         Err(error) if settlements.len() == 1 => {
             for answer in answers {
-                let _ = answer.send(Err(Unsettled::Refused(clone_of(&error))));
+                let _ = answer.send(Err(Unsettled::Refused(error.to_string())));
             }
         }
         Err(_) => {
@@ -105,34 +113,24 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
     }
 }
 
-/// Tries until the database answers. A settlement that was carried out without an answer is not
-/// carried out again, since the epoch of its run has been raised: it then counts as taken over,
-/// and the run is looked up.
-async fn write(
-    engine: &Engine,
-    settlements: &[Settlement],
-) -> sqlx::Result<std::collections::BTreeMap<uuid::Uuid, Settled>> {
-    let mut repeated = false;
+/// Tries until the database answers, or the engine stops. A settlement that was carried out
+/// without an answer is not carried out again, since the epoch of its run has been raised: it then
+/// counts as taken over, and the run is looked up.
+async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answers> {
+    let mut attempts = 0;
     loop {
         let pool = engine.store.pool();
-        match engine.store.settle(pool, &engine.identifier, settlements, None).await {
-            Ok(settled) => {
-                if repeated && settled.len() < settlements.len() {
-                    engine.doubt();
-                }
-                return Ok(settled);
-            }
-            Err(error) if is_transient(&error) => {
-                warn!(%error, outcomes = settlements.len(), "outcomes could not be written; trying again");
-                repeated = true;
-                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
-            }
-            Err(error) => return Err(error),
+        let error = match engine.store.settle(pool, &engine.identifier, settlements, None).await {
+            Ok(settled) => return Ok(settled),
+            Err(error) => error,
+        };
+        attempts += 1;
+        // What the server itself turned down again and again may be the fault of one of many.
+        let split = error.as_database_error().is_some() && attempts >= 3 && settlements.len() > 1;
+        if !is_transient(&error) || split || engine.stopping.is_cancelled() {
+            return Err(error);
         }
+        warn!(%error, outcomes = settlements.len(), "outcomes could not be written; trying again");
+        tokio::time::sleep(engine.settings.backoff.pause(attempts)).await;
     }
-}
-
-/// The text of an error for one of several who want to know it.
-fn clone_of(error: &sqlx::Error) -> sqlx::Error {
-    sqlx::Error::Protocol(error.to_string())
 }

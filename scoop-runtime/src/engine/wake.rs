@@ -101,26 +101,43 @@ pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken)
 #[derive(Default)]
 pub(crate) struct Waiters(Mutex<HashMap<Uuid, Arc<Notify>>>);
 
-impl Waiters {
-    /// A bell that rings whenever a run of this root's message ends in this process.
-    pub(crate) fn bell(&self, root: Uuid) -> Arc<Notify> {
-        self.map().entry(root).or_default().clone()
-    }
+/// Rings whenever a run of its root's message ends in this process. When the last of them is gone,
+/// nothing is left of it.
+pub(crate) struct Bell<'a> {
+    waiters: &'a Waiters,
+    root: Uuid,
+    notify: Arc<Notify>,
+}
 
-    /// Nobody listens to this bell any more, unless somebody else holds it, too.
-    pub(crate) fn forget(&self, root: Uuid, bell: Arc<Notify>) {
-        let mut map = self.map();
-        drop(bell);
-        if map.get(&root).is_some_and(|bell| Arc::strong_count(bell) == 1) {
-            map.remove(&root);
+impl Bell<'_> {
+    /// Returns when it rings, at once if it has since the last time.
+    pub(crate) async fn rung(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for Bell<'_> {
+    fn drop(&mut self) {
+        let mut map = self.waiters.map();
+        // One here and one in the map.
+        if Arc::strong_count(&self.notify) == 2 {
+            map.remove(&self.root);
         }
+    }
+}
+
+impl Waiters {
+    /// A bell for this root.
+    pub(crate) fn bell(&self, root: Uuid) -> Bell<'_> {
+        let notify = self.map().entry(root).or_default().clone();
+        Bell { waiters: self, root, notify }
     }
 
     pub(super) fn root_ended(&self, root: Uuid) {
-        if let Some(bell) = self.map().get(&root) {
-            bell.notify_waiters();
+        if let Some(notify) = self.map().get(&root) {
+            notify.notify_waiters();
             // For somebody who is about to wait.
-            bell.notify_one();
+            notify.notify_one();
         }
     }
 

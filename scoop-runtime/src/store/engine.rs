@@ -6,7 +6,7 @@ use scoop_core::{Definition, Instance, Plan, RollbackNames, Suspension, output_n
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgExecutor, Row};
+use sqlx::{PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -14,8 +14,9 @@ use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
 
-/// Each statement sees what was committed before it began, whatever the database's default is.
-const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// Each statement sees what was committed before it began, whatever the database's default is;
+/// and a lock that some lost session still holds does not hold us up for long.
+const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
 /// A run that lost a child.
 #[derive(Clone, Debug, Serialize)]
@@ -74,7 +75,7 @@ impl Store {
         identifier: &str,
         settlements: &[Settlement],
         claim: Option<&str>,
-    ) -> sqlx::Result<BTreeMap<Uuid, Settled>> {
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
         let rows = sqlx::query(self.sql.run_settle.clone())
             .bind(Json(settlements))
             .bind(identifier)
@@ -90,11 +91,16 @@ impl Store {
         rows.iter().map(|row| row.try_get("handler")).collect()
     }
 
-    /// Frees the runs of this worker that it does not work on, and says how many those were.
+    /// Frees the runs of this worker that it does not work on, and says how many those were; and
+    /// makes the runs ready that it may have failed to wake.
     pub(crate) async fn disown(&self, worker: Uuid, in_flight: &[Uuid]) -> sqlx::Result<u64> {
-        let done =
-            sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight).execute(&self.pool).await?;
-        Ok(done.rows_affected())
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
+        let freed =
+            sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight).execute(&mut *tx).await?;
+        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(freed.rows_affected())
     }
 
     /// Hands runs back.
@@ -212,14 +218,14 @@ impl Store {
         let dead: Vec<Uuid> =
             sqlx::query_scalar(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
         let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
-        self.sweep(&mut tx).await?;
+        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok((dead.len(), freed.rows_affected()))
     }
 
-    /// Makes the runs ready that the dead did not come to wake.
-    async fn sweep(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_sweep.clone()).execute(connection).await?;
+    /// Makes the runs ready that nobody came to wake.
+    pub(crate) async fn sweep(&self) -> sqlx::Result<()> {
+        sqlx::query(self.sql.run_sweep.clone()).execute(&self.pool).await?;
         Ok(())
     }
 

@@ -13,12 +13,31 @@ pub(crate) use rows::{Claimed, Key, Settled, Settlement, Unreadable};
 pub(crate) use sql::{Schema, Statements};
 
 use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 
-/// The tables of one schema, reached through the user's pool.
+/// The tables of one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pool: PgPool,
     sql: Statements,
+}
+
+/// What the engine's own sessions must not inherit from a role or a database: whatever ends a
+/// statement or a session for having taken long.
+const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
+    SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'";
+
+/// Connections for the engine alone. In the user's pool a connection may be left in the middle of
+/// a transaction (sqlx does not notice if a `begin` is cancelled while its answer is under way),
+/// and whatever ran on it then would never be committed.
+pub(crate) fn engine_pool(users: &PgPool, connections: u32) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .test_before_acquire(false)
+        .after_connect(|connection, _| {
+            Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
+        })
+        .connect_lazy_with((*users.connect_options()).clone())
 }
 
 impl Store {
@@ -33,8 +52,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::postgres::PgPoolOptions;
-    use sqlx::{AssertSqlSafe, Executor, PgPool};
+    use sqlx::{AssertSqlSafe, Executor};
 
     use super::*;
     use crate::embedded::Embedded;

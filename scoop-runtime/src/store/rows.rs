@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{ChildFailure, Conclusion, Emission, Event, Failure, Fate, Lineage, Path, Run, Suspension};
+use scoop_core::{
+    ChildFailure, Conclusion, Emission, Event, EventKind, Failure, Fate, Lineage, Path, Run, Suspension,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::Row;
@@ -202,8 +204,9 @@ impl Settlement {
         settlement
     }
 
-    pub(crate) fn id(&self) -> Uuid {
-        self.id
+    /// Which run, and under which epoch.
+    pub(crate) fn id(&self) -> (Uuid, i64) {
+        (self.id, self.epoch)
     }
 
     fn of_fate(key: Key, before: &Run, fate: Fate) -> Self {
@@ -291,7 +294,8 @@ impl EventRow {
             step: event.step,
             next_step: event.next_step.map(signed),
             handler_iteration: event.handler_iteration.map(signed),
-            exception: event.exception,
+            // Told once for all of them, in `told_because`.
+            exception: event.exception.filter(|_| event.kind != EventKind::RollbackEmitted),
             detached_root: event.detached_root,
         }
     }
@@ -323,8 +327,8 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// From a row of `run_settle.sql`, with the id of the run.
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<(Uuid, Self)> {
+    /// From a row of `run_settle.sql`, with the id of the run and the epoch of the settlement.
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
         let state: String = row.try_get("state")?;
         let settled = Self {
             goes_on: state == "running",
@@ -332,6 +336,6 @@ impl Settled {
             last_event_at: row.try_get("last_event_at")?,
             started: row.try_get("started")?,
         };
-        Ok((row.try_get("id")?, settled))
+        Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
     }
 }

@@ -87,6 +87,7 @@ statements! {
     run_wake,
     worker_dead,
     worker_leave,
+    worker_pause,
     worker_reap,
     worker_register,
 }

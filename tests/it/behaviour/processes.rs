@@ -111,7 +111,7 @@ mod death {
         let root = {
             let (gate, options) = (gate.clone(), db.pool().connect_options());
             let launched = doomed.spawn(async move {
-                let pool = sqlx::postgres::PgPoolOptions::new().max_connections(4);
+                let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
                 let pool = pool.connect_with((*options).clone()).await?;
                 let scoop = Scoop::builder().postgres(pool).only::<RootHandler>();
                 let scoop = scoop.provide(RootHandler { gate }).start().await?;

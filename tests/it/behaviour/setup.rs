@@ -145,7 +145,7 @@ async fn another_schema_works_from_end_to_end() -> Result<()> {
 async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
     let db = Database::new().await;
     let ours = db.scoop().only::<RootHandler>().start().await?;
-    let theirs = Scoop::builder().postgres(db.another_pool(4).await).schema("theirs");
+    let theirs = Scoop::builder().postgres(db.another_pool(5).await).schema("theirs");
     let theirs = theirs.only::<ChildHandler>().start().await?;
     // Here nobody listens for the child, although somebody does there.
     assert_eq!(ours.launch(Root).await?.ends().await?, Outcome::Committed);
@@ -161,7 +161,7 @@ async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
 async fn several_programs_may_start_in_an_empty_schema_at_once() -> Result<()> {
     let db = Database::new().await;
     let start = async || {
-        let pool = db.another_pool(4).await;
+        let pool = db.another_pool(5).await;
         Scoop::builder().postgres(pool).schema("empty").only::<RootHandler>().start().await
     };
     let (one, other) = tokio::join!(start(), start());

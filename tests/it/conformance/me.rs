@@ -73,7 +73,7 @@ async fn me_02_each_of_two_handlers_sees_the_message() -> Result<()> {
 async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Result<()> {
     let db = Database::new().await;
     let one = db.scoop().only::<Succeeding>().start().await?;
-    let _other = Scoop::builder().postgres(db.another_pool(4).await).only::<Succeeding>().start().await?;
+    let _other = Scoop::builder().postgres(db.another_pool(5).await).only::<Succeeding>().start().await?;
     let root = one.launch(Event).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
 
@@ -118,7 +118,7 @@ async fn me_05_me_07_what_fails_is_rolled_back_once() -> Result<()> {
 async fn me_08_two_processes_share_five_messages_without_doing_any_twice() -> Result<()> {
     let db = Database::new().await;
     let one = db.scoop().only::<Succeeding>().start().await?;
-    let _other = Scoop::builder().postgres(db.another_pool(4).await).only::<Succeeding>().start().await?;
+    let _other = Scoop::builder().postgres(db.another_pool(5).await).only::<Succeeding>().start().await?;
     let roots = one.launch_all((0..5).map(|_| Event)).await?;
     for root in &roots {
         assert_eq!(root.ends().await?, Outcome::Committed);

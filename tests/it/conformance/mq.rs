@@ -125,7 +125,7 @@ mod mq_04 {
         let gate = Gate::default();
         let mut instances = vec![];
         for _ in 0..3 {
-            let instance = Scoop::builder().postgres(db.another_pool(4).await).only::<Blocking>();
+            let instance = Scoop::builder().postgres(db.another_pool(5).await).only::<Blocking>();
             let instance = instance.provide(Blocking { gate: gate.clone() }).concurrency(1);
             instances.push(instance.start().await?);
         }

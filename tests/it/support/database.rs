@@ -9,9 +9,9 @@ use sqlx::{AssertSqlSafe, PgPool};
 use super::rows::History;
 use super::server::Named;
 
-/// The connections of a test: those that the engine needs, and two for steps and the test itself.
-/// Sixteen tests at once fit into the hundred of a server with usual settings.
-const CONNECTIONS: u32 = 5;
+/// The connections of a test: four of them the engine opens by itself, two are for steps, and so
+/// many has the test. Eight tests at once fit into the hundred of a server with usual settings.
+const CONNECTIONS: u32 = 6;
 
 /// A database that nobody else uses, with all the tables in it, gone when this is dropped.
 pub(crate) struct Database {

@@ -1,0 +1,6 @@
+-- Waits for claims of mine that are still under way in the server, perhaps on a connection that I
+-- have lost, and holds off new ones until the end of the transaction. What I own can be told only
+-- afterwards, by another statement.
+-- Locks: my row of worker.
+-- $1 worker
+SELECT FROM scoop.worker WHERE id = $1 FOR UPDATE
