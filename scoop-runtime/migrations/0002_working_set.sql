@@ -68,7 +68,7 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
-CREATE INDEX run_ready ON scoop.run (ready_at) WHERE state = 'ready';
+CREATE INDEX run_ready ON scoop.run (handler, topic, ready_at) WHERE state = 'ready';
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 
 -- What ANALYZE happens to see, perhaps ten thousand children of one parent, says nothing about the
@@ -77,12 +77,15 @@ ALTER TABLE scoop.run
     ALTER root SET STATISTICS 0,
     ALTER id SET STATISTICS 0,
     ALTER parent SET STATISTICS 0,
-    ALTER state SET STATISTICS 0;
+    ALTER state SET STATISTICS 0,
+    ALTER handler SET STATISTICS 0,
+    ALTER topic SET STATISTICS 0,
+    ALTER ready_at SET STATISTICS 0;
 
 -- A plan that was made while this table was empty would read the whole of it, and goes on being
 -- used when it has become large. So it is never small: some pages are filled once and stay, and
 -- the planner, which counts pages, looks runs up by their index from the first day.
 INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
 SELECT gen_random_uuid(), gen_random_uuid(), '{}', gen_random_uuid(), 'none', 'none', now()
-FROM generate_series(1, 500);
+FROM generate_series(1, 3000);
 DELETE FROM scoop.run;

@@ -7,19 +7,22 @@
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 FOR KEY SHARE
 ),
+-- handler by handler, so that no backlog of anybody else is in the way
 taken AS (
     SELECT r.ctid
-    FROM scoop.run r
+    FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid, r.ready_at
+        FROM scoop.run r
+        WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
+          AND r.ready_at <= (SELECT clock_timestamp())  -- a value, so that the index can stop there
+        ORDER BY r.ready_at
+        LIMIT $5
+        FOR UPDATE SKIP LOCKED
+    ) r
     WHERE EXISTS (SELECT FROM me)
-      AND r.state = 'ready'
-      AND r.ready_at <= (SELECT clock_timestamp())  -- a value, so that the index can stop there
-      AND EXISTS (
-          SELECT FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)
-          WHERE mine.topic = r.topic AND mine.handler = r.handler
-      )
     ORDER BY r.ready_at
     LIMIT $5
-    FOR UPDATE SKIP LOCKED
 ),
 claimed AS (
     UPDATE scoop.run r

@@ -73,6 +73,31 @@ mod tests {
         (PgPool::connect_with(admin.database(&name)).await.expect("the database answers"), server)
     }
 
+    /// The plan that serves all calls of a statement.
+    async fn plan_of(pool: &PgPool, statement: &str) -> String {
+        let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+        let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
+        let (types, values) = match statement {
+            "run_claim" => ("uuid, text, text[], text[], bigint", "gen_random_uuid(), '', '{}', '{}', 1"),
+            "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+            _ => ("jsonb", "'[]'"),
+        };
+        let prepare =
+            format!("SET plan_cache_mode = force_generic_plan; PREPARE p ({types}) AS {}", text.as_str());
+        let mut connection = pool.acquire().await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+        let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE p ({values})"));
+        let lines: Vec<String> = sqlx::raw_sql(explain)
+            .fetch_all(&mut *connection)
+            .await
+            .unwrap()
+            .iter()
+            .map(|row| sqlx::Row::get(row, 0))
+            .collect();
+        connection.close().await.unwrap();
+        lines.join("\n")
+    }
+
     #[tokio::test]
     async fn every_statement_fits_the_tables_of_any_schema() {
         let (pool, server) = database("statements").await;
@@ -82,6 +107,13 @@ mod tests {
                 let prepared = (&pool).prepare(text).await;
                 assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
             }
+        }
+        for statement in ["run_claim", "run_settle", "run_wake"] {
+            let plan = plan_of(&pool, statement).await;
+            assert!(
+                !plan.contains("Seq Scan"),
+                "{statement} reads whole tables when they are empty:\n{plan}"
+            );
         }
         let database = pool.connect_options().get_database().unwrap().to_owned();
         pool.close().await;
