@@ -58,6 +58,9 @@ CREATE TABLE scoop.run (
     attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event
     reason            text,  -- of the last attempt in vain, or why it is stuck
     PRIMARY KEY (root, id),
+    CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id),
+    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2
+                ELSE lineage[cardinality(lineage) - 1] = parent AND cardinality(lineage) > 2 END),
     CHECK ((state = 'running') = (owner IS NOT NULL)),
     CHECK (state <> 'ended' OR failure IS NOT NULL),
     CHECK (state <> 'stuck' OR reason IS NOT NULL),
@@ -86,6 +89,6 @@ ALTER TABLE scoop.run
 -- used when it has become large. So it is never small: some pages are filled once and stay, and
 -- the planner, which counts pages, looks runs up by their index from the first day.
 INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
-SELECT gen_random_uuid(), gen_random_uuid(), '{}', gen_random_uuid(), 'none', 'none', now()
-FROM generate_series(1, 3000);
+SELECT root, id, ARRAY[root, id], id, 'none', 'none', now()
+FROM (SELECT gen_random_uuid() AS root, gen_random_uuid() AS id FROM generate_series(1, 3000)) filling;
 DELETE FROM scoop.run;

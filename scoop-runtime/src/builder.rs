@@ -128,6 +128,10 @@ impl Builder {
     ///
     /// [`RuntimeError::Setup`] with all that is wrong with the program, the settings or the
     /// database; the others if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves nothing running.
     pub async fn start(mut self) -> Result<Scoop, RuntimeError> {
         let (registry, schema) = self.check()?;
         let (pool, embedded) = connect(self.database.take()).await?;

@@ -105,6 +105,18 @@ impl Handle {
     /// # Cancel safety
     ///
     /// Waiting changes nothing; stop and start again as you like.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, Outcome, RuntimeError};
+    /// # async fn example(order: Handle) -> Result<(), RuntimeError> {
+    /// match order.wait().await? {
+    ///     Outcome::Committed => println!("done"),
+    ///     Outcome::RolledBack(failure) => println!("undone:\n{}", failure.report()),
+    ///     other => println!("somebody has to look at this: {other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
         let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
         let mut pause = LOOK_MIN;
@@ -145,8 +157,18 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Database`] if the database fails, [`RuntimeError::Corrupt`] if what it says cannot be
-    /// read.
+    /// [`RuntimeError::Database`] if the database fails.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, RunState, RuntimeError};
+    /// # async fn example(order: Handle) -> Result<(), RuntimeError> {
+    /// let tree = order.tree().await?;
+    /// println!("{tree}");
+    /// let stuck = tree.runs().into_iter().filter(|run| matches!(run.state, RunState::Stuck { .. }));
+    /// assert_eq!(stuck.count(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn tree(&self) -> Result<Tree, RuntimeError> {
         let rows = self.scoop.store().tree(self.message).await;
         let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;

@@ -21,6 +21,15 @@ pub enum RuntimeError {
         source: serde_json::Error,
     },
 
+    /// The topic of the message cannot be stored. The caller has to name another.
+    #[error("`{message}` cannot be published on topic {topic:?}: 1 to {max} bytes without NUL are possible", max = scoop_core::TOPIC_BYTES_MAX)]
+    Topic {
+        /// The topic.
+        topic: &'static str,
+        /// The Rust type of the message.
+        message: &'static str,
+    },
+
     /// The message, or the value that a step returned, is too large to be stored.
     #[error(
         "{what} has {bytes} bytes as JSON, more than the {limit} allowed; store the bulk elsewhere and \
@@ -70,15 +79,6 @@ pub enum RuntimeError {
     /// No private PostgreSQL could be started.
     #[error("no private PostgreSQL can be had")]
     Embedded(#[from] crate::embedded::EmbeddedError),
-
-    /// Something in the database is not as this version of scoop writes it.
-    #[error("{what} in the database cannot be read: {why}")]
-    Corrupt {
-        /// What it is.
-        what: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
 }
 
 /// One thing that keeps a program from starting.

@@ -1,6 +1,6 @@
 //! What can be stored as JSON: messages, and what steps return.
 
-use scoop_core::Message;
+use scoop_core::{Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
 
 use crate::RuntimeError;
@@ -8,8 +8,11 @@ use crate::RuntimeError;
 /// The largest payload, in bytes of JSON, unless the user says otherwise.
 pub(crate) const BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 
-/// The message as JSON.
+/// The message as JSON. Its topic was checked by the derive, if that wrote it.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
+    if !(1..=TOPIC_BYTES_MAX).contains(&M::TOPIC.len()) || M::TOPIC.contains('\0') {
+        return Err(RuntimeError::Topic { topic: M::TOPIC, message: std::any::type_name::<M>() });
+    }
     serde_json::to_value(message).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
 }
 
@@ -40,6 +43,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_topic_that_cannot_be_stored_is_refused_by_name() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Far;
+        impl Message for Far {
+            const TOPIC: &'static str =
+                "a-topic-that-is-longer-than-the-sixty-three-bytes-of-a-channel-s-name";
+        }
+        let error = of_message(&Far).unwrap_err().to_string();
+        assert!(error.contains("Far` cannot be published on topic \"a-topic-that"), "{error}");
+    }
 
     #[test]
     fn what_postgres_cannot_store_is_refused_by_name() {

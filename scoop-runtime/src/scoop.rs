@@ -85,6 +85,10 @@ impl Scoop {
     /// When the message cannot be stored, or the database fails; it is then not launched, unless
     /// the connection was lost in the very moment of the commit.
     ///
+    /// # Cancel safety
+    ///
+    /// Once polled, it may be launched even if the future is dropped.
+    ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
@@ -104,6 +108,22 @@ impl Scoop {
     /// # Errors
     ///
     /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun, they may be launched even if the future is dropped; never a part of them.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let orders = scoop.launch_all((0..1000).map(|order| OrderPlaced { order })).await?;
+    /// assert_eq!(orders.len(), 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn launch_all<M: Message>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -162,6 +182,13 @@ impl Scoop {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if there is none.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop, id: uuid::Uuid) -> Result<(), scoop_runtime::RuntimeError> {
+    /// println!("{}", scoop.find(id).await?.tree().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn find(&self, id: Uuid) -> Result<Handle, RuntimeError> {
         let found = self.store().root_message(id).await;
         let found = found.map_err(RuntimeError::database("a hierarchy was looked up"))?;
@@ -171,11 +198,22 @@ impl Scoop {
 
     /// Stops in good order: nothing new is begun, running steps end and are recorded, and what
     /// they lead to is left to the other processes or to the next start. A private PostgreSQL is
-    /// stopped, too.
+    /// stopped, too. Waits for the running steps as long as they take; who cannot, puts a time
+    /// limit around it and leaves the rest to the next start.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future does not take the request back.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(scoop: scoop_runtime::Scoop) {
+    /// let limit = Duration::from_secs(20);
+    /// if tokio::time::timeout(limit, scoop.shutdown()).await.is_err() {
+    ///     eprintln!("some steps still run; they will be run again");
+    /// }
+    /// # }
+    /// ```
     pub async fn shutdown(&self) {
         if let Some(engine) = &self.inner.engine {
             engine.stop();
