@@ -10,13 +10,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
 
 use scoop::embedded::Embedded;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// How long the example may go without a line of progress before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_shop_that_ships_balances_its_books() {
-    let output = Command::new(example()).env_remove("DATABASE_URL").output().unwrap();
+    let (folder, database) = (Folder::new("ships"), Database::of_the_machine("ships"));
+    let mut command = Command::new(example());
+    command.arg("--state").arg(&folder.0);
+    let output = on(database.as_ref(), &mut command).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");
     assert!(told.contains("the books balance"), "{told}");
@@ -30,9 +34,10 @@ fn killed_at_any_moment_it_finishes_the_work() {
     let mut random = Random::seeded();
     let folder = Folder::new("kill");
     write_shop(&folder.0.join("data"), &mut random, 120);
+    let database = Database::of_the_machine("kill");
     let mut killed = 0;
     while killed < 4 {
-        let mut running = Running::start(&folder.0, None);
+        let mut running = Running::start(&folder.0, database.as_ref());
         let lines = 1 + random.below(6);
         if !running.progresses(lines) {
             break; // It has finished.
@@ -43,33 +48,75 @@ fn killed_at_any_moment_it_finishes_the_work() {
         killed += 1;
     }
     println!("killed {killed} times");
-    let told = Running::start(&folder.0, None).finish();
+    let told = Running::start(&folder.0, database.as_ref()).finish();
     assert!(told.contains("the books balance"), "{told}");
     assert_charged_once(&folder.0.join("ledger.csv"));
 }
 
-#[tokio::test]
-async fn several_processes_share_the_work() {
+#[test]
+fn several_processes_share_the_work() {
     let mut random = Random::seeded();
     let folder = Folder::new("share");
     write_shop(&folder.0.join("data"), &mut random, 60);
-    let postgres = Embedded::start().await.unwrap();
-    let url = postgres.url();
-    let shared = folder.0.clone();
-    tokio::task::spawn_blocking(move || {
-        let start = || Running::start(&shared, Some(&url));
-        let (mut victim, survivors) = (start(), [start(), start()]);
-        victim.progresses(2);
-        victim.kill();
-        for survivor in survivors {
-            let told = survivor.finish();
-            assert!(told.contains("the books balance"), "{told}");
-        }
-    })
-    .await
-    .unwrap();
+    let database = Database::of_the_machine("share").unwrap_or_else(Database::private);
+    let start = || Running::start(&folder.0, Some(&database));
+    let (mut victim, survivors) = (start(), [start(), start()]);
+    victim.progresses(2);
+    victim.kill();
+    for survivor in survivors {
+        let told = survivor.finish();
+        assert!(told.contains("the books balance"), "{told}");
+    }
     assert_charged_once(&folder.0.join("ledger.csv"));
-    postgres.stop().await.unwrap();
+}
+
+/// A database for one test.
+struct Database {
+    runtime: tokio::runtime::Runtime,
+    url: String,
+    /// The server, if it is ours and goes with its data; else who can drop the database.
+    server: Result<Embedded, (String, String)>,
+}
+
+impl Database {
+    /// A new one of the server of `DATABASE_URL`. Without that the example starts its own server.
+    fn of_the_machine(name: &str) -> Option<Self> {
+        let admin = std::env::var("DATABASE_URL").ok()?;
+        let name = format!("checkout_{name}_{}", std::process::id());
+        let (server, _) = admin.rsplit_once('/').expect("DATABASE_URL names a database");
+        let url = format!("{server}/{name}");
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(execute(&admin, format!("CREATE DATABASE {name}")));
+        Some(Self { runtime, url, server: Err((admin, name)) })
+    }
+
+    /// The database of a server of our own.
+    fn private() -> Self {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let server = runtime.block_on(Embedded::start()).unwrap();
+        Self { runtime, url: server.url(), server: Ok(server) }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Err((admin, name)) = &self.server {
+            self.runtime.block_on(execute(admin, format!("DROP DATABASE {name} WITH (FORCE)")));
+        }
+    }
+}
+
+async fn execute(url: &str, statement: String) {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
+}
+
+/// Has the program run on this database, or else on a server of its own.
+fn on<'a>(database: Option<&Database>, command: &'a mut Command) -> &'a mut Command {
+    match database {
+        Some(database) => command.env("DATABASE_URL", &database.url),
+        None => command.env_remove("DATABASE_URL"),
+    }
 }
 
 /// `cargo test` builds the examples beside the tests.
@@ -89,15 +136,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(folder: &Path, database: Option<&str>) -> Self {
+    fn start(folder: &Path, database: Option<&Database>) -> Self {
         let mut command = Command::new(example());
         command.args(["--stock-times", "3", "--data"]);
         command.arg(folder.join("data")).arg("--state").arg(folder);
-        match database {
-            Some(url) => command.env("DATABASE_URL", url),
-            None => command.env_remove("DATABASE_URL"),
-        };
-        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let piped = on(database, &mut command).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
         let progress = lines_of(child.stderr.take().unwrap());
         let log = String::new();

@@ -143,6 +143,20 @@ impl Embedded {
             .ssl_mode(PgSslMode::Disable)
     }
 
+    /// Whether the programs of a PostgreSQL that can be used are on this machine.
+    ///
+    /// ```
+    /// use scoop_runtime::embedded::Embedded;
+    ///
+    /// if !Embedded::is_installed() {
+    ///     println!("set DATABASE_URL instead");
+    /// }
+    /// ```
+    #[must_use]
+    pub fn is_installed() -> bool {
+        Binaries::find(false).is_ok()
+    }
+
     /// The same as [`connect_options`](Self::connect_options) as text, which psql and most clients take, too.
     ///
     /// ```no_run
