@@ -1,13 +1,17 @@
 //! What users rely on beyond the rows that other participants see.
 
+mod cancelled;
 mod children;
 mod failures;
+mod fence;
 mod ground;
+mod hierarchies;
 mod late_claim;
 mod launching;
 mod other_schema;
 mod processes;
 mod setup;
+mod slow_statements;
 mod stuck;
 mod values;
 
