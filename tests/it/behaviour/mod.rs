@@ -1,13 +1,20 @@
 //! What users rely on beyond the rows that other participants see.
 
+mod cancelled;
 mod children;
 mod failures;
+mod fence;
 mod ground;
+mod hierarchies;
+mod keys;
 mod late_claim;
 mod launching;
+mod lost_answers;
 mod other_schema;
+mod panics;
 mod processes;
 mod setup;
+mod slow_statements;
 mod stuck;
 mod values;
 

@@ -1,0 +1,103 @@
+//! Futures that are dropped before they are ready, as `select!` and `timeout` do: no connection
+//! stays behind in the middle of a transaction.
+
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::support::{Database, eventually};
+
+/// Begins a future and drops it.
+fn cancelled<T>(future: impl Future<Output = T>) {
+    let mut future = Box::pin(future);
+    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(polled, Poll::Pending), "it was ready at once");
+}
+
+const IDLE_IN_TRANSACTION: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+
+mod of_a_step {
+    use super::*;
+
+    #[derive(Default)]
+    struct Hasty;
+
+    #[saga]
+    #[subscribes(Root)]
+    impl Hasty {
+        #[step]
+        async fn hasten(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            cancelled(scope.tx());
+            Ok(())
+        }
+
+        #[step]
+        async fn write(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            cancelled(scope.tx());
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cancelled_tx_leaves_no_open_transaction_behind() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        let scoop = db.scoop().only::<Hasty>().start().await?;
+        for _ in 0..5 {
+            let root = scoop.launch(Root).await?;
+            assert_eq!(root.ends().await?, Outcome::Committed);
+            // What only the session knows that did it is no end.
+            let elsewhere = Scoop::client(db.another_pool(1).await).find(root.id()).await?;
+            assert_eq!(elsewhere.ends().await?, Outcome::Committed);
+        }
+        let admin = db.another_pool(1).await;
+        eventually("no session is left in a transaction", async || {
+            sqlx::query_scalar(IDLE_IN_TRANSACTION).fetch_one(&admin).await.is_ok_and(|idle: i64| idle == 0)
+        })
+        .await;
+        let effects: i64 = sqlx::query_scalar("SELECT count(*) FROM effect").fetch_one(&admin).await?;
+        assert_eq!(effects, 5);
+        Ok(())
+    }
+}
+
+mod of_the_program {
+    use super::*;
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step]
+        async fn nothing(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// As a handler of HTTP does whose client went away.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cancelled_begin_on_the_pool_does_not_swallow_what_is_launched() -> Result<()> {
+        let db = Database::new().await;
+        let admin = db.another_pool(1).await;
+        let scoop = db.scoop().only::<ChildHandler>().start().await?;
+        for _ in 0..10 {
+            drop(tokio::time::timeout(std::time::Duration::ZERO, db.pool().begin()).await);
+        }
+        let mut roots = vec![];
+        for _ in 0..6 {
+            roots.push(scoop.launch(Child).await?);
+        }
+        let launched: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM scoop.message").fetch_one(&admin).await?;
+        assert_eq!(launched, 6, "another session sees no more");
+        let elsewhere = Scoop::client(admin);
+        for root in roots {
+            assert_eq!(elsewhere.find(root.id()).await?.ends().await?, Outcome::Committed);
+        }
+        Ok(())
+    }
+}

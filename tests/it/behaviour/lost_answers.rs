@@ -1,0 +1,213 @@
+//! Answers of the database that get lost on their way: what was committed counts all the same.
+//!
+//! The program goes through a proxy that can cut a connection at the worst moment.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::{PgPoolOptions, PgSslMode};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+
+use super::*;
+use crate::support::{Database, eventually};
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// What becomes of the connection on which the request came that was waited for.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// The server has carried the request out, and its answer is lost.
+    Answer,
+    /// The program loses the connection at once. The server does not learn of it, and carries the
+    /// request out whenever it can.
+    Unnoticed,
+}
+
+/// Stands between a program and the server. Once armed, it cuts one connection.
+#[derive(Clone)]
+struct Proxy {
+    request: &'static [u8],
+    cut: Cut,
+    armed: Arc<AtomicBool>,
+    folder: Arc<Folder>,
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Proxy {
+    /// Cuts, when armed, the connection on which a request comes that contains this.
+    fn new(request: &'static [u8], cut: Cut) -> Self {
+        let name = format!("scoop-proxy-{}", uuid::Uuid::new_v4().simple());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).expect("a folder can be made");
+        Self { request, cut, armed: Arc::default(), folder: Arc::new(Folder(folder)) }
+    }
+
+    fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
+    }
+
+    async fn has_cut(&self) {
+        eventually("the connection is cut", async || !self.armed.load(Ordering::SeqCst)).await;
+    }
+
+    /// A pool of connections that go through this.
+    async fn pool(&self, db: &Database) -> Result<PgPool> {
+        let options = (*db.pool().connect_options()).clone();
+        let (host, port) = (options.get_host().to_owned(), options.get_port());
+        let socket = options.get_socket().cloned();
+        let socket = socket.or_else(|| host.starts_with('/').then(|| PathBuf::from(&host)));
+        let listener = UnixListener::bind(self.folder.0.join(format!(".s.PGSQL.{port}")))?;
+        let proxy = self.clone();
+        tokio::spawn(async move {
+            while let Ok((program, _)) = listener.accept().await {
+                let server: Box<dyn Stream> = match &socket {
+                    Some(socket) => {
+                        Box::new(UnixStream::connect(socket.join(format!(".s.PGSQL.{port}"))).await?)
+                    }
+                    None => Box::new(TcpStream::connect((&*host, port)).await?),
+                };
+                tokio::spawn(proxy.clone().forward(program, server));
+            }
+            std::io::Result::Ok(())
+        });
+        let through = options.socket(&self.folder.0).ssl_mode(PgSslMode::Disable);
+        Ok(PgPoolOptions::new().max_connections(6).connect_with(through).await?)
+    }
+
+    async fn forward(self, mut program: UnixStream, mut server: Box<dyn Stream>) -> std::io::Result<()> {
+        let (mut request, mut answer) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+        loop {
+            tokio::select! {
+                length = program.read(&mut request) => {
+                    let request = &request[..length?];
+                    if request.is_empty() {
+                        return Ok(());
+                    }
+                    server.write_all(request).await?;
+                    let awaited = request.windows(self.request.len()).any(|part| part == self.request);
+                    if awaited && self.armed.swap(false, Ordering::SeqCst) {
+                        match self.cut {
+                            Cut::Answer => server.read(&mut answer).await.map(drop)?,
+                            Cut::Unnoticed => {
+                                drop(program);
+                                std::future::pending::<()>().await;
+                            }
+                        }
+                        return Ok(());
+                    }
+                }
+                length = server.read(&mut answer) => {
+                    let answer = &answer[..length?];
+                    if answer.is_empty() {
+                        return Ok(());
+                    }
+                    program.write_all(answer).await?;
+                }
+            }
+        }
+    }
+}
+
+mod of_a_commit {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+    }
+
+    struct ChildHandler {
+        proxy: Proxy,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            self.proxy.arm();
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_parent_is_woken_although_the_answer_to_its_childs_commit_was_lost() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
+        let scoop = Scoop::builder().postgres(proxy.pool(&db).await?);
+        let scoop = scoop.only::<RootHandler>().only::<ChildHandler>();
+        let scoop = scoop.provide(ChildHandler { proxy: proxy.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        proxy.has_cut().await;
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
+        Ok(())
+    }
+}
+
+mod of_a_claim {
+    use super::*;
+
+    #[derive(Default)]
+    struct LateHandler;
+
+    #[saga(name = "late-handler")]
+    #[subscribes(Child)]
+    impl LateHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_claim_that_commits_after_its_connection_was_lost_is_found() -> Result<()> {
+        let db = Database::new().await;
+        let proxy = Proxy::new(b"late-handler", Cut::Unnoticed);
+        let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<LateHandler>();
+        // Claims only when it is told of a launch.
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
+        scoop.launch(Child).await?.ends().await?;
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                      AND state = 'active' AND pid <> pg_backend_pid()";
+        eventually("it looks for no more work", async || db.number(active).await == 0).await;
+
+        // Holds claims up, as somebody does who thinks the worker dead.
+        let mut tx = db.pool().begin().await?;
+        sqlx::query("SELECT FROM scoop.worker FOR UPDATE").execute(&mut *tx).await?;
+        proxy.arm();
+        let elsewhere = Scoop::client(db.another_pool(1).await);
+        let root = elsewhere.launch(Child).await?;
+        proxy.has_cut().await;
+        let held_up = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("the claim and who looks for it are held up", async || db.number(held_up).await >= 2)
+            .await;
+        tx.commit().await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        Ok(())
+    }
+}

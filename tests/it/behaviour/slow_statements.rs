@@ -1,0 +1,175 @@
+//! Statements that take long, or that can never succeed: the step that runs them suffers, and
+//! nobody else.
+
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgPoolOptions;
+
+use super::*;
+use crate::support::Database;
+
+/// Runs beside whatever is slow.
+#[derive(Default)]
+struct Bystander;
+
+#[saga]
+#[subscribes(Grandchild)]
+impl Bystander {
+    #[step]
+    async fn stand(&self, _: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
+        Ok(())
+    }
+}
+
+mod timeouts {
+    use super::*;
+
+    #[derive(Default)]
+    struct Blocked;
+
+    #[saga]
+    #[subscribes(Root)]
+    impl Blocked {
+        #[step(timeout = "50ms")]
+        async fn sleep(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            sqlx::query("SELECT pg_sleep(15)").execute(scope.tx().await?).await?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn steps_that_time_out_in_a_statement_leave_the_engine_its_connections() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Blocked>().only::<Bystander>().start().await?;
+        let begin = Instant::now();
+        // As many as there are connections for steps.
+        for root in scoop.launch_all([Root, Root]).await? {
+            let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it did not fail") };
+            assert_eq!(failure.kind, "StepTimeout");
+        }
+        // One more, which finds none free.
+        scoop.launch(Root).await?;
+        assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
+        assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+        Ok(())
+    }
+}
+
+mod hopeless {
+    use super::*;
+
+    #[derive(Default)]
+    struct Limited;
+
+    #[saga]
+    #[subscribes(Root)]
+    impl Limited {
+        #[step]
+        async fn sleep(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            let tx = scope.tx().await?;
+            sqlx::query("SET LOCAL statement_timeout = '50ms'").execute(&mut *tx).await?;
+            sqlx::query("SELECT pg_sleep(5)").execute(&mut *tx).await?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_statement_that_always_times_out_fails_the_step() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Limited>().start().await?;
+        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
+            panic!("it did not fail");
+        };
+        assert!(failure.message.contains("statement timeout"), "{failure}");
+        Ok(())
+    }
+
+    /// More than the protocol of PostgreSQL can number.
+    const PARAMETERS: i32 = 70_000;
+
+    #[derive(Default)]
+    struct Excessive;
+
+    #[saga]
+    #[subscribes(Child)]
+    impl Excessive {
+        #[step]
+        async fn ask(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            let mut query = sqlx::QueryBuilder::new("SELECT 1 WHERE 1 IN (");
+            let mut list = query.separated(", ");
+            for number in 0..PARAMETERS {
+                list.push_bind(number);
+            }
+            query.push(")");
+            query.build().execute(scope.tx().await?).await?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn too_many_parameters_fail_the_step() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Excessive>().start().await?;
+        let outcome = scoop.launch(Child).await?.ends().await?;
+        assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
+        Ok(())
+    }
+}
+
+mod outcomes {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    struct Part(u32);
+
+    #[derive(Default)]
+    struct Whole;
+
+    #[saga]
+    #[subscribes(Root)]
+    impl Whole {
+        #[step]
+        async fn divide(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            for number in 0..20 {
+                scope.launch(Part(number)).await?;
+            }
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Parts;
+
+    #[saga]
+    #[subscribes(Part)]
+    impl Parts {
+        #[step]
+        async fn nothing(&self, _: &mut Scope<'_>, _: &Part) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Makes every launch of a part slow, so that those of a step together take 400 ms.
+    const SLOW_PARTS: &str = "
+        CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END $$;
+        CREATE TRIGGER slow BEFORE INSERT ON scoop.run
+            FOR EACH ROW WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION slow();";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn outcomes_slower_than_the_statement_timeout_are_written_and_hold_up_nobody() -> Result<()> {
+        let db = Database::new().await;
+        db.execute(SLOW_PARTS).await;
+        let options = (*db.pool().connect_options()).clone().options([("statement_timeout", "100ms")]);
+        let pool = PgPoolOptions::new().max_connections(Scoop::required_connections());
+        let pool = pool.connect_with(options).await?;
+        let scoop = Scoop::builder().postgres(pool).only::<Whole>().only::<Parts>().only::<Bystander>();
+        let scoop = scoop.start().await?;
+        let slow = scoop.launch_all([Root, Root]).await?;
+        assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
+        for root in slow {
+            assert_eq!(root.ends().await?, Outcome::Committed);
+        }
+        Ok(())
+    }
+}
