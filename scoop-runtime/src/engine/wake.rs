@@ -1,7 +1,7 @@
 //! Tells whoever waits: the claimer of this process, parents, other processes, and clients.
 //!
-//! All of it only makes things quick. A parent that nobody told is found by the sweep after a
-//! death, everything else by polling.
+//! All of it only makes things quick. A parent that nobody told is found by the sweep (after a
+//! death, after an answer that was lost, and once a minute), everything else by polling.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
