@@ -96,14 +96,18 @@ impl Supervisor {
         binaries: &Binaries,
         settings: &[(String, String)],
     ) -> Result<Self, EmbeddedError> {
-        let log_start = fs::metadata(home.log()).map_or(0, |log| log.len());
-        let mut supervisor = Self::spawn(home, binaries, settings)?;
-        if let Err(error) = supervisor.wait_until_ready(home, log_start) {
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let log_start = fs::metadata(home.log()).map_or(0, |log| log.len());
+            let mut supervisor = Self::spawn(home, binaries, settings)?;
+            let Err(error) = supervisor.wait_until_ready(home, log_start) else { return Ok(supervisor) };
             // Whether it stops or not, what kept it from starting is the more telling error.
             let _ = supervisor.end(Shutdown::Immediate, Afterwards::Keep, home);
-            return Err(error);
+            if !is_passing(&error) || Instant::now() > deadline {
+                return Err(error);
+            }
+            thread::sleep(PAUSE);
         }
-        Ok(supervisor)
     }
 
     /// Stops the server, sternly if it does not heed, and ends the supervisor.
@@ -223,6 +227,12 @@ fn add_server(command: &mut Command, home: &Home, binaries: &Binaries, settings:
     // The value is a list, in which quotes protect a comma; a path that is not text never gets here.
     let socket = home.socket().to_string_lossy().replace('"', "\"\"");
     set("unix_socket_directories", &format!("\"{socket}\""));
+}
+
+/// Whether a server did not start only because the last processes of one that was killed had not
+/// noticed that yet.
+fn is_passing(error: &EmbeddedError) -> bool {
+    matches!(error, EmbeddedError::Exited { log, .. } if log.contains("pre-existing shared memory block"))
 }
 
 fn tail(log: &Path, start: u64) -> String {
