@@ -32,7 +32,8 @@ impl ChildHandler {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// On one thread, so that both outcomes are written in the same batch.
+#[tokio::test]
 async fn a_run_taken_over_by_the_same_process_is_settled_once() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
