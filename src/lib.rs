@@ -4,12 +4,13 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Definition, Error, EventKind, Failure, Frame, Lineage, Message, NameError, Next, Result, StepDefinition,
+    Context, ContextError, ContextKey, Definition, Error, EventKind, Failure, Frame, Lineage, Message,
+    Missed, NameError, Next, Recurrence, Result, Schedule, StepDefinition, StepKind, With,
 };
 pub use scoop_macros::{Message, saga, step, subscribes};
 pub use scoop_runtime::{
-    Builder, Emit, Handle, Launch, Outcome, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope,
-    SetupError, Status, Step, StepEnd, Tree, embedded,
+    Attempted, Builder, Emit, Handle, Launch, Outcome, Retry, RunEvent, RunInfo, RunState, RuntimeError,
+    Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, Tree, embedded,
 };
 
 /// What a program with sagas imports.

@@ -30,6 +30,7 @@ pub struct Error {
     cause: Cause,
     raised_at: &'static Location<'static>,
     infrastructure: bool,
+    permanent: bool,
 }
 
 enum Cause {
@@ -71,6 +72,27 @@ impl Error {
         self.infrastructure
     }
 
+    /// An error that another attempt would not mend: a step that is to be [retried] fails for it
+    /// at once.
+    ///
+    /// [retried]: https://docs.rs/scoop-saga/latest/scoop/attr.step.html
+    #[track_caller]
+    pub fn permanent(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self::from(error).into_permanent()
+    }
+
+    /// The same error, as one that another attempt would not mend: see [`Error::permanent`].
+    #[must_use]
+    pub fn into_permanent(mut self) -> Self {
+        self.permanent = true;
+        self
+    }
+
+    /// Whether another attempt is not worth it.
+    pub fn is_permanent(&self) -> bool {
+        self.permanent
+    }
+
     /// The error that was converted, if it is an `E`.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         match &self.cause {
@@ -98,7 +120,7 @@ impl Error {
 
     #[track_caller]
     fn new(cause: Cause) -> Self {
-        Self { cause, raised_at: Location::caller(), infrastructure: false }
+        Self { cause, raised_at: Location::caller(), infrastructure: false, permanent: false }
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
+mod context;
 mod continuation;
 mod error;
 mod event;
@@ -18,14 +19,17 @@ mod next;
 mod rollback;
 mod run;
 mod saga;
+mod schedule;
 
+pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
 pub use error::{Error, Result};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, Frame};
 pub use lineage::Lineage;
 pub use message::{Message, TOPIC_BYTES_MAX};
-pub use next::Next;
+pub use next::{Next, With};
 pub use rollback::{Instance, Plan, RollbackNames, SubStep, output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
-pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition};
+pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
+pub use schedule::{Missed, Recurrence, Schedule};

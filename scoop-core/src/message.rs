@@ -21,6 +21,7 @@ pub const TOPIC_BYTES_MAX: usize = 63;
 ///
 /// impl scoop_core::Message for OrderPlaced {
 ///     const TOPIC: &'static str = "orders.placed";
+///     type Reply = ();
 /// }
 /// assert_eq!(<OrderPlaced as scoop_core::Message>::TOPIC, "orders.placed");
 /// ```
@@ -32,4 +33,7 @@ pub const TOPIC_BYTES_MAX: usize = 63;
 pub trait Message: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static {
     /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
     const TOPIC: &'static str;
+
+    /// What its handlers may answer; `()` if nobody expects an answer.
+    type Reply: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static;
 }

@@ -27,6 +27,11 @@ impl<S> Next<S> {
         Next::GoTo(step)
     }
 
+    /// The same wish, and a value for the compensation and for later steps.
+    pub fn with<T>(self, value: T) -> With<S, T> {
+        With { next: self, value }
+    }
+
     /// The same wish in terms of another step type.
     pub fn map<T>(self, f: impl FnOnce(S) -> T) -> Next<T> {
         match self {
@@ -35,4 +40,14 @@ impl<S> Next<S> {
             Next::GoTo(step) => Next::GoTo(f(step)),
         }
     }
+}
+
+/// Where to go, and a value for the compensation and for later steps: what
+/// [`Next::with`] makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct With<S, T> {
+    /// Where to go.
+    pub next: Next<S>,
+    /// What the step returned.
+    pub value: T,
 }

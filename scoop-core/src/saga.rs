@@ -45,12 +45,31 @@ pub struct StepDefinition {
     pub compensated: bool,
     /// Whether there is code that handles the failures of its children.
     pub handles_child_failure: bool,
+    /// What it is for.
+    pub kind: StepKind,
+}
+
+/// What a step is for. What the user writes as one step may be two for the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StepKind {
+    /// It runs the user's code.
+    #[default]
+    Code,
+    /// It waits for the time at which the step after it is due.
+    Wait,
+    /// It cleans up after the step before it, once that and its children are done.
+    Finally,
 }
 
 impl StepDefinition {
     /// A step with neither compensation nor child failure handler.
     pub const fn new(name: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), compensated: false, handles_child_failure: false }
+        Self {
+            name: Cow::Borrowed(name),
+            compensated: false,
+            handles_child_failure: false,
+            kind: StepKind::Code,
+        }
     }
 
     /// The same step, with code to undo it.
@@ -64,6 +83,13 @@ impl StepDefinition {
     #[must_use]
     pub const fn handling_child_failure(mut self) -> Self {
         self.handles_child_failure = true;
+        self
+    }
+
+    /// The same step, of this kind.
+    #[must_use]
+    pub const fn of_kind(mut self, kind: StepKind) -> Self {
+        self.kind = kind;
         self
     }
 }

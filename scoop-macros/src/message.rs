@@ -32,6 +32,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         #errors
         impl ::scoop::Message for #ident {
             const TOPIC: &'static str = #topic;
+            type Reply = ();
         }
     }
 }

@@ -40,6 +40,7 @@ fn a_message() {
     expect![[r#"
         impl ::scoop::Message for OrderPlaced {
             const TOPIC: &'static str = "order-placed";
+            type Reply = ();
         }
     "#]]
     .assert_eq(&pretty(expansion));

@@ -11,6 +11,7 @@ mod payload;
 #[doc(hidden)]
 pub mod private;
 mod registry;
+mod retry;
 mod saga;
 mod scoop;
 mod scope;
@@ -21,7 +22,8 @@ mod tree;
 pub use builder::Builder;
 pub use client::{Handle, Launch, Outcome, Status};
 pub use error::{RuntimeError, SetupError};
-pub use saga::{Saga, Step, StepEnd};
+pub use retry::Retry;
+pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;
 pub use scope::{Emit, Scope};
 pub use tree::{RunEvent, RunInfo, RunState, Tree};

@@ -51,6 +51,7 @@ mod tests {
         impl Message for Far {
             const TOPIC: &'static str =
                 "a-topic-that-is-longer-than-the-sixty-three-bytes-of-a-channel-s-name";
+            type Reply = ();
         }
         let error = of_message(&Far).unwrap_err().to_string();
         assert!(error.contains("Far` cannot be published on topic \"a-topic-that"), "{error}");

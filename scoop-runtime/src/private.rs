@@ -5,11 +5,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 pub use inventory;
-pub use scoop_core::{Definition, Error, Failure, Message, Next, Result, StepDefinition};
+pub use scoop_core::{
+    Definition, Error, Failure, Message, Missed, Next, Result, Schedule, StepDefinition, StepKind, With,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::Scope;
-pub use crate::saga::{Handler, Registration, Saga, Step, StepEnd};
+pub use crate::retry::Retry;
+pub use crate::saga::{Attempted, Handler, Registration, Saga, Step, StepEnd};
 
 /// The future, which must be `Send`: the bound is reported at the user's function, and the
 /// promise to return a `Send` future keeps it from being reported again further out.
@@ -31,6 +34,16 @@ pub fn jump<S: Step>(next: Next<S>) -> StepEnd {
 pub fn output<T: Serialize + for<'de> Deserialize<'de>>(value: T) -> Result<StepEnd> {
     let output = serde_json::to_value(value)?;
     Ok(StepEnd { next: Next::Continue, output: Some(output) })
+}
+
+/// The end of a step that says where to go, and returns a value.
+pub fn jump_with<S: Step, T: Serialize + for<'de> Deserialize<'de>>(with: With<S, T>) -> Result<StepEnd> {
+    Ok(StepEnd { next: with.next.map(Step::index), ..output(with.value)? })
+}
+
+/// The value that `step` returned, if it did.
+pub fn value_if_any<T: for<'de> Deserialize<'de>>(scope: &Scope<'_>, step: &str) -> Result<Option<T>> {
+    scope.output_if_any(step)
 }
 
 /// The value that `step` returned.

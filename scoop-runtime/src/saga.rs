@@ -2,13 +2,13 @@
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Definition, Failure, Message, Next, Result};
+use scoop_core::{Definition, Failure, Message, Next, Result, Schedule, StepKind};
 use serde_json::Value;
 
-use crate::{Scope, private};
+use crate::{Retry, Scope, private};
 
 /// A saga: a handler of one message type, written as a list of steps.
 ///
@@ -28,8 +28,24 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// Name, topic and steps, as data.
     const DEFINITION: Definition;
 
+    /// When it runs by itself, if it does.
+    const SCHEDULE: Option<Schedule> = None;
+
     /// How long a step may take; `None` is without limit.
     fn timeout(step: Self::Step) -> Option<Duration> {
+        let _ = step;
+        None
+    }
+
+    /// How often a step, or its compensation, is tried again before its failure counts; `None` is
+    /// never.
+    fn retry(step: Self::Step, what: Attempted) -> Option<Retry> {
+        let _ = (step, what);
+        None
+    }
+
+    /// How long the saga sleeps once the code of the step has run; `None` is not at all.
+    fn sleep(step: Self::Step) -> Option<Duration> {
         let _ = step;
         None
     }
@@ -41,6 +57,30 @@ pub trait Saga: Send + Sync + Sized + 'static {
         scope: &mut Scope<'_>,
         message: &Self::Message,
     ) -> impl Future<Output = Result<StepEnd>> + Send;
+
+    /// The time before which a step must not run. Asked only for a step that has a step of kind
+    /// [`StepKind::Wait`] before it.
+    fn due(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+    ) -> impl Future<Output = Result<SystemTime>> + Send {
+        let _ = (step, scope, message);
+        async { Ok(SystemTime::UNIX_EPOCH) }
+    }
+
+    /// Clean up after a step. Asked only for a step that has a step of kind
+    /// [`StepKind::Finally`] after it.
+    fn finally(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (step, scope, message);
+        async { Ok(()) }
+    }
 
     /// Undo a step that was completed. A step without compensation leaves nothing to undo.
     fn compensate(
@@ -74,11 +114,21 @@ pub trait Saga: Send + Sync + Sized + 'static {
     note = "`Next` takes the enum that `#[saga]` generates: for `impl Checkout` that is `CheckoutStep`"
 )]
 pub trait Step: Copy + Send + Sync + 'static {
-    /// All of them, in the order of the saga.
+    /// The variant that each step of [`Saga::DEFINITION`] belongs to. A step of the user may be
+    /// two or three of those, one after another: see [`StepKind`].
     const ALL: &'static [Self];
 
-    /// The position in the saga.
+    /// The position in [`Saga::DEFINITION`] to which one jumps to come to this step.
     fn index(self) -> usize;
+}
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempted {
+    /// The step.
+    Step,
+    /// Its compensation.
+    Compensation,
 }
 
 /// How a step ended well: where to go, and what it returned.
@@ -100,13 +150,24 @@ pub trait Handler: Send + Sync + 'static {
     /// How long the step may take.
     fn timeout(&self, step: usize) -> Option<Duration>;
 
-    /// See [`Saga::invoke`].
+    /// See [`Saga::retry`].
+    fn retry(&self, step: usize, what: Attempted) -> Option<Retry>;
+
+    /// See [`Saga::invoke`], [`Saga::due`] and [`Saga::finally`]: whichever the step is.
     fn invoke<'a>(
         &'a self,
         step: usize,
         scope: &'a mut Scope<'_>,
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<StepEnd>>;
+
+    /// See [`Saga::finally`]; `step` is the step before that.
+    fn finally<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<()>>;
 
     /// See [`Saga::compensate`].
     fn compensate<'a>(
@@ -137,13 +198,44 @@ impl<S: Saga> Handler for S {
         S::timeout(S::Step::ALL[step])
     }
 
+    fn retry(&self, step: usize, what: Attempted) -> Option<Retry> {
+        S::retry(S::Step::ALL[step], what)
+    }
+
     fn invoke<'a>(
         &'a self,
         step: usize,
         scope: &'a mut Scope<'_>,
         message: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<StepEnd>> {
-        Saga::invoke(self, S::Step::ALL[step], scope, typed::<S>(message)).boxed()
+        let (kind, step, message) = (S::DEFINITION.steps[step].kind, S::Step::ALL[step], typed::<S>(message));
+        async move {
+            match kind {
+                StepKind::Code => {
+                    let end = Saga::invoke(self, step, scope, message).await?;
+                    if let Some(pause) = S::sleep(step) {
+                        scope.sleep(pause).await?;
+                    }
+                    Ok(end)
+                }
+                StepKind::Wait => {
+                    let due = Saga::due(self, step, scope, message).await?;
+                    scope.sleep_until(due).await?;
+                    Ok(private::done(()))
+                }
+                StepKind::Finally => Ok(private::done(Saga::finally(self, step, scope, message).await?)),
+            }
+        }
+        .boxed()
+    }
+
+    fn finally<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<()>> {
+        Saga::finally(self, S::Step::ALL[step], scope, typed::<S>(message)).boxed()
     }
 
     fn compensate<'a>(
@@ -177,6 +269,7 @@ fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
 /// One saga of the linked program: what `#[saga]` submits to `inventory`.
 pub struct Registration {
     pub(crate) definition: fn() -> Definition,
+    pub(crate) schedule: fn() -> Option<Schedule>,
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
     pub(crate) message_type: fn() -> (TypeId, &'static str),
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
@@ -189,6 +282,7 @@ impl Registration {
     pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
         Self {
             definition: || S::DEFINITION,
+            schedule: || S::SCHEDULE,
             saga_type: || (TypeId::of::<S>(), std::any::type_name::<S>()),
             message_type: || (TypeId::of::<S::Message>(), std::any::type_name::<S::Message>()),
             default,

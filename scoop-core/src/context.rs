@@ -1,0 +1,184 @@
+//! What travels with a run without being its message: the cooperation context.
+//!
+//! A JSON object. Each of its elements belongs to whoever knows its key; what nobody here knows is
+//! passed on as it stands, to the letter, numbers included.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// An element of the context, known by its type.
+///
+/// Derive it: `#[derive(ContextKey, Serialize, Deserialize)]`. The key is then the name of the type,
+/// or what `#[context(key = "..")]` says.
+///
+/// ```
+/// use scoop_core::{Context, ContextKey};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// struct Tenant {
+///     name: String,
+/// }
+///
+/// impl ContextKey for Tenant {
+///     const KEY: &'static str = "Tenant";
+/// }
+///
+/// let mut context: Context = serde_json::from_str(r#"{"Somebody else's": 1.10}"#)?;
+/// context.set(Tenant { name: "Northwind".into() })?;
+/// assert_eq!(context.get::<Tenant>()?.unwrap().name, "Northwind");
+/// assert_eq!(
+///     serde_json::to_string(&context)?,
+///     r#"{"Somebody else's":1.10,"Tenant":{"name":"Northwind"}}"#
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an element of the context",
+    label = "not an element of the context",
+    note = "write `#[derive(ContextKey, Serialize, Deserialize)]` on `{Self}`"
+)]
+pub trait ContextKey: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Under which name it is stored.
+    const KEY: &'static str;
+
+    /// What is kept if there is an older element of the key: the newer one, unless it says
+    /// otherwise.
+    #[must_use]
+    fn merge(older: Self, newer: Self) -> Self {
+        let _ = older;
+        newer
+    }
+}
+
+/// What travels with a run without being its message. It goes from a run to what that launches, from
+/// step to step, and through rollbacks; never from a child to its parent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Context {
+    elements: Arc<BTreeMap<String, Box<RawValue>>>,
+}
+
+/// Why an element of the context cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContextError {
+    /// What is stored under the key is something else.
+    #[error("the context has something under the key `{key}` that is no `{expected}`")]
+    Mismatch {
+        /// The key.
+        key: String,
+        /// The Rust type.
+        expected: &'static str,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+    /// The value cannot be written as JSON.
+    #[error("the value for the key `{key}` of the context cannot be written as JSON")]
+    Unwritable {
+        /// The key.
+        key: String,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+    /// The value contains a NUL character, which PostgreSQL does not store.
+    #[error(
+        "the value for the key `{key}` of the context contains a NUL character (\\u0000), which PostgreSQL cannot store"
+    )]
+    Nul {
+        /// The key.
+        key: String,
+    },
+}
+
+impl Context {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    /// The element of this type, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored under its key is something else.
+    pub fn get<K: ContextKey>(&self) -> Result<Option<K>, ContextError> {
+        self.read(K::KEY)
+    }
+
+    /// Adds the element. If there is one already, [`ContextKey::merge`] says what is kept.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be stored, or if what is stored under its key is something else.
+    pub fn set<K: ContextKey>(&mut self, element: K) -> Result<(), ContextError> {
+        let merged = match self.get::<K>()? {
+            Some(older) => K::merge(older, element),
+            None => element,
+        };
+        self.write(K::KEY, &merged)
+    }
+
+    /// Takes the element away. Says whether there was one.
+    pub fn remove(&mut self, key: &str) -> bool {
+        self.elements.contains_key(key) && Arc::make_mut(&mut self.elements).remove(key).is_some()
+    }
+
+    /// The JSON text of an element, whoever it belongs to.
+    pub fn raw(&self, key: &str) -> Option<&str> {
+        self.elements.get(key).map(|raw| raw.get())
+    }
+
+    /// All keys with the JSON text of their elements, in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.elements.iter().map(|(key, raw)| (key.as_str(), raw.get()))
+    }
+
+    /// How many bytes it has as JSON.
+    pub fn bytes(&self) -> usize {
+        self.iter().map(|(key, text)| key.len() + text.len() + 4).sum::<usize>() + 2
+    }
+
+    /// This one, with the elements of the newer one over it: of each key the newer element is kept
+    /// as it stands.
+    #[must_use]
+    pub fn overlaid_by(mut self, newer: &Context) -> Self {
+        if !newer.is_empty() {
+            let newer = newer.elements.iter().map(|(key, raw)| (key.clone(), raw.clone()));
+            Arc::make_mut(&mut self.elements).extend(newer);
+        }
+        self
+    }
+
+    pub(crate) fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ContextError> {
+        let Some(raw) = self.elements.get(key) else {
+            return Ok(None);
+        };
+        let value = serde_json::from_str(raw.get());
+        let expected = std::any::type_name::<T>();
+        value.map(Some).map_err(|source| ContextError::Mismatch { key: key.into(), expected, source })
+    }
+
+    pub(crate) fn write<T: Serialize>(&mut self, key: &str, value: &T) -> Result<(), ContextError> {
+        let raw = serde_json::value::to_raw_value(value)
+            .map_err(|source| ContextError::Unwritable { key: key.into(), source })?;
+        // The escape is the only way for a NUL to stand in JSON. A backslash before it is escaped
+        // itself, so that it is no escape.
+        let text = raw.get().replace("\\\\", "");
+        if text.contains("\\u0000") || key.contains('\0') {
+            return Err(ContextError::Nul { key: key.replace('\0', "\\0") });
+        }
+        Arc::make_mut(&mut self.elements).insert(key.to_owned(), raw);
+        Ok(())
+    }
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.elements, &other.elements) || self.iter().eq(other.iter())
+    }
+}
