@@ -142,6 +142,11 @@ impl Failure {
         Self::new("ChildRollbackFailedException", message, source).around(causes)
     }
 
+    /// The failure of a run that was asked to give up, or missed its deadlines.
+    pub fn gave_up(source: &str, reasons: Vec<Failure>) -> Self {
+        Self::new("GaveUpException", "", source).around(reasons)
+    }
+
     /// Why a child has to roll back: the run above does, because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
         Self::new("ParentSaidSoException", "", source).around(vec![cause])

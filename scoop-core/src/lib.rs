@@ -10,6 +10,7 @@
 
 mod context;
 mod continuation;
+mod deadline;
 mod error;
 mod event;
 mod failure;
@@ -20,9 +21,11 @@ mod rollback;
 mod run;
 mod saga;
 mod schedule;
+mod sleep;
 
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
+pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, Result};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, Frame};
@@ -33,3 +36,4 @@ pub use rollback::{Instance, Plan, RollbackNames, SubStep, output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
 pub use schedule::{Missed, Recurrence, Schedule};
+pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};

@@ -5,9 +5,10 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::Definition;
+use scoop_core::{Definition, SLEEP_HANDLER, SLEEP_TOPIC};
 
 use crate::saga::{Handler, Registration, Saga};
+use crate::sleeper::Sleeper;
 use crate::{RuntimeError, SetupError};
 
 /// Sagas handed over by the user, by their type.
@@ -70,7 +71,10 @@ impl Registry {
         if !errors.is_empty() {
             return Err(errors);
         }
-        if sagas.is_empty() {
+        let is_empty = sagas.is_empty();
+        let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
+        sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
+        if is_empty {
             tracing::warn!(
                 "this program runs no saga; is the crate that has them linked, by a `use` at least?"
             );

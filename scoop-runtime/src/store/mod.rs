@@ -3,23 +3,30 @@
 mod client;
 mod engine;
 mod migrate;
+mod requests;
 mod rows;
 mod sql;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
-pub(crate) use rows::{Claimed, Key, Settled, Settlement, Unreadable};
+pub(crate) use requests::{Target, Undone};
+pub(crate) use rows::{Claimed, Key, Settled, Settlement, Surroundings, Unreadable};
 pub(crate) use sql::{Schema, Statements};
+
+use std::sync::Arc;
 
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+
+use crate::clock::ServerClock;
 
 /// The tables of one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pool: PgPool,
     sql: Statements,
+    clock: Arc<ServerClock>,
 }
 
 /// What the engine's own sessions must not inherit from a role or a database: whatever ends a
@@ -42,7 +49,7 @@ pub(crate) fn engine_pool(users: &PgPool, connections: u32) -> PgPool {
 
 impl Store {
     pub(crate) fn new(pool: PgPool, schema: &Schema) -> Self {
-        Self { pool, sql: Statements::of(schema) }
+        Self { pool, sql: Statements::of(schema), clock: Arc::default() }
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
