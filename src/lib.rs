@@ -22,6 +22,6 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Error, Failure, Message, Next, Outcome, Result, Saga, Scoop, Scope, saga, step, subscribes,
+        Error, Failure, Message, Next, Outcome, Result, Saga, Scoop, Scope, With, saga, step, subscribes,
     };
 }

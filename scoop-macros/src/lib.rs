@@ -121,22 +121,109 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// - `Result<()>`, to go on with the next step;
 /// - `Result<Next<CheckoutStep>>`, to say which step is next;
 /// - `Result<T>` with any other type, to go on and to leave a value. It is stored, so `T` needs
-///   `Serialize` and `Deserialize`. A later step takes it as another parameter, `&T`. If two
-///   steps return the same type, nobody can ask for it.
+///   `Serialize` and `Deserialize`;
+/// - `Result<With<CheckoutStep, T>>`, to do both: `Next::Repeat.with(value)` makes one.
+///
+/// # Values
+///
+/// A later step takes the value of an earlier one as another parameter, `&T`. Where that step may
+/// not have run yet, or a jump may have skipped it, the parameter is `Option<&T>`. So a step may
+/// also ask for what it returned itself in the last iteration, or for the value of a step after it.
+/// The newest value counts. If two steps return the same type, nobody can ask for it.
+///
+/// # Settings
 ///
 /// | setting | meaning |
 /// | --- | --- |
 /// | `rollback = function` | what undoes the step once it is completed |
 /// | `on_child_failure = function` | what handles failures of the messages that the step launched |
+/// | `finally = function` | what cleans up once the step and what it launched are done, or failed |
+/// | `at = function` | what says when the step is due; the saga waits until then |
+/// | `sleep = "2 days"` | how long the saga sleeps after the step |
+/// | `timeout = "30s"` | how long the step may take |
+/// | `retry(max = 5)` | how often the step is tried again before its failure counts |
+/// | `rollback_retry(max = 5)` | the same for what undoes it |
 /// | `name = ".."` | what the step is stored as, if not the function's name |
-/// | `timeout = "30s"` | how long it may take: a whole number of `ms`, `s`, `m`, `h` or `d` |
 ///
-/// The two functions stand in the same block, without `#[step]`. They take what a step takes and
-/// `&Failure` as the last parameter; their values are those of earlier steps and of the step
-/// itself, whose own goes first. They return `Result<()>`; a child failure handler may return
-/// `Result<Next<CheckoutStep>>` instead. Several steps can share one.
+/// Durations are a whole number and a unit, `ms`, `s`, `m`, `h`, `d` or `w`, or its English name:
+/// `"250ms"`, `"2 days"`.
 ///
-/// See [`#[saga]`](macro@saga) for an example.
+/// The functions stand in the same block, without `#[step]`. They take what a step takes, and:
+///
+/// | function | last parameter | values | returns |
+/// | --- | --- | --- | --- |
+/// | `rollback` | `&Failure` | of earlier steps and the step's own | `Result<()>` |
+/// | `on_child_failure` | `&Failure` | of earlier steps and the step's own | `Result<()>` or `Result<Next<CheckoutStep>>` |
+/// | `finally` | | of earlier steps; the step's own as an `Option` | `Result<()>` |
+/// | `at` | | of earlier steps | `Result<SystemTime>` |
+///
+/// If an earlier step returns the same type as the step itself, the first three get that of the
+/// step itself. Several steps can share one function. A step with `finally` cannot jump, nor can its
+/// child failure handler: a jump would leave out the cleaning up, which is a step of its own.
+///
+/// `retry` and `rollback_retry` also take
+///
+/// - `backoff = "100ms..30s"`: the first pause, which doubles up to the longest; `"5s"` is always
+///   the same;
+/// - `jitter = 0.2`: the share by which each pause is shorter or longer, by chance;
+/// - `when = is_transient`: which errors are worth it, a `fn(&Error) -> bool` of the block or from
+///   elsewhere.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use scoop::prelude::*;
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// struct Subscribed {
+///     paid_until: SystemTime,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Reminders(u32);
+///
+/// #[derive(Default)]
+/// struct Renewal;
+///
+/// #[saga]
+/// #[subscribes(Subscribed)]
+/// impl Renewal {
+///     #[step(at = a_week_before, retry(max = 5, backoff = "1s..10m", when = is_transient), sleep = "2 days")]
+///     async fn remind(
+///         &self,
+///         _: &mut Scope<'_>,
+///         _: &Subscribed,
+///         sent: Option<&Reminders>,
+///     ) -> Result<With<RenewalStep, Reminders>> {
+///         let sent = sent.map_or(1, |sent| sent.0 + 1);
+///         let next = if sent < 3 { Next::Repeat } else { Next::Continue };
+///         Ok(next.with(Reminders(sent)))
+///     }
+///
+///     #[step(finally = close)]
+///     async fn renew(&self, _: &mut Scope<'_>, _: &Subscribed, sent: &Reminders) -> Result<()> {
+///         println!("renewing after {} reminders", sent.0);
+///         Ok(())
+///     }
+///
+///     async fn a_week_before(&self, _: &mut Scope<'_>, of: &Subscribed) -> Result<SystemTime> {
+///         Ok(of.paid_until - Duration::from_secs(7 * 24 * 3600))
+///     }
+///
+///     async fn close(&self, _: &mut Scope<'_>, _: &Subscribed) -> Result<()> {
+///         Ok(())
+///     }
+///
+///     fn is_transient(error: &Error) -> bool {
+///         error.to_string().contains("timed out")
+///     }
+/// }
+///
+/// let names: Vec<_> = Renewal::DEFINITION.steps.iter().map(|step| step.name.clone()).collect();
+/// assert_eq!(names, ["remind (waiting for scheduled time)", "remind", "renew", "renew (finally)"]);
+/// ```
+///
+/// See [`#[saga]`](macro@saga) for another example.
 #[proc_macro_attribute]
 pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
     misplaced::step(item.into()).into()
