@@ -1,4 +1,5 @@
-//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]` and `#[derive(Message)]`.
+//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[derive(Message)]` and
+//! `#[derive(ContextKey)]`.
 //!
 //! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
 //!
@@ -7,6 +8,8 @@
 //! passed on in any case. What types can tell is left to the compiler: the expansion only sees
 //! to it that the compiler's errors land on the user's types.
 
+mod context;
+mod derive;
 mod duration;
 mod errors;
 mod message;
@@ -24,6 +27,9 @@ use proc_macro::TokenStream;
 /// The topic is the type's name in kebab case, or what `#[message(topic = "..")]` says: 1 to 63
 /// bytes. The type needs `Serialize` and `Deserialize` as well, and cannot be generic.
 ///
+/// `#[message(reply = Quote)]` says that its handlers answer with a `Quote`, which needs the same
+/// two traits. Without it nobody answers.
+///
 /// ```
 /// use scoop::prelude::*;
 ///
@@ -36,12 +42,49 @@ use proc_macro::TokenStream;
 /// #[derive(Message, Serialize, Deserialize)]
 /// struct OrderCancelled;
 ///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[message(reply = Vec<Quote>)]
+/// struct QuotesWanted {
+///     sku: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Quote {
+///     cents: u64,
+/// }
+///
 /// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// assert_eq!(OrderCancelled::TOPIC, "order-cancelled");
+/// let _: <QuotesWanted as Message>::Reply = vec![Quote { cents: 990 }];
 /// ```
 #[proc_macro_derive(Message, attributes(message))]
 pub fn message(input: TokenStream) -> TokenStream {
     message::derive(input.into()).into()
+}
+
+/// Makes a struct or an enum an element of the context, which travels with a run.
+///
+/// Its key is the type's name as it is written, or what `#[context(key = "..")]` says: 1 to 255
+/// characters. Stored runs and programs in other languages rely on the key. The type needs
+/// `Serialize` and `Deserialize` as well, and cannot be generic. If there is an element already,
+/// the newer one takes its place; who wants to merge the two implements the trait by hand.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(ContextKey, Serialize, Deserialize)]
+/// struct TenantId(u32);
+///
+/// #[derive(ContextKey, Serialize, Deserialize)]
+/// #[context(key = "trace")]
+/// struct TraceId(String);
+///
+/// assert_eq!(TenantId::KEY, "TenantId");
+/// assert_eq!(TraceId::KEY, "trace");
+/// ```
+#[proc_macro_derive(ContextKey, attributes(context))]
+pub fn context_key(input: TokenStream) -> TokenStream {
+    context::derive(input.into()).into()
 }
 
 /// Makes an `impl` block a saga: its methods with [`#[step]`](macro@step) run one after another

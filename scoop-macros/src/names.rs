@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Step,
     /// At most 63 bytes: PostgreSQL takes no longer name of a notification channel.
     Topic,
+    /// At most 255 characters: it travels with every message, and whoever reads those shall cope.
+    ContextKey,
 }
 
 impl Kind {
@@ -25,6 +27,7 @@ impl Kind {
             Kind::Saga => ("saga name", 180, "characters", name.chars().count()),
             Kind::Step => ("step name", 180, "characters", name.chars().count()),
             Kind::Topic => ("topic", 63, "bytes", name.len()),
+            Kind::ContextKey => ("key", 255, "characters", name.chars().count()),
         };
         if name.contains('\0') {
             return Some(format!("a {what} cannot contain a NUL character: PostgreSQL does not store it"));
@@ -38,6 +41,7 @@ impl Kind {
         match self {
             Kind::Saga | Kind::Step => "name = \"..\"",
             Kind::Topic => "#[message(topic = \"..\")]",
+            Kind::ContextKey => "#[context(key = \"..\")]",
         }
     }
 }
@@ -165,6 +169,8 @@ mod tests {
         assert!(refused(Kind::Saga, &"s".repeat(181)));
         assert!(refused(Kind::Saga, ""));
         assert!(refused(Kind::Step, "a\0b"));
+        assert!(!refused(Kind::ContextKey, &"ä".repeat(255)));
+        assert!(refused(Kind::ContextKey, &"k".repeat(256)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, Ident, Lit, LitStr, Token};
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, Token, Type};
 
 use crate::errors::Errors;
 use crate::names::did_you_mean;
@@ -23,9 +23,14 @@ enum Value {
     Missing,
     /// `key = expression`.
     Expression(Expr),
+    /// `key = Type`.
+    Type(Type),
     /// `key(..)`, not yet read.
     Nested(TokenStream),
 }
+
+/// The keys whose value is a type. That of every other is an expression.
+const TYPES: [&str; 1] = ["reply"];
 
 impl Settings {
     /// Reads the settings of `attribute`, which has the `known` keys.
@@ -70,6 +75,15 @@ impl Settings {
             Expr::Path(path) => path.path.get_ident().cloned(),
             _ => None,
         })
+    }
+
+    /// The type that was given for `key`.
+    pub(crate) fn ty(&self, key: &str, errors: &mut Errors) -> Option<Type> {
+        let setting = self.find(key)?;
+        match &setting.value {
+            Value::Type(ty) => Some(ty.clone()),
+            _ => setting.wrong(&takes_a_type(key), errors),
+        }
     }
 
     /// The settings that were given for `key` in parentheses, of which there are the `known`.
@@ -117,6 +131,7 @@ impl Setting {
     fn wrong<T>(&self, message: &str, errors: &mut Errors) -> Option<T> {
         match &self.value {
             Value::Expression(value) => errors.at(value, message),
+            Value::Type(value) => errors.at(value, message),
             Value::Missing | Value::Nested(_) => errors.at(&self.key, message),
         }
         None
@@ -129,7 +144,7 @@ impl Parse for Setting {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let key = input.call(Ident::parse_any).map_err(|error| syn::Error::new(error.span(), KEY_VALUE))?;
         let value = if input.parse::<Option<Token![=]>>()?.is_some() {
-            Value::Expression(input.parse()?)
+            Value::parse(&key.to_string(), input)?
         } else if input.peek(syn::token::Paren) {
             let unread;
             syn::parenthesized!(unread in input);
@@ -143,12 +158,26 @@ impl Parse for Setting {
     }
 }
 
+impl Value {
+    fn parse(key: &str, input: ParseStream<'_>) -> syn::Result<Self> {
+        if !TYPES.contains(&key) {
+            return input.parse().map(Value::Expression);
+        }
+        let ty = input.parse().map(Value::Type);
+        ty.map_err(|error| syn::Error::new(error.span(), takes_a_type(key)))
+    }
+}
+
 /// The expression without the invisible delimiters of a macro that it came through.
 fn bare(value: &Expr) -> &Expr {
     match value {
         Expr::Group(group) => bare(&group.expr),
         value => value,
     }
+}
+
+fn takes_a_type(key: &str) -> String {
+    format!("`{key}` takes a type: `{key} = YourType`")
 }
 
 fn unknown(attribute: &str, known: &[&str], key: &str) -> String {

@@ -91,6 +91,34 @@ fn a_message() {
 }
 
 #[test]
+fn a_message_that_is_answered() {
+    let expansion = crate::message::derive(quote!(
+        #[message(reply = HashMap<String, Quote>, topic = "quotes.wanted")]
+        struct QuotesWanted;
+    ));
+    expect![[r#"
+        impl ::scoop::Message for QuotesWanted {
+            const TOPIC: &'static str = "quotes.wanted";
+            type Reply = HashMap<String, Quote>;
+        }
+    "#]]
+    .assert_eq(&pretty(expansion));
+}
+
+#[test]
+fn an_element_of_the_context() {
+    let expansion = crate::context::derive(quote!(
+        enum TenantId {}
+    ));
+    expect![[r#"
+        impl ::scoop::ContextKey for TenantId {
+            const KEY: &'static str = "TenantId";
+        }
+    "#]]
+    .assert_eq(&pretty(expansion));
+}
+
+#[test]
 fn half_written_code_is_passed_on() {
     let item = quote! {
         #[subscribes(OrderPlaced)]
