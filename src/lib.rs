@@ -4,10 +4,10 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Context, ContextError, ContextKey, Definition, Error, EventKind, Failure, Frame, Lineage, Message,
-    Missed, NameError, Next, Recurrence, Result, Schedule, StepDefinition, StepKind, With,
+    Context, ContextError, ContextKey, Definition, Error, EventKind, Failure, FailureCode, Frame, Here,
+    Lineage, Message, Missed, NameError, Next, Recurrence, Result, Schedule, StepDefinition, StepKind, With,
 };
-pub use scoop_macros::{Message, saga, step, subscribes};
+pub use scoop_macros::{FailureCode, Message, saga, step, subscribes, trace};
 pub use scoop_runtime::{
     Attempted, Builder, Emit, Handle, Launch, Outcome, Retry, RunEvent, RunInfo, RunState, RuntimeError,
     Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, Tree, embedded,
@@ -22,6 +22,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Error, Failure, Message, Next, Outcome, Result, Saga, Scoop, Scope, saga, step, subscribes,
+        Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop, Scope, saga, step,
+        subscribes,
     };
 }

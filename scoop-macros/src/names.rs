@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Step,
     /// At most 63 bytes: PostgreSQL takes no longer name of a notification channel.
     Topic,
+    /// At most 180 characters, like other names. Those with our prefix have a meaning already.
+    Code,
 }
 
 impl Kind {
@@ -25,9 +27,13 @@ impl Kind {
             Kind::Saga => ("saga name", 180, "characters", name.chars().count()),
             Kind::Step => ("step name", 180, "characters", name.chars().count()),
             Kind::Topic => ("topic", 63, "bytes", name.len()),
+            Kind::Code => ("failure code", 180, "characters", name.chars().count()),
         };
         if name.contains('\0') {
             return Some(format!("a {what} cannot contain a NUL character: PostgreSQL does not store it"));
+        }
+        if matches!(self, Kind::Code) && name.starts_with("scoop:") {
+            return Some(format!("a {what} that begins with `scoop:` is scoop's own; write another"));
         }
         (length == 0 || length > max)
             .then(|| format!("a {what} has 1 to {max} {unit}, this one has {length}"))
@@ -49,6 +55,7 @@ pub(crate) fn stored(
             (None, Kind::Topic) => {
                 errors.at(ident, format!("{why}; write one: `#[message(topic = \"..\")]`"))
             }
+            (None, Kind::Code) => errors.at(ident, format!("{why}; write one: `#[failure(code = \"..\")]`")),
             (None, _) => errors.at(ident, format!("{why}; write one: `name = \"..\"`")),
         }
     }
