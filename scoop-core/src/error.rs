@@ -34,7 +34,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(failure.kind.ends_with("ParseIntError"));
 /// assert_eq!(failure.stack_trace.len(), 1);
 /// ```
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+/// Behind a pointer, so that a result which is no error is not the larger for it.
+struct Inner {
     cause: Cause,
     raised_at: &'static Location<'static>,
     passed: Vec<Place>,
@@ -72,19 +75,19 @@ impl Error {
     #[track_caller]
     pub fn infrastructure(message: impl fmt::Display) -> Self {
         let cause = Cause::Text { kind: "InfrastructureError", message: message.to_string() };
-        Self { infrastructure: true, ..Self::new(cause) }
+        Self::new(cause).into_infrastructure()
     }
 
     /// The same error, as one of the ground the step stands on: see [`Error::infrastructure`].
     #[must_use]
     pub fn into_infrastructure(mut self) -> Self {
-        self.infrastructure = true;
+        self.0.infrastructure = true;
         self
     }
 
     /// Whether the step is to run again instead of failing.
     pub fn is_infrastructure(&self) -> bool {
-        self.infrastructure
+        self.0.infrastructure
     }
 
     /// An error that another attempt would not mend: a step that is to be [retried] fails for it
@@ -99,18 +102,18 @@ impl Error {
     /// The same error, as one that another attempt would not mend: see [`Error::permanent`].
     #[must_use]
     pub fn into_permanent(mut self) -> Self {
-        self.permanent = true;
+        self.0.permanent = true;
         self
     }
 
     /// Whether another attempt is not worth it.
     pub fn is_permanent(&self) -> bool {
-        self.permanent
+        self.0.permanent
     }
 
     /// The error that was converted, if it is an `E`.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
-        match &self.cause {
+        match &self.0.cause {
             Cause::Error { error, .. } => error.downcast_ref(),
             Cause::Text { .. } | Cause::Failure(_) => None,
         }
@@ -119,7 +122,7 @@ impl Error {
     /// The error as stored data. `source` says where it arose, as `saga[worker]`.
     pub fn into_failure(self, source: &str) -> Failure {
         let stack_trace = self.frames();
-        let failure = match self.cause {
+        let failure = match self.0.cause {
             Cause::Failure(failure) => return *failure,
             Cause::Text { kind, message } => Failure::new(kind, message, source),
             Cause::Error { kind, error } => from_chain(&*error, kind, source),
@@ -129,17 +132,17 @@ impl Error {
 
     /// The same error, passed on at this place.
     pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
-        if self.passed.len() + 1 < PLACES_MAX {
-            self.passed.push(Place { at, function });
+        if self.0.passed.len() + 1 < PLACES_MAX {
+            self.0.passed.push(Place { at, function });
         }
     }
 
     /// Where it came from and where it passed, innermost first; each line once, however many `?`
     /// it has.
     fn frames(&self) -> Vec<Frame> {
-        let raised = Place { at: self.raised_at, function: None };
+        let raised = Place { at: self.0.raised_at, function: None };
         let mut frames: Vec<Frame> = vec![];
-        for Place { at, function } in std::iter::once(&raised).chain(&self.passed) {
+        for Place { at, function } in std::iter::once(&raised).chain(&self.0.passed) {
             let function_name = function.map(str::to_owned);
             let frame = Frame {
                 file_name: at.file().to_owned(),
@@ -162,7 +165,7 @@ impl Error {
     #[track_caller]
     fn new(cause: Cause) -> Self {
         let raised_at = Location::caller();
-        Self { cause, raised_at, passed: Vec::new(), infrastructure: false, permanent: false }
+        Self(Box::new(Inner { cause, raised_at, passed: vec![], infrastructure: false, permanent: false }))
     }
 }
 
@@ -239,7 +242,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
+        match &self.0.cause {
             Cause::Error { error, .. } => error.fmt(f),
             Cause::Text { message, .. } => f.write_str(message),
             Cause::Failure(failure) => failure.fmt(f),
@@ -250,7 +253,7 @@ impl fmt::Display for Error {
 /// What a `main` that returns the error prints: the text, its causes, and where it was raised.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
+        match &self.0.cause {
             Cause::Failure(failure) => return f.write_str(&failure.report()),
             Cause::Text { message, .. } => f.write_str(message)?,
             Cause::Error { error, .. } => {
@@ -323,7 +326,7 @@ mod tests {
         for _ in 0..1000 {
             error = Err::<(), _>(error).here().unwrap_err();
         }
-        assert!(error.passed.len() < PLACES_MAX);
+        assert!(error.0.passed.len() < PLACES_MAX);
     }
 
     #[test]

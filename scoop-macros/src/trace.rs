@@ -9,7 +9,7 @@
 use std::iter::Peekable;
 
 use proc_macro2::token_stream::IntoIter;
-use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{GenericArgument, Path, PathArguments, ReturnType, Signature, Type};
@@ -60,15 +60,27 @@ pub(crate) fn item(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// The body of a function, traced if the function returns our result.
-pub(crate) fn body(function: &Ident, output: &ReturnType, body: TokenTree) -> TokenTree {
-    match (output, body) {
-        (ReturnType::Type(_, ty), TokenTree::Group(block)) if is_our_result(ty) => {
-            let mut tracer = Tracer { function: function.unraw().to_string(), found: false };
+pub(crate) fn body(signature: &Signature, body: TokenTree) -> TokenTree {
+    match body {
+        TokenTree::Group(block) if block.delimiter() == Delimiter::Brace && can_be_traced(signature) => {
+            let mut tracer = Tracer { function: signature.ident.unraw().to_string(), found: false };
             let traced = tracer.traced(block.stream());
             if tracer.found { regrouped(&block, with_import(traced)) } else { block.into() }
         }
-        (_, body) => body,
+        body => body,
     }
+}
+
+/// Whether all errors that the function passes are known to borrow nothing: where a `From` is
+/// asked for, it may be of any error.
+fn can_be_traced(signature: &Signature) -> bool {
+    let asks_for_from = |tokens: TokenStream| tokens.into_iter().any(|token| is_word(&token, &["From"]));
+    let conditions = signature.generics.where_clause.as_ref();
+    let is_ours = match &signature.output {
+        ReturnType::Type(_, ty) => is_our_result(ty),
+        ReturnType::Default => false,
+    };
+    is_ours && !conditions.is_some_and(|conditions| asks_for_from(conditions.to_token_stream()))
 }
 
 /// `Result<T>` or `scoop::Result<T>`, or any `Result<T, Error>` or `Result<T, scoop::Error>`.
@@ -112,7 +124,7 @@ fn functions(tokens: TokenStream) -> TokenStream {
             let parsed = syn::parse2::<Signature>(signature.clone());
             signature.to_tokens(&mut done);
             done.extend(block.map(|block| match parsed {
-                Ok(signature) => body(&signature.ident, &signature.output, block),
+                Ok(signature) => body(&signature, block),
                 Err(_) => block,
             }));
             continue;
@@ -286,9 +298,8 @@ mod tests {
     /// The traced body, without blanks.
     fn traced(code: &str) -> String {
         let block = Group::new(Delimiter::Brace, code.parse().expect("tokens"));
-        let ident: Ident = syn::parse_str("f").expect("a name");
-        let output: ReturnType = syn::parse_str("-> Result<()>").expect("a type");
-        without_blanks(&body(&ident, &output, block.into()).to_string())
+        let signature: Signature = syn::parse_str("fn f() -> Result<()>").expect("a signature");
+        without_blanks(&body(&signature, block.into()).to_string())
     }
 
     fn without_blanks(text: &str) -> String {
@@ -398,7 +409,8 @@ mod tests {
     fn functions_are_found_in_blocks() {
         let code =
             "impl A { async fn f<F: Fn() -> Result<u8>>(f: F) -> Result<()> where F: Clone { f()?; Ok(()) }
-                    fn g() -> Option<u8> { a? } fn h() -> Result<()>; }";
+                    fn g() -> Option<u8> { a? } fn h() -> Result<()>;
+                    fn i<E>(e: E) -> Result<()> where Error: From<E> { Err(e)? } }";
         let traced = functions(code.parse().expect("tokens")).to_string();
         assert_eq!(traced.matches("question_mark").count(), 1, "{traced}");
         assert!(traced.contains("f () . question_mark (\"f\") ?"), "{traced}");

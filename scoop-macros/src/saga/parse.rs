@@ -122,7 +122,7 @@ impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let (steps, attrs) = split(input.call(Attribute::parse_outer)?, "step");
         let (vis, sig, body) = (input.parse()?, input.parse::<Signature>()?, input.parse()?);
-        let body = trace::body(&sig.ident, &sig.output, body);
+        let body = trace::body(&sig, body);
         Ok(Self { steps, attrs, vis, sig, body })
     }
 }

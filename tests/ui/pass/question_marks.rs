@@ -96,6 +96,42 @@ impl Marks {
     }
 }
 
+macro_rules! saga_of {
+    ($name:ident, $message:ident, $value:expr, $body:block) => {
+        #[derive(Message, Serialize, Deserialize)]
+        struct $message;
+
+        #[derive(Default)]
+        struct $name;
+
+        #[saga]
+        #[subscribes($message)]
+        impl $name {
+            #[step]
+            async fn value(&self, _: &mut Scope<'_>, _: &$message) -> Result<u8> {
+                let value = $value?;
+                Ok(value)
+            }
+
+            #[step]
+            async fn body(&self, _: &mut Scope<'_>, _: &$message) -> Result<()> $body
+
+            async fn convert<E>(&self, error: E) -> Result<()>
+            where
+                Error: From<E>,
+            {
+                Err(error)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+saga_of!(Made, ByMacro, "7".parse::<u8>(), {
+    Made.convert("x".parse::<u8>().unwrap_err()).await?;
+    Ok(())
+});
+
 #[scoop::trace]
 mod helpers {
     use scoop::{Here, Result};
