@@ -87,6 +87,10 @@ pub fn failure_code(input: TokenStream) -> TokenStream {
 /// blocks and macros contain; `.here()?` notes the place there. A `?` that converts another
 /// error is noted anywhere.
 ///
+/// What such a function returns is judged by its name. Where a `Result<T>` or an `Error` of your
+/// own is named alike, the function does what it did before, but a `?` in it cannot pass an error
+/// that borrows; write `crate::Result<T>` then.
+///
 /// ```
 /// use scoop::prelude::*;
 ///
@@ -121,7 +125,8 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Beside the trait `Saga`, this generates the enum of the steps, `CheckoutStep` for `Checkout`,
 /// and registers the saga with the program. A saga that is `Default` then needs nothing more; any
-/// other must be provided when the program starts.
+/// other must be provided when the program starts. Each `?` in the block notes the place where an
+/// error passed it, as with [`#[trace]`](macro@trace).
 ///
 /// Not supported: generic sagas, steps that a `#[cfg]` may remove, and two blocks for one type.
 ///
