@@ -1,5 +1,5 @@
-//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[derive(Message)]` and
-//! `#[derive(ContextKey)]`.
+//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[trace]`, and the derives `Message`,
+//! `ContextKey` and `FailureCode`.
 //!
 //! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
 //!
@@ -12,6 +12,7 @@ mod context;
 mod derive;
 mod duration;
 mod errors;
+mod failure_code;
 mod message;
 mod misplaced;
 mod names;
@@ -19,6 +20,7 @@ mod saga;
 mod settings;
 #[cfg(test)]
 mod snapshot;
+mod trace;
 
 use proc_macro::TokenStream;
 
@@ -87,6 +89,76 @@ pub fn context_key(input: TokenStream) -> TokenStream {
     context::derive(input.into()).into()
 }
 
+/// Gives a type of errors a code, by which services above find it in a failure, as the type that
+/// it is.
+///
+/// The code is the type's name in kebab case, or what `#[failure(code = "..")]` says: 1 to 180
+/// characters. Stored failures rely on it: a type can be renamed as long as it keeps its code. The
+/// type needs `Error`, `Serialize` and `Deserialize` as well, and cannot be generic. Two types of
+/// one program cannot have the same code; the program does not start then.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+/// #[failure(code = "stock.out")]
+/// #[error("{wanted} were wanted, {left} are left")]
+/// struct OutOfStock {
+///     wanted: u32,
+///     left: u32,
+/// }
+///
+/// // What the step of a service returns with `?` is stored, and reaches the services above:
+/// let failure = Error::from(OutOfStock { wanted: 7, left: 2 }).into_failure("stock[worker]");
+/// assert_eq!(failure.kind, "stock.out");
+///
+/// // A child failure handler, a compensation, or whoever waits for the outcome:
+/// let found = failure.find::<OutOfStock>().unwrap();
+/// assert_eq!((found.wanted, found.left), (7, 2));
+/// ```
+#[proc_macro_derive(FailureCode, attributes(failure))]
+pub fn failure_code(input: TokenStream) -> TokenStream {
+    failure_code::derive(input.into()).into()
+}
+
+/// Has each `?` of a function, or of the functions in a block, note that an error passed it, so
+/// that a failure tells the whole way it took. The functions of a [`#[saga]`](macro@saga) do so
+/// without it.
+///
+/// That concerns functions that return `scoop::Result`, and in those not what closures, `async`
+/// blocks and macros contain; `.here()?` notes the place there. A `?` that converts another
+/// error is noted anywhere.
+///
+/// What such a function returns is judged by its name. Where a `Result<T>` or an `Error` of your
+/// own is named alike, the function does what it did before, but a `?` in it cannot pass an error
+/// that borrows; write `crate::Result<T>` then.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[scoop::trace]
+/// fn price(text: &str) -> Result<u32> {
+///     Ok(text.parse::<u32>()?)
+/// }
+///
+/// #[scoop::trace]
+/// fn total(prices: &[&str]) -> Result<u32> {
+///     let mut total = 0;
+///     for text in prices {
+///         total += price(text)?;
+///     }
+///     Ok(total)
+/// }
+///
+/// let failure = total(&["7", "a lot"]).unwrap_err().into_failure("orders[worker]");
+/// assert_eq!(failure.stack_trace.len(), 2);
+/// assert_eq!(failure.stack_trace[1].function_name.as_deref(), Some("total"));
+/// ```
+#[proc_macro_attribute]
+pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    trace::item(arguments.into(), item.into()).into()
+}
+
 /// Makes an `impl` block a saga: its methods with [`#[step]`](macro@step) run one after another
 /// for every message that the type [`#[subscribes]`](macro@subscribes) to.
 ///
@@ -95,7 +167,8 @@ pub fn context_key(input: TokenStream) -> TokenStream {
 ///
 /// Beside the trait `Saga`, this generates the enum of the steps, `CheckoutStep` for `Checkout`,
 /// and registers the saga with the program. A saga that is `Default` then needs nothing more; any
-/// other must be provided when the program starts.
+/// other must be provided when the program starts. Each `?` in the block notes the place where an
+/// error passed it, as with [`#[trace]`](macro@trace).
 ///
 /// Not supported: generic sagas, steps that a `#[cfg]` may remove, and two blocks for one type.
 ///

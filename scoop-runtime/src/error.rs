@@ -128,6 +128,17 @@ pub enum SetupError {
         types: String,
     },
 
+    /// An error of one type would be read as one of another.
+    #[error(
+        "two errors have the code `{code}`: {types}; give one of them another code with `#[failure(code = \"...\")]`"
+    )]
+    SameCode {
+        /// The code.
+        code: String,
+        /// The Rust types.
+        types: String,
+    },
+
     /// A saga has dependencies that nobody gave.
     #[error(
         "saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it"

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, SLEEP_HANDLER, SLEEP_TOPIC};
+use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC};
 
 use crate::saga::{Handler, Registration, Saga};
 use crate::sleeper::Sleeper;
@@ -53,6 +53,7 @@ impl Registry {
         let mut errors = check_names(&linked);
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
+        errors.extend(check_codes());
         let mut sagas = BTreeMap::new();
         for registration in linked {
             let definition = (registration.definition)();
@@ -130,6 +131,20 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
         quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     };
     contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+}
+
+/// Codes that stand for several types of errors, whichever sagas are run.
+fn check_codes() -> Vec<SetupError> {
+    let mut types: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    for coded in CodedError::all() {
+        types.entry(coded.code()).or_default().push(coded.type_name());
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let error = |(code, mut types): (&str, Vec<&'static str>)| {
+        types.sort_unstable();
+        SetupError::SameCode { code: code.to_owned(), types: quoted(&types) }
+    };
+    repeated.map(error).collect()
 }
 
 /// Provided values that no registered saga wants.
