@@ -32,4 +32,4 @@ pub use next::{Next, With};
 pub use rollback::{Instance, Plan, RollbackNames, SubStep, output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
-pub use schedule::{Missed, Recurrence, Schedule};
+pub use schedule::{Missed, Overlap, Recurrence, Schedule};

@@ -86,7 +86,9 @@ impl fmt::Display for CronError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expression(why) => f.write_str(why),
-            Self::Never => f.write_str("there is no day on which this is due"),
+            Self::Never => {
+                f.write_str("there is no day on which this is due; write one that its months have")
+            }
             Self::Zone => f.write_str("there is no such time zone; write one like `Europe/Prague`, or `UTC`"),
         }
     }

@@ -17,6 +17,8 @@ mod scoop;
 mod scope;
 mod settings;
 mod store;
+mod tick;
+mod timetable;
 mod tree;
 
 pub use builder::Builder;
@@ -26,4 +28,5 @@ pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;
 pub use scope::{Emit, Scope};
+pub use tick::Tick;
 pub use tree::{RunEvent, RunInfo, RunState, Tree};

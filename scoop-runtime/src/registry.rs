@@ -5,10 +5,11 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::Definition;
+use scoop_core::{Definition, Schedule};
 
 use crate::saga::{Handler, Registration, Saga};
-use crate::{RuntimeError, SetupError};
+use crate::timetable::Timetable;
+use crate::{RuntimeError, SetupError, Tick};
 
 /// Sagas handed over by the user, by their type.
 #[derive(Default)]
@@ -30,6 +31,15 @@ pub(crate) struct Registry {
     sagas: BTreeMap<(String, String), Arc<RunnableSaga>>,
     topics: Vec<String>,
     names: Vec<String>,
+    schedules: Vec<Scheduled>,
+}
+
+/// A saga that runs by itself.
+pub(crate) struct Scheduled {
+    pub(crate) topic: String,
+    pub(crate) name: String,
+    pub(crate) schedule: Schedule,
+    pub(crate) timetable: Timetable,
 }
 
 /// A saga that can be run.
@@ -52,6 +62,7 @@ impl Registry {
         let mut errors = check_names(&linked);
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
+        let schedules = schedules(&linked, &mut errors);
         let mut sagas = BTreeMap::new();
         for registration in linked {
             let definition = (registration.definition)();
@@ -76,12 +87,17 @@ impl Registry {
             );
         }
         let (topics, names) = sagas.keys().cloned().unzip();
-        Ok(Self { sagas, topics, names })
+        Ok(Self { sagas, topics, names, schedules })
     }
 
     /// Topics and names of all sagas, pair by pair.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
+    }
+
+    /// The sagas that run by themselves.
+    pub(crate) fn schedules(&self) -> &[Scheduled] {
+        &self.schedules
     }
 
     /// Whether a saga of that name is run here.
@@ -126,6 +142,31 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
         quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     };
     contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+}
+
+/// The sagas that run by themselves. The attributes have checked most of it; but nobody keeps one
+/// from writing `impl Saga` by hand, or from giving `Tick` another name.
+fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Scheduled> {
+    let mut schedules = vec![];
+    for registration in linked {
+        let Definition { saga, topic, .. } = (registration.definition)();
+        let handles_ticks = (registration.message_type)().0 == TypeId::of::<Tick>();
+        let why = match (registration.schedule)() {
+            None if handles_ticks => "nobody launches a `Tick`; write `#[saga(every = \"1h\")]`".into(),
+            None => continue,
+            Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
+            Some(schedule) => match Timetable::of(&schedule) {
+                Ok(timetable) => {
+                    let (topic, name) = (topic.into(), saga.into());
+                    schedules.push(Scheduled { topic, name, schedule, timetable });
+                    continue;
+                }
+                Err(unfit) => unfit.to_string(),
+            },
+        };
+        errors.push(SetupError::Schedule { name: saga.into(), why });
+    }
+    schedules
 }
 
 /// Provided values that no registered saga wants.

@@ -9,6 +9,7 @@ use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
 use super::model::{Call, End, Outline, Saga, Step, Value};
+use super::schedule;
 
 /// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
@@ -83,7 +84,16 @@ fn step_enum(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let Outline { ty, step_enum, .. } = outline;
-    let Saga { name, message, steps } = saga;
+    let Saga { name, message, schedule, steps } = saga;
+    let topic = match schedule {
+        Some((_, topic)) => quote!(#topic),
+        None => quote!(<#message as ::scoop::Message>::TOPIC),
+    };
+    let unscheduled = match schedule {
+        Some(_) => None,
+        None => schedule::launched_by_hand(message),
+    };
+    let schedule = schedule.as_ref().map(|(schedule, _)| schedule::constant(schedule, message));
     let definitions = steps.iter().map(definition);
     let timeout = timeout(step_enum, steps);
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
@@ -96,15 +106,17 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
             const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
                 #name,
-                <#message as ::scoop::Message>::TOPIC,
+                #topic,
                 const { &[#(#definitions),*] },
             );
 
+            #schedule
             #timeout
             #invoke
             #compensate
             #on_child_failure
         }
+        #unscheduled
     }
 }
 

@@ -4,12 +4,14 @@ mod client;
 mod engine;
 mod migrate;
 mod rows;
+mod schedule;
 mod sql;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
 pub(crate) use rows::{Claimed, Key, Settled, Settlement, Unreadable};
+pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 
 use sqlx::PgPool;
