@@ -59,8 +59,23 @@ fn a_saga_that_runs_by_itself() {
     let expansion = pretty(crate::saga::saga(settings, item));
     let (start, end) =
         (expansion.find("const DEFINITION").unwrap(), expansion.find("async fn invoke").unwrap());
-    let constants = expansion[start..end].lines().map(str::trim).collect::<String>();
-    expect![[r#"const DEFINITION: ::scoop::Definition = ::scoop::Definition::new("nightly-report","ticks.nightly-report",const { &[::scoop::__private::StepDefinition::new("write")] },);const SCHEDULE: ::core::option::Option<::scoop::Schedule> = ::core::option::Option::Some(::scoop::__private::scheduled::<Tick,>(::scoop::Schedule::cron("0 3 * * *", "Europe/Prague").missed(::scoop::Missed::Skip),),);"#]].assert_eq(&constants);
+    let lines: Vec<_> = expansion[start..end].lines().map(str::trim).collect();
+    expect![[r#"
+        const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
+        "nightly-report",
+        "ticks.nightly-report",
+        const { &[::scoop::__private::StepDefinition::new("write")] },
+        );
+        const SCHEDULE: ::core::option::Option<::scoop::Schedule> = ::core::option::Option::Some(
+        ::scoop::__private::scheduled::<
+        Tick,
+        >(
+        ::scoop::Schedule::cron("0 3 * * *", "Europe/Prague")
+        .missed(::scoop::Missed::Skip),
+        ),
+        );
+    "#]]
+    .assert_eq(&lines.join("\n"));
 }
 
 #[test]

@@ -199,3 +199,18 @@ impl Store {
         Ok(Some((root, id, handlers)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tick_carries_its_time_and_its_number() {
+        let tick = Ticked::new("ticks.report", OffsetDateTime::UNIX_EPOCH, 7);
+        let written = serde_json::to_value(&tick).unwrap();
+        assert_eq!(written["payload"], json!({"due": "1970-01-01T00:00:00Z", "run": 7}));
+        assert_eq!(written["context"], json!({"RunCountKey": {"value": 7}}));
+    }
+}

@@ -230,6 +230,23 @@ mod missed {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn others_do_not_wait_until_all_are_made_up_for() -> Result<()> {
+        let db = Database::new().await;
+        let (told, _heard) = ticks();
+        let (brisk_told, mut brisk_heard) = ticks();
+        let all = || db.scoop().only::<All>().provide(All { told: told.clone() });
+        all().start().await?.shutdown().await;
+        db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '1000000 hours'").await;
+        let scoop = all().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
+        brisk_heard.next(3).await;
+        scoop.shutdown().await;
+        let behind =
+            "SELECT count(*) FROM scoop.schedule WHERE missed = 'all' AND next_at < clock_timestamp()";
+        assert_eq!(db.number(behind).await, 1);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn they_are_let_go() -> Result<()> {
         let db = Database::new().await;
         let (told, _heard) = ticks();
