@@ -152,6 +152,8 @@ mod tests {
     fn a_time_that_does_not_exist_is_due_when_the_clock_has_been_put_forward() {
         let half_past_two = next("30 2 * * *", "Europe/Prague", "2026-03-28T00:00:00Z", 3);
         assert_eq!(half_past_two, ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
+        let two = next("0 2 * * *", "Europe/Prague", "2026-03-28T12:00:00Z", 2);
+        assert_eq!(two, ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
         let several = next("*/20 1-3 * * *", "Europe/Prague", "2026-03-29T00:30:00Z", 4);
         let expected =
             ["2026-03-29T00:40:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:20:00Z", "2026-03-29T01:40:00Z"];
