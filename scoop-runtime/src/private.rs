@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 pub use inventory;
 pub use scoop_core::{
-    Definition, Error, Failure, Message, Missed, Next, Overlap, Result, Schedule, StepDefinition, StepKind,
-    With,
+    Definition, Error, Failure, Message, Missed, Next, Result, Schedule, StepDefinition, StepKind, With,
 };
 use serde::{Deserialize, Serialize};
 

@@ -44,11 +44,8 @@ enum Recurrence {
 
 /// The schedule that the settings have, if they have one.
 pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule> {
-    let every = settings.text("every", errors);
-    let cron = settings.text("cron", errors);
-    let zone = settings.text("zone", errors);
-    let missed = settings.text("missed", errors);
-    let overlap = settings.text("overlap", errors);
+    let [every, cron, zone, missed, overlap] =
+        ["every", "cron", "zone", "missed", "overlap"].map(|key| settings.text(key, errors));
     if every.is_none() && cron.is_none() {
         let lone = [("zone", &zone), ("missed", &missed), ("overlap", &overlap)];
         for (key, literal) in lone.into_iter().filter_map(|(key, it)| Some((key, it.as_ref()?))) {
@@ -56,34 +53,32 @@ pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule>
             errors.at(literal, format!("`{key}` is about a schedule, and this saga has none; {remedy}"));
         }
     }
-    let recurrence = match (every, cron) {
-        (Some(every), Some(cron)) => {
-            errors.at(cron, "a saga has one schedule, and this one has `every` already; remove one of them");
-            errors.keep(period(&every));
-            None
-        }
-        (Some(every), None) => {
-            if let Some(zone) = zone {
-                errors.at(zone, "`every` goes by the time that passes, which has no zone; remove this");
-            }
-            errors.keep(period(&every)).map(Recurrence::Every)
-        }
-        (None, Some(cron)) => times(&cron, zone.as_ref(), errors),
-        (None, None) => None,
-    };
-    let of = |key, literal: &Option<LitStr>, known: &[&'static str], errors: &mut Errors| {
-        errors.keep(one_of(key, literal.as_ref()?, known))
-    };
-    let (missed, overlap_is) = (
-        of("missed", &missed, &["skip", "once", "all"], errors),
-        of("overlap", &overlap, &["allow", "skip"], errors),
-    );
+    let recurrence = recurrence(every, cron, zone, errors);
+    let missed = missed.and_then(|it| errors.keep(one_of("missed", &it, &["skip", "once", "all"])));
+    let overlap_is = overlap.as_ref().and_then(|it| errors.keep(one_of("overlap", it, &["allow", "skip"])));
     let recurrence = recurrence?;
     if let (Some("all"), Some("skip"), Some(overlap)) = (missed, overlap_is, overlap) {
         let why = "`missed = \"all\"` starts several runs at once, which this would let go";
         errors.at(overlap, format!("{why}; remove one of them"));
     }
     Some(Schedule { recurrence, missed, overlap: overlap_is })
+}
+
+fn recurrence(
+    every: Option<LitStr>,
+    cron: Option<LitStr>,
+    zone: Option<LitStr>,
+    errors: &mut Errors,
+) -> Option<Recurrence> {
+    let Some(every) = every else {
+        return times(&cron?, zone.as_ref(), errors);
+    };
+    if let Some(cron) = cron {
+        errors.at(cron, "a saga has one schedule, and this one has `every` already; remove one of them");
+    } else if let Some(zone) = zone {
+        errors.at(zone, "`every` goes by the time that passes, which has no zone; remove this");
+    }
+    errors.keep(period(&every)).map(Recurrence::Every)
 }
 
 /// The time from one run to the next.

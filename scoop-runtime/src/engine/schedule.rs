@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scoop_core::Overlap;
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 use tracing::{debug, warn};
 
 use super::Engine;
 use crate::registry::Scheduled;
 use crate::store::{Published, Taken, Ticked};
-use crate::timetable::Unfit;
+use crate::timetable::{Timetable, Unfit};
 
 /// How often to look at the clock of the database at least: it may be put, and this process may
 /// be stopped for a while.
@@ -98,30 +99,42 @@ async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration
     let Some(taken) = engine.store.take_schedule(&mut tx, followed.pairs()).await? else {
         return Ok(PAUSE_WHILE_TAKEN);
     };
-    let timetable = match &taken.timetable {
-        Ok(timetable) => timetable,
+    match &taken.timetable {
+        Ok(timetable) => {
+            let handlers = fire(engine, &mut tx, &taken, timetable).await?;
+            tx.commit().await?;
+            engine.announce(&handlers);
+        }
         Err(error) => {
             let handler = &taken.handler;
-            warn!(%error, %handler, "a later program has given a saga a schedule; this one does not follow it");
+            warn!(%error, %handler, "another program has given a saga a schedule that this one cannot follow");
             followed.forget(&taken);
-            return Ok(Duration::ZERO);
         }
-    };
-    let due = timetable.due(taken.next_at, taken.now);
-    let overlaps = match taken.last_root {
-        Some(root) if timetable.overlap == Overlap::Skip => engine.store.is_busy(&mut tx, root).await?,
-        _ => false,
-    };
-    if overlaps {
-        debug!(handler = taken.handler, "the last run has not ended; this time is let go");
     }
-    let times = if overlaps { &[] } else { &*due.ticks };
-    let ticks = ticks(&taken, times);
-    let handlers = if ticks.is_empty() { vec![] } else { engine.store.tick(&mut tx, &ticks).await? };
-    engine.store.move_schedule_on(&mut tx, &taken, due.next_at, &ticks).await?;
-    tx.commit().await?;
-    engine.announce(&handlers);
     Ok(Duration::ZERO)
+}
+
+/// Launches what is due, and moves the schedule on. Says for which handlers.
+async fn fire(
+    engine: &Engine,
+    tx: &mut PgConnection,
+    taken: &Taken,
+    timetable: &Timetable,
+) -> sqlx::Result<Vec<String>> {
+    let mut due = timetable.due(taken.next_at, taken.now);
+    if let (Overlap::Skip, Some(root)) = (timetable.overlap, taken.last_root)
+        && engine.store.is_busy(tx, root).await?
+    {
+        debug!(handler = taken.handler, "the last run has not ended; this time is let go");
+        due.ticks.clear();
+    }
+    let ticks = ticks(taken, &due.ticks);
+    let handlers = match ticks.is_empty() {
+        true => vec![],
+        false => engine.store.tick(tx, &ticks).await?,
+    };
+    engine.store.move_schedule_on(tx, taken, due.next_at, &ticks).await?;
+    Ok(handlers)
 }
 
 /// The ticks for these times, counted on.

@@ -282,6 +282,35 @@ mod processes {
         Ok(())
     }
 
+    /// As by a process that is stopped in the middle of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_somebody_else_has_taken_holds_up_nobody() -> Result<()> {
+        let db = Database::new().await;
+        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let builder = db.scoop().only::<Once>().only::<Brisk>();
+        let scoop = builder.provide(Once { told }).provide(Brisk { told: brisk_told }).start().await?;
+        let somebody = db.another_pool(1).await;
+        let mut taken = somebody.begin().await?;
+        sqlx::query(
+            "UPDATE scoop.schedule SET next_at = next_at - interval '5 hours' WHERE handler = 'hourly-once'",
+        )
+        .execute(&mut *taken)
+        .await?;
+        brisk_heard.next(3).await;
+        taken.commit().await?;
+        // Taken again before anybody looks, or not: it makes no difference.
+        let mut taken = somebody.begin().await?;
+        sqlx::query("SELECT FROM scoop.schedule WHERE handler = 'hourly-once' FOR UPDATE")
+            .execute(&mut *taken)
+            .await?;
+        brisk_heard.next(3).await;
+        taken.rollback().await?;
+        assert_eq!(heard.next(1).await[0].count(), 1);
+        scoop.shutdown().await;
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
     /// A tick is launched and its schedule moved on in one transaction, so that it does not matter
     /// where that is cut off.
     #[tokio::test(flavor = "multi_thread")]
