@@ -5,14 +5,14 @@ pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure,
-    FailureCode, Frame, Here, Lineage, Message, Missed, NameError, Next, Recurrence, Result, Schedule,
-    StepDefinition, StepKind, With,
+    FailureCode, Frame, Here, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence, Result,
+    Schedule, StepDefinition, StepKind, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, Handle, Launch, Outcome, Reply, Request,
     Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
-    Step, StepEnd, StopSignal, Tree, When, embedded,
+    Step, StepEnd, StopSignal, Tick, Tree, When, embedded,
 };
 
 /// What a program with sagas imports.
@@ -25,6 +25,6 @@ pub mod prelude {
 
     pub use crate::{
         ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop, Scope,
-        With, saga, step, subscribes,
+        Tick, With, saga, step, subscribes,
     };
 }

@@ -170,6 +170,15 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// other must be provided when the program starts. Each `?` in the block notes the place where an
 /// error passed it, as with [`#[trace]`](macro@trace).
 ///
+/// | setting | meaning |
+/// | --- | --- |
+/// | `name = ".."` | what the saga is stored as |
+/// | `every = "1h"` | it runs by itself, again and again after this time: `10ms` to `3650d` |
+/// | `cron = "0 3 * * *"` | it runs by itself at these times |
+/// | `zone = "Europe/Prague"` | by which clocks `cron` goes: a zone of the IANA database, if not `UTC` |
+/// | `missed = "once"` | what becomes of times at which no process lived: `skip`, `once` or `all` |
+/// | `overlap = "allow"` | what becomes of a time that comes while the last run goes on: `allow` or `skip` |
+///
 /// Not supported: generic sagas, steps that a `#[cfg]` may remove, and two blocks for one type.
 ///
 /// ```
@@ -224,6 +233,53 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// assert_eq!(Checkout::DEFINITION.steps[0].name, "charge");
 /// assert_ne!(CheckoutStep::Charge, CheckoutStep::Ship);
 /// ```
+///
+/// # Sagas that run by themselves
+///
+/// With `every` or `cron` nobody has to launch anything. The message is then `Tick`, which says
+/// which time has come and how many there were. Each time has one run, however many processes have the
+/// saga; its ticks are on a topic of their own, `ticks.` and the name of the saga, so that the name
+/// has 57 bytes at most.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(Default)]
+/// struct NightlyReport;
+///
+/// #[saga(cron = "0 3 * * *", zone = "Europe/Prague", missed = "skip")]
+/// #[subscribes(Tick)]
+/// impl NightlyReport {
+///     #[step]
+///     async fn write(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+///         println!("report {}, due at {:?}", tick.count(), tick.due());
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// * `every` counts from the first start of a program that has the saga: it runs for the first time
+///   after that pause, and then at that time and its multiples, without drift. A schedule that
+///   changes begins anew when a program that has it so starts; what was missed is then let go. All
+///   processes go by the schedule of the one that started last.
+/// * The fields of `cron` are minute, hour, day of the month, month and day of the week, with seconds
+///   before them if there are six. A field is a number, a range `1-5`, a list `1,3`, all `*`, or every
+///   so many `*/10`; `JAN`, `MON`, `L` (the last), `5#2` (the second Friday) and `15W` (the working day
+///   closest to the 15th) are possible, too. Of day of the month and day of the week either will do
+///   if both say something.
+/// * Where clocks are put forward, a time of day that does not exist is due when that has happened;
+///   where they are put back, one that exists twice is due the first time only. An hour of `*` goes by
+///   real time instead: nothing for the hour that is missing, and each of the two that are alike.
+/// * A time has been missed if another one followed before any process came to it, or if it is more
+///   than a minute ago. `once` runs once for all of them, for the first; `all` runs for each, oldest
+///   first; `skip` lets them go.
+/// * A tick does not wait for the run of the last one, and two runs are independent of each other.
+///   `overlap = "skip"` lets a time go that comes while anything of the last run has not ended, be it
+///   that it is rolled back, or set aside until a program fits it.
+/// * The database's clock counts, not that of a process. If it is put back, the saga waits until it
+///   has caught up; no time has a second run.
+///
+/// `scoop.trigger::<NightlyReport>()` runs such a saga at once, beside its schedule.
 #[proc_macro_attribute]
 pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
     saga::saga(arguments.into(), item.into()).into()

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Scope;
 pub use crate::retry::Retry;
 pub use crate::saga::{Attempted, Handler, Registration, Saga, Step, StepEnd};
+pub use crate::tick::{ByHand, Launched, Timed, scheduled};
 
 /// The future, which must be `Send`: the bound is reported at the user's function, and the
 /// promise to return a `Send` future keeps it from being reported again further out.

@@ -5,6 +5,7 @@ mod engine;
 mod migrate;
 mod requests;
 mod rows;
+mod schedule;
 mod sql;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
@@ -12,6 +13,7 @@ pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{Claimed, Key, Settled, Settlement, Surroundings, Unreadable};
+pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;

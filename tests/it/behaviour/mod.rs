@@ -14,6 +14,7 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod schedules;
 mod setup;
 mod slow_statements;
 mod stuck;
