@@ -15,6 +15,8 @@ pub use scoop_runtime::{
     Step, StepEnd, StopSignal, Tick, Tree, When, embedded,
 };
 
+pub mod guide;
+
 /// What a program with sagas imports.
 ///
 /// ```
