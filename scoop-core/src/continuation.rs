@@ -4,7 +4,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::rollback::{Plan, RollbackNames, SubStep};
-use crate::{Definition, Event, EventKind, Failure, Next, Path, Run, Suspension};
+use crate::{Context, Definition, Event, EventKind, Failure, Next, Path, Run, StepKind, Suspension};
 
 /// What a run does next.
 #[derive(Debug)]
@@ -69,6 +69,8 @@ pub struct Emission {
     pub payload: Value,
     /// Set if it starts a hierarchy of its own, for which nobody waits: the id of its root.
     pub detached_root: Option<Uuid>,
+    /// What its handlers start with.
+    pub context: Context,
 }
 
 /// What user code did when it succeeded.
@@ -78,6 +80,8 @@ pub struct Returned {
     pub next: Option<Next>,
     /// What it returned for its compensation and for later steps.
     pub output: Option<Value>,
+    /// What it answers to whoever launched the message, and the name of that.
+    pub reply: Option<(String, Value)>,
     /// What it emitted, in order.
     pub emissions: Vec<Emission>,
 }
@@ -93,8 +97,8 @@ pub struct Conclusion {
     pub told: Vec<Uuid>,
     /// Why they have to: the exception of their events.
     pub told_because: Option<Failure>,
-    /// What the step returned, to be kept under this name.
-    pub output: Option<(String, Value)>,
+    /// What the step returned and what it replied, each to be kept under its name.
+    pub values: Vec<(String, Value)>,
     /// Where the run stands.
     pub fate: Fate,
 }
@@ -144,6 +148,8 @@ pub enum Action {
         cause: Failure,
         /// What the steps had returned when the instance was done, by step.
         outputs: std::collections::BTreeMap<String, Value>,
+        /// Whether the step has still to be cleaned up after.
+        finally: bool,
     },
     /// The step's child failure handler.
     HandleChildFailure {
@@ -156,6 +162,17 @@ pub enum Action {
         /// What happened to the children.
         failure: Failure,
     },
+}
+
+impl Action {
+    /// Which step's code is called.
+    pub fn step(&self) -> usize {
+        match self {
+            Self::Invoke { step, .. }
+            | Self::Compensate { step, .. }
+            | Self::HandleChildFailure { step, .. } => *step,
+        }
+    }
 }
 
 /// A move that calls code of the user.
@@ -181,6 +198,8 @@ struct Position<'a> {
     step: String,
     /// How often the children's failures of this place had been handled before, if they are now.
     handler_iteration: Option<u32>,
+    /// What travels with the run from here on.
+    context: Context,
 }
 
 #[derive(Debug)]
@@ -199,15 +218,29 @@ impl<'a> Continuation<'a> {
     ///
     /// [`Stuck`] if the definition does not fit what the run has on record.
     pub fn of(definition: &'a Definition, run: &'a Run) -> Result<Self, Stuck> {
-        match &run.path {
-            Path::Forward => forward(definition, run),
+        let continuation = match &run.path {
+            Path::Forward => forward(definition, run)?,
             Path::Backward { cause, plan, begun, .. } => {
                 let names = RollbackNames::of(definition);
                 let saga = || definition.saga.to_string();
                 let plan = plan.as_ref().ok_or_else(|| Stuck::NoPlan { saga: saga() })?;
-                backward(definition, run, (cause, *begun), &names, plan)
+                backward(definition, run, (cause, *begun), &names, plan)?
             }
+        };
+        Ok(if run.give_up.is_empty() { continuation } else { continuation.given_up(run) })
+    }
+
+    /// Instead of what would be next the run gives up, even if its children have failed.
+    fn given_up(self, run: &Run) -> Self {
+        let mut at = match self {
+            Self::Call(call) => call.at,
+            Self::Record(record) => record.at,
+        };
+        if !run.failed_children.is_empty() {
+            at.handler_iteration = run.last.as_ref().and_then(|last| last.handler_iteration);
         }
+        let failure = Failure::gave_up(&run.source, run.give_up.clone());
+        Self::Record(Record { at, kind: RecordKind::Fail(failure) })
     }
 }
 
@@ -219,7 +252,7 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
     if let Some(failure) = run.child_failure() {
         let step = known_step(definition, &last.step)?;
         let handled = last.handler_iteration.map_or(0, |iteration| iteration + 1);
-        let at = Position { definition, run, step: last.step.clone(), handler_iteration: Some(handled) };
+        let at = Position::new(definition, run, &last.step, Some(handled));
         return Ok(on_child_failure(at, step, last.iteration, handled, failure));
     }
     match last.next {
@@ -229,7 +262,7 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
         }
         None => {
             let step = definition.steps.last().map_or(String::new(), |step| step.name.to_string());
-            let at = Position { definition, run, step, handler_iteration: last.handler_iteration };
+            let at = Position::new(definition, run, step, last.handler_iteration);
             Ok(Continuation::Record(Record { at, kind: RecordKind::Commit }))
         }
     }
@@ -245,7 +278,7 @@ fn invoke<'a>(
         let steps = definition.steps.len();
         return Err(Stuck::NoSuchIndex { saga: definition.saga.to_string(), index, steps });
     };
-    let at = Position { definition, run, step: step.name.to_string(), handler_iteration: None };
+    let at = Position::new(definition, run, &*step.name, None);
     Ok(Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } }))
 }
 
@@ -272,7 +305,7 @@ fn backward<'a>(
         Some(part) => undo(definition, run, cause, plan, part),
         None => {
             let step = last.map_or_else(|| names.sentinel(definition), |last| last.step.clone());
-            let at = Position { definition, run, step, handler_iteration: handled_before };
+            let at = Position::new(definition, run, step, handled_before);
             Ok(Continuation::Record(Record { at, kind: RecordKind::FinishRollback }))
         }
     }
@@ -290,12 +323,14 @@ fn undo<'a>(
     // Also before its children are told: a step that is not known may be none, but a part of a
     // rollback that other definitions named otherwise.
     let step = known_step(definition, &instance.step)?;
-    let at = Position { definition, run, step: part.name.clone(), handler_iteration: None };
+    let at = Position::new(definition, run, &part.name, None);
     if part.of_children {
         let kind = RecordKind::TellChildren(instance.emitted.clone());
         return Ok(Continuation::Record(Record { at, kind }));
     }
-    if !definition.steps[step].compensated {
+    let cleanup = definition.steps.get(step + 1).filter(|next| next.kind == StepKind::Finally);
+    let finally = cleanup.is_some_and(|cleanup| plan.is_cleanup_due(part, &cleanup.name));
+    if !definition.steps[step].compensated && !finally {
         return Ok(Continuation::Record(Record { at, kind: RecordKind::NothingToCompensate }));
     }
     let action = Action::Compensate {
@@ -303,6 +338,7 @@ fn undo<'a>(
         iteration: plan.iteration(part),
         cause: cause.clone(),
         outputs: plan.outputs(part),
+        finally,
     };
     Ok(Continuation::Call(Call { at, action }))
 }
@@ -318,12 +354,11 @@ fn backward_child_failure<'a>(
     failure: Failure,
 ) -> Result<Continuation<'a>, Stuck> {
     let Some(part) = plan.parts().get(position) else {
-        let at =
-            Position { definition, run, step: names.sentinel(definition), handler_iteration: Some(handled) };
+        let at = Position::new(definition, run, names.sentinel(definition), Some(handled));
         return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
     };
     let step = known_step(definition, &plan.instance(part).step)?;
-    let at = Position { definition, run, step: part.name.clone(), handler_iteration: Some(handled) };
+    let at = Position::new(definition, run, &part.name, Some(handled));
     Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
 }
 
@@ -359,8 +394,9 @@ impl Call<'_> {
         &self.at.step
     }
 
-    /// What follows from the call.
-    pub fn conclude(self, outcome: Result<Returned, Failure>) -> Conclusion {
+    /// What follows from the call, which left this context behind, well or not.
+    pub fn conclude(mut self, context: Context, outcome: Result<Returned, Failure>) -> Conclusion {
+        self.at.context = context;
         let returned = match outcome.and_then(|returned| self.in_bounds(returned)) {
             Ok(returned) => returned,
             Err(failure) => return self.at.fail(failure),
@@ -427,7 +463,16 @@ fn index_after(definition: &Definition, index: usize, next: Next) -> Option<usiz
     }
 }
 
-impl Position<'_> {
+impl<'a> Position<'a> {
+    fn new(
+        definition: &'a Definition,
+        run: &'a Run,
+        step: impl Into<String>,
+        handler_iteration: Option<u32>,
+    ) -> Self {
+        Self { definition, run, step: step.into(), handler_iteration, context: run.context.clone() }
+    }
+
     fn is_forward(&self) -> bool {
         self.run.path == Path::Forward
     }
@@ -442,7 +487,8 @@ impl Position<'_> {
 
     /// An event of the run's own message at this place.
     fn event(&self, kind: EventKind) -> Event {
-        Event::new(kind, self.run.message).in_step(&self.step).handled(self.handler_iteration)
+        let event = Event::new(kind, self.run.message).in_step(&self.step);
+        event.handled(self.handler_iteration).with(self.context.clone())
     }
 
     /// What was emitted is on record, and the place is done. `invoked` is the step that ran, if
@@ -460,10 +506,13 @@ impl Position<'_> {
         events.push(suspended);
 
         let mut run = self.run.clone();
-        let output = returned.output.filter(|_| invoked.is_some()).map(|value| {
-            run.outputs.insert(self.step.clone(), value.clone());
-            (crate::output_name(&self.step, run.suspensions), value)
-        });
+        run.replied |= returned.reply.is_some();
+        let mut values: Vec<_> = returned.reply.into_iter().collect();
+        if let (Some(output), Some(_)) = (returned.output, invoked) {
+            run.outputs.insert(self.step.clone(), output.clone());
+            values.push((crate::output_name(&self.step, run.suspensions), output));
+        }
+        run.context = self.context;
         match &mut run.path {
             Path::Forward => run.suspensions += 1,
             Path::Backward { begun, .. } => *begun |= self.handler_iteration.is_none(),
@@ -472,11 +521,11 @@ impl Position<'_> {
         run.last =
             Some(Suspension { step: self.step, next, iteration, handler_iteration: self.handler_iteration });
         let fate = Fate::GoesOn(run);
-        Conclusion { events, emissions: returned.emissions, told: vec![], told_because: None, output, fate }
+        Conclusion { events, emissions: returned.emissions, told: vec![], told_because: None, values, fate }
     }
 
     fn emitted(&self, emission: &Emission) -> Event {
-        let event = Event::new(EventKind::Emitted, emission.message);
+        let event = Event::new(EventKind::Emitted, emission.message).with(emission.context.clone());
         match emission.detached_root {
             Some(root) => Event { detached_root: Some(root), ..event },
             None => event.in_step(&self.step),
@@ -487,7 +536,8 @@ impl Position<'_> {
     fn fail(self, failure: Failure) -> Conclusion {
         if self.is_forward() {
             let event = self.event(EventKind::RollingBack).because_of(failure.clone());
-            return Conclusion::ending(event, Fate::GoesOn(self.run.clone().turned_back(failure)));
+            let run = Run { context: self.context, ..self.run.clone() };
+            return Conclusion::ending(event, Fate::GoesOn(run.turned_back(failure)));
         }
         let (cause, told) = self.rollback_cause();
         let event = self.event(EventKind::RollbackFailed).because_of(failure.clone());
@@ -498,9 +548,10 @@ impl Position<'_> {
     fn tell_children(self, messages: Vec<Uuid>) -> Conclusion {
         let (cause, _) = self.rollback_cause();
         let because = Failure::parent_said_so(&self.run.source, cause);
-        let step = self.step.clone();
+        let (step, context) = (self.step.clone(), self.context.clone());
         let tell = |message: &Uuid| {
-            Event::new(EventKind::RollbackEmitted, *message).in_step(&step).because_of(because.clone())
+            let event = Event::new(EventKind::RollbackEmitted, *message).in_step(&step);
+            event.because_of(because.clone()).with(context.clone())
         };
         let mut events: Vec<_> = messages.iter().map(tell).collect();
         let mut conclusion = self.suspend(None, 0, None, Returned::nothing());
@@ -513,18 +564,31 @@ impl Position<'_> {
 impl Returned {
     /// The outcome of code that does nothing.
     pub fn nothing() -> Self {
-        Self { next: None, output: None, emissions: vec![] }
+        Self { next: None, output: None, reply: None, emissions: vec![] }
     }
 }
 
 impl Conclusion {
     fn ending(event: Event, fate: Fate) -> Self {
-        Self { events: vec![event], emissions: vec![], told: vec![], told_because: None, output: None, fate }
+        Self {
+            events: vec![event],
+            emissions: vec![],
+            told: vec![],
+            told_because: None,
+            values: vec![],
+            fate,
+        }
     }
 
     /// Whether others have to finish something first.
     pub fn involves_others(&self) -> bool {
         !self.told.is_empty() || self.emissions.iter().any(|emission| emission.detached_root.is_none())
+    }
+
+    /// What travels with the run when all this is on record.
+    pub fn context(&self) -> Option<&Context> {
+        let own = self.events.iter().rev().find(|event| event.kind != EventKind::Emitted);
+        own.map(|event| &event.context)
     }
 
     /// This conclusion and the next one as a single one. This one must not involve others.
@@ -533,6 +597,7 @@ impl Conclusion {
         debug_assert!(!self.involves_others(), "what follows has to wait for the others");
         self.events.extend(next.events);
         self.emissions.extend(next.emissions);
-        Self { events: self.events, emissions: self.emissions, output: self.output.or(next.output), ..next }
+        self.values.extend(next.values);
+        Self { events: self.events, emissions: self.emissions, values: self.values, ..next }
     }
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::Failure;
+use crate::{Context, Failure};
 
 /// What happened. The names are the values of the type `message_event_type` in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub struct Event {
     pub handler_iteration: Option<u32>,
     /// What went wrong.
     pub exception: Option<Failure>,
+    /// What travels with the run, or with the message it emitted, from then on.
+    pub context: Context,
     /// The root of the hierarchy that a detached message starts.
     pub detached_root: Option<Uuid>,
 }
@@ -92,6 +94,7 @@ impl Event {
             next_step: None,
             handler_iteration: None,
             exception: None,
+            context: Context::default(),
             detached_root: None,
         }
     }
@@ -107,6 +110,13 @@ impl Event {
     #[must_use]
     pub fn handled(mut self, iteration: Option<u32>) -> Self {
         self.handler_iteration = iteration;
+        self
+    }
+
+    /// The same event, with this context.
+    #[must_use]
+    pub fn with(mut self, context: Context) -> Self {
+        self.context = context;
         self
     }
 

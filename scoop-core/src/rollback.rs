@@ -82,6 +82,14 @@ impl Plan {
         self.counts[part.instance].1
     }
 
+    /// Whether the instance that a part undoes has still to be cleaned up after: neither has the
+    /// step `cleanup` run since, nor is there a newer instance of its step to do it for both.
+    pub(crate) fn is_cleanup_due(&self, part: &SubStep, cleanup: &str) -> bool {
+        let step = &self.instances[part.instance].step;
+        let mut later = self.instances[part.instance + 1..].iter();
+        !later.any(|done| done.handler_iteration.is_none() && (done.step == *step || done.step == cleanup))
+    }
+
     /// What the steps had returned when the instance was done, by step; of each the newest.
     pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Failure, Lineage, Plan};
+use crate::{Context, Failure, Lineage, Plan};
 
 /// One execution of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,12 @@ pub struct Run {
     pub failed_children: Vec<ChildFailure>,
     /// What the steps returned, by step; of each the newest.
     pub outputs: BTreeMap<String, Value>,
+    /// What travels with it without being its message.
+    pub context: Context,
+    /// Whether it has answered whoever launched its message.
+    pub replied: bool,
+    /// Why it has to give up now: what was asked for, and what it missed. Empty if it has not.
+    pub give_up: Vec<Failure>,
 }
 
 /// The way a run goes.
@@ -85,6 +91,9 @@ impl Run {
             path: Path::Forward,
             failed_children: Vec::new(),
             outputs: BTreeMap::new(),
+            context: Context::default(),
+            replied: false,
+            give_up: Vec::new(),
         }
     }
 
@@ -103,11 +112,18 @@ impl Run {
         }
     }
 
+    /// Whether the run is on its way back.
+    pub fn is_backward(&self) -> bool {
+        self.path != Path::Forward
+    }
+
     /// The run turned back. Without a suspension there is nothing to read, nor to undo.
     pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
         // What rolled back is settled; what could not roll back stays in the way.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
         self.path = Path::Backward { cause, told: false, begun: false, plan: None };
+        // What ended the way forward does not end the way back.
+        self.give_up.clear();
         self
     }
 

@@ -1,4 +1,5 @@
-//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]` and `#[derive(Message)]`.
+//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[trace]`, and the derives `Message`,
+//! `ContextKey` and `FailureCode`.
 //!
 //! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
 //!
@@ -7,8 +8,11 @@
 //! passed on in any case. What types can tell is left to the compiler: the expansion only sees
 //! to it that the compiler's errors land on the user's types.
 
+mod context;
+mod derive;
 mod duration;
 mod errors;
+mod failure_code;
 mod message;
 mod misplaced;
 mod names;
@@ -16,6 +20,7 @@ mod saga;
 mod settings;
 #[cfg(test)]
 mod snapshot;
+mod trace;
 
 use proc_macro::TokenStream;
 
@@ -23,6 +28,9 @@ use proc_macro::TokenStream;
 ///
 /// The topic is the type's name in kebab case, or what `#[message(topic = "..")]` says: 1 to 63
 /// bytes. The type needs `Serialize` and `Deserialize` as well, and cannot be generic.
+///
+/// `#[message(reply = Quote)]` says that its handlers answer with a `Quote`, which needs the same
+/// two traits. Without it nobody answers.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -36,12 +44,119 @@ use proc_macro::TokenStream;
 /// #[derive(Message, Serialize, Deserialize)]
 /// struct OrderCancelled;
 ///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[message(reply = Vec<Quote>)]
+/// struct QuotesWanted {
+///     sku: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Quote {
+///     cents: u64,
+/// }
+///
 /// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// assert_eq!(OrderCancelled::TOPIC, "order-cancelled");
+/// let _: <QuotesWanted as Message>::Reply = vec![Quote { cents: 990 }];
 /// ```
 #[proc_macro_derive(Message, attributes(message))]
 pub fn message(input: TokenStream) -> TokenStream {
     message::derive(input.into()).into()
+}
+
+/// Makes a struct or an enum an element of the context, which travels with a run.
+///
+/// Its key is the type's name as it is written, or what `#[context(key = "..")]` says: 1 to 255
+/// characters. Stored runs and programs in other languages rely on the key. The type needs
+/// `Serialize` and `Deserialize` as well, and cannot be generic. If there is an element already,
+/// the newer one takes its place; who wants to merge the two implements the trait by hand.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(ContextKey, Serialize, Deserialize)]
+/// struct TenantId(u32);
+///
+/// #[derive(ContextKey, Serialize, Deserialize)]
+/// #[context(key = "trace")]
+/// struct TraceId(String);
+///
+/// assert_eq!(TenantId::KEY, "TenantId");
+/// assert_eq!(TraceId::KEY, "trace");
+/// ```
+#[proc_macro_derive(ContextKey, attributes(context))]
+pub fn context_key(input: TokenStream) -> TokenStream {
+    context::derive(input.into()).into()
+}
+
+/// Gives a type of errors a code, by which services above find it in a failure, as the type that
+/// it is.
+///
+/// The code is the type's name in kebab case, or what `#[failure(code = "..")]` says: 1 to 180
+/// characters. Stored failures rely on it: a type can be renamed as long as it keeps its code. The
+/// type needs `Error`, `Serialize` and `Deserialize` as well, and cannot be generic. Two types of
+/// one program cannot have the same code; the program does not start then.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+/// #[failure(code = "stock.out")]
+/// #[error("{wanted} were wanted, {left} are left")]
+/// struct OutOfStock {
+///     wanted: u32,
+///     left: u32,
+/// }
+///
+/// // What the step of a service returns with `?` is stored, and reaches the services above:
+/// let failure = Error::from(OutOfStock { wanted: 7, left: 2 }).into_failure("stock[worker]");
+/// assert_eq!(failure.kind, "stock.out");
+///
+/// // A child failure handler, a compensation, or whoever waits for the outcome:
+/// let found = failure.find::<OutOfStock>().unwrap();
+/// assert_eq!((found.wanted, found.left), (7, 2));
+/// ```
+#[proc_macro_derive(FailureCode, attributes(failure))]
+pub fn failure_code(input: TokenStream) -> TokenStream {
+    failure_code::derive(input.into()).into()
+}
+
+/// Has each `?` of a function, or of the functions in a block, note that an error passed it, so
+/// that a failure tells the whole way it took. The functions of a [`#[saga]`](macro@saga) do so
+/// without it.
+///
+/// That concerns functions that return `scoop::Result`, and in those not what closures, `async`
+/// blocks and macros contain; `.here()?` notes the place there. A `?` that converts another
+/// error is noted anywhere.
+///
+/// What such a function returns is judged by its name. Where a `Result<T>` or an `Error` of your
+/// own is named alike, the function does what it did before, but a `?` in it cannot pass an error
+/// that borrows; write `crate::Result<T>` then.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[scoop::trace]
+/// fn price(text: &str) -> Result<u32> {
+///     Ok(text.parse::<u32>()?)
+/// }
+///
+/// #[scoop::trace]
+/// fn total(prices: &[&str]) -> Result<u32> {
+///     let mut total = 0;
+///     for text in prices {
+///         total += price(text)?;
+///     }
+///     Ok(total)
+/// }
+///
+/// let failure = total(&["7", "a lot"]).unwrap_err().into_failure("orders[worker]");
+/// assert_eq!(failure.stack_trace.len(), 2);
+/// assert_eq!(failure.stack_trace[1].function_name.as_deref(), Some("total"));
+/// ```
+#[proc_macro_attribute]
+pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    trace::item(arguments.into(), item.into()).into()
 }
 
 /// Makes an `impl` block a saga: its methods with [`#[step]`](macro@step) run one after another
@@ -52,7 +167,8 @@ pub fn message(input: TokenStream) -> TokenStream {
 ///
 /// Beside the trait `Saga`, this generates the enum of the steps, `CheckoutStep` for `Checkout`,
 /// and registers the saga with the program. A saga that is `Default` then needs nothing more; any
-/// other must be provided when the program starts.
+/// other must be provided when the program starts. Each `?` in the block notes the place where an
+/// error passed it, as with [`#[trace]`](macro@trace).
 ///
 /// | setting | meaning |
 /// | --- | --- |
@@ -177,22 +293,109 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// - `Result<()>`, to go on with the next step;
 /// - `Result<Next<CheckoutStep>>`, to say which step is next;
 /// - `Result<T>` with any other type, to go on and to leave a value. It is stored, so `T` needs
-///   `Serialize` and `Deserialize`. A later step takes it as another parameter, `&T`. If two
-///   steps return the same type, nobody can ask for it.
+///   `Serialize` and `Deserialize`;
+/// - `Result<With<CheckoutStep, T>>`, to do both: `Next::Repeat.with(value)` makes one.
+///
+/// # Values
+///
+/// A later step takes the value of an earlier one as another parameter, `&T`. Where that step may
+/// not have run yet, or a jump may have skipped it, the parameter is `Option<&T>`. So a step may
+/// also ask for what it returned itself in the last iteration, or for the value of a step after it.
+/// The newest value counts. If two steps return the same type, nobody can ask for it.
+///
+/// # Settings
 ///
 /// | setting | meaning |
 /// | --- | --- |
 /// | `rollback = function` | what undoes the step once it is completed |
 /// | `on_child_failure = function` | what handles failures of the messages that the step launched |
+/// | `finally = function` | what cleans up once the step and what it launched are done, or failed |
+/// | `at = function` | what says when the step is due; the saga waits until then |
+/// | `sleep = "2 days"` | how long the saga sleeps after the step |
+/// | `timeout = "30s"` | how long the step may take |
+/// | `retry(max = 5)` | how often the step is tried again before its failure counts |
+/// | `rollback_retry(max = 5)` | the same for what undoes it |
 /// | `name = ".."` | what the step is stored as, if not the function's name |
-/// | `timeout = "30s"` | how long it may take: a whole number of `ms`, `s`, `m`, `h` or `d` |
 ///
-/// The two functions stand in the same block, without `#[step]`. They take what a step takes and
-/// `&Failure` as the last parameter; their values are those of earlier steps and of the step
-/// itself, whose own goes first. They return `Result<()>`; a child failure handler may return
-/// `Result<Next<CheckoutStep>>` instead. Several steps can share one.
+/// Durations are a whole number and a unit, `ms`, `s`, `m`, `h`, `d` or `w`, or its English name:
+/// `"250ms"`, `"2 days"`.
 ///
-/// See [`#[saga]`](macro@saga) for an example.
+/// The functions stand in the same block, without `#[step]`. They take what a step takes, and:
+///
+/// | function | last parameter | values | returns |
+/// | --- | --- | --- | --- |
+/// | `rollback` | `&Failure` | of earlier steps and the step's own | `Result<()>` |
+/// | `on_child_failure` | `&Failure` | of earlier steps and the step's own | `Result<()>` or `Result<Next<CheckoutStep>>` |
+/// | `finally` | | of earlier steps; the step's own as an `Option` | `Result<()>` |
+/// | `at` | | of earlier steps | `Result<SystemTime>` |
+///
+/// If an earlier step returns the same type as the step itself, the first three get that of the
+/// step itself. Several steps can share one function. A step with `finally` cannot jump, nor can its
+/// child failure handler: a jump would leave out the cleaning up, which is a step of its own.
+///
+/// `retry` and `rollback_retry` also take
+///
+/// - `backoff = "100ms..30s"`: the first pause, which doubles up to the longest; `"5s"` is always
+///   the same;
+/// - `jitter = 0.2`: the share by which each pause is shorter or longer, by chance;
+/// - `when = is_transient`: which errors are worth it, a `fn(&Error) -> bool` of the block or from
+///   elsewhere.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use scoop::prelude::*;
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// struct Subscribed {
+///     paid_until: SystemTime,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Reminders(u32);
+///
+/// #[derive(Default)]
+/// struct Renewal;
+///
+/// #[saga]
+/// #[subscribes(Subscribed)]
+/// impl Renewal {
+///     #[step(at = a_week_before, retry(max = 5, backoff = "1s..10m", when = is_transient), sleep = "2 days")]
+///     async fn remind(
+///         &self,
+///         _: &mut Scope<'_>,
+///         _: &Subscribed,
+///         sent: Option<&Reminders>,
+///     ) -> Result<With<RenewalStep, Reminders>> {
+///         let sent = sent.map_or(1, |sent| sent.0 + 1);
+///         let next = if sent < 3 { Next::Repeat } else { Next::Continue };
+///         Ok(next.with(Reminders(sent)))
+///     }
+///
+///     #[step(finally = close)]
+///     async fn renew(&self, _: &mut Scope<'_>, _: &Subscribed, sent: &Reminders) -> Result<()> {
+///         println!("renewing after {} reminders", sent.0);
+///         Ok(())
+///     }
+///
+///     async fn a_week_before(&self, _: &mut Scope<'_>, of: &Subscribed) -> Result<SystemTime> {
+///         Ok(of.paid_until - Duration::from_secs(7 * 24 * 3600))
+///     }
+///
+///     async fn close(&self, _: &mut Scope<'_>, _: &Subscribed) -> Result<()> {
+///         Ok(())
+///     }
+///
+///     fn is_transient(error: &Error) -> bool {
+///         error.to_string().contains("timed out")
+///     }
+/// }
+///
+/// let names: Vec<_> = Renewal::DEFINITION.steps.iter().map(|step| step.name.clone()).collect();
+/// assert_eq!(names, ["remind (waiting for scheduled time)", "remind", "renew", "renew (finally)"]);
+/// ```
+///
+/// See [`#[saga]`](macro@saga) for another example.
 #[proc_macro_attribute]
 pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
     misplaced::step(item.into()).into()

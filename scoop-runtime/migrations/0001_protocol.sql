@@ -55,11 +55,14 @@ CREATE UNIQUE INDEX one_rollback_result ON scoop.message_event (coroutine_name, 
 CREATE UNIQUE INDEX one_cancellation_request ON scoop.message_event (cooperation_lineage, type)
     WHERE type = 'CANCELLATION_REQUESTED';
 
--- Two more, which are ours. All rows of one run (its id is the last of the lineage) are what a
--- rollback reads; who handled a message is what undoing it must know.
+-- Three more, which are ours. All rows of one run (its id is the last of the lineage) are what a
+-- rollback reads; who handled a message is what undoing it must know; and what was asked of a
+-- hierarchy is what its runs must know that give up.
 CREATE INDEX message_event_run ON scoop.message_event
-    ((cooperation_lineage[cardinality(cooperation_lineage)]));
+    ((cooperation_lineage[cardinality(cooperation_lineage)]), created_at);
 CREATE INDEX message_event_seen ON scoop.message_event (message_id) WHERE type = 'SEEN';
+CREATE INDEX message_event_cancellation ON scoop.message_event ((cooperation_lineage[1]))
+    WHERE type = 'CANCELLATION_REQUESTED';
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),

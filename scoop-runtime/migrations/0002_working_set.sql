@@ -51,15 +51,21 @@ CREATE TABLE scoop.run (
     handler_iteration int,
     suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
     outputs           jsonb,  -- what the steps returned, by step
+    context           jsonb,  -- what travels with it, as in its newest event
+    replied           boolean NOT NULL DEFAULT false,  -- it has answered whoever launched its message
+    gives_up          boolean NOT NULL DEFAULT false,  -- it was asked to, or missed a deadline while it waited
+    give_up_at        timestamptz,  -- the earliest of the deadlines that count
+    undoing_since     timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
     failure           jsonb,  -- why it turned back
     rollback_failure  jsonb,  -- why it could not be undone
     turned_back_at    timestamptz,
     last_event_at     timestamptz NOT NULL,  -- the next event is later, whatever the clock says
-    attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event
+    attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
+    retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
     reason            text,  -- of the last attempt in vain, or why it is stuck
     PRIMARY KEY (root, id),
     CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id),
-    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2
+    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told  -- told on request: no parent waits
                 ELSE lineage[cardinality(lineage) - 1] = parent AND cardinality(lineage) > 2 END),
     CHECK ((state = 'running') = (owner IS NOT NULL)),
     CHECK (state <> 'ended' OR failure IS NOT NULL),
@@ -73,6 +79,8 @@ CREATE TABLE scoop.run (
 );
 CREATE INDEX run_ready ON scoop.run (handler, topic, ready_at) WHERE state = 'ready';
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
+CREATE INDEX run_give_up ON scoop.run (give_up_at)
+    WHERE state = 'waiting' AND NOT gives_up AND give_up_at IS NOT NULL;
 
 -- What ANALYZE happens to see, perhaps ten thousand children of one parent, says nothing about the
 -- next minute. Without statistics the planner takes ids for selective, which they are.
@@ -83,7 +91,8 @@ ALTER TABLE scoop.run
     ALTER state SET STATISTICS 0,
     ALTER handler SET STATISTICS 0,
     ALTER topic SET STATISTICS 0,
-    ALTER ready_at SET STATISTICS 0;
+    ALTER ready_at SET STATISTICS 0,
+    ALTER give_up_at SET STATISTICS 0;
 
 -- A plan that was made while this table was empty would read the whole of it, and goes on being
 -- used when it has become large. So it is never small: some pages are filled once and stay, and

@@ -36,17 +36,25 @@ claimed AS (
 ),
 begun AS (
     INSERT INTO scoop.message_event
-        (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, created_at, exception)
+        (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, created_at, exception,
+         context)
     SELECT message_id,
            CASE WHEN told THEN 'ROLLING_BACK' ELSE 'SEEN' END::scoop.message_event_type,
            handler, $2, lineage, last_event_at,
-           CASE WHEN told THEN failure END
+           CASE WHEN told THEN failure END,
+           -- who was told to turn back knows more by now than it was told
+           CASE WHEN told THEN (
+               SELECT e.context FROM scoop.message_event e
+               WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = claimed.message_id
+           ) ELSE context END
     FROM claimed
     WHERE epoch = 1
 )
 SELECT c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
        c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
-       c.attempts,
+       c.attempts, c.retries, c.context, c.replied, c.parent IS NOT NULL AS has_parent,
+       c.undoing_since IS NOT NULL AS undoing,
+       (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,
        CASE WHEN c.epoch > 1 THEN (
            SELECT jsonb_agg(

@@ -1,12 +1,16 @@
 -- Hands runs back that are still mine, to be taken again by anybody: after an attempt in vain
--- (with a pause and the reason) or at shutdown (without).
+-- (with a pause and the reason) or at shutdown (without). No pause goes on after a deadline.
 -- Locks: the released rows of run.
--- $1 roots, $2 ids, $3 epochs, $4 pauses in seconds, $5 reasons, null where there was no attempt
+-- $1 roots, $2 ids, $3 epochs, $4 pauses in seconds, $5 reasons, null where there was no attempt,
+-- $6 whether the attempt is one of those that the step is granted
 UPDATE scoop.run r
 SET state = 'ready',
     owner = NULL,
-    ready_at = clock_timestamp() + make_interval(secs => b.pause),
-    attempts = r.attempts + CASE WHEN b.reason IS NULL THEN 0 ELSE 1 END,
+    ready_at = CASE WHEN r.gives_up THEN clock_timestamp()
+                    ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at) END,
+    attempts = r.attempts + CASE WHEN b.reason IS NULL OR b.granted THEN 0 ELSE 1 END,
+    retries = r.retries + CASE WHEN b.granted THEN 1 ELSE 0 END,
     reason = b.reason
-FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[]) AS b (root, id, epoch, pause, reason)
+FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[], $6::boolean[])
+    AS b (root, id, epoch, pause, reason, granted)
 WHERE r.root = b.root AND r.id = b.id AND r.epoch = b.epoch AND r.state = 'running'

@@ -114,6 +114,13 @@ impl Builder {
         self
     }
 
+    /// How large the JSON of a context may be, in bytes; by default 64 KiB. It is stored with every
+    /// event.
+    pub fn context_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.context_bytes_max = bytes;
+        self
+    }
+
     /// How often to look for ready runs when no notification came, by default once a second.
     /// Affects only how soon a lost notification is made up for.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
@@ -143,11 +150,11 @@ impl Builder {
         self.settings.step_connections = usize::try_from(for_steps).unwrap_or(usize::MAX);
         store::migrate(&pool, &schema).await?;
         let store = Store::new(store::engine_pool(&pool, ENGINE_CONNECTIONS), &schema);
-        let payload_bytes_max = self.settings.payload_bytes_max;
+        let limits = self.settings.limits();
         let engine = Engine::start(store.clone(), pool.clone(), registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
-        Ok(Scoop::new(pool, store, Some(engine), embedded, payload_bytes_max))
+        Ok(Scoop::new(pool, store, Some(engine), embedded, limits))
     }
 
     /// Connects without running any saga: the result can launch and look up. The tables must be
@@ -160,7 +167,7 @@ impl Builder {
         let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
         let (pool, embedded) = connect(self.database).await?;
         let store = Store::new(store::engine_pool(&pool, CLIENT_CONNECTIONS), &schema);
-        Ok(Scoop::new(pool, store, None, embedded, self.settings.payload_bytes_max))
+        Ok(Scoop::new(pool, store, None, embedded, self.settings.limits()))
     }
 
     /// All that can be wrong without a look at the database.
@@ -169,6 +176,7 @@ impl Builder {
         let settings = [
             ("concurrency", self.settings.concurrency),
             ("payload_bytes_max", self.settings.payload_bytes_max),
+            ("context_bytes_max", self.settings.context_bytes_max),
         ];
         if self.settings.poll_interval.is_zero() {
             errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });

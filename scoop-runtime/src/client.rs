@@ -4,10 +4,13 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Failure, Message};
+use scoop_core::{Context, Failure, Message};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::store::{HandlerOutcome, Standing};
+use crate::launch::{Options, launch_options};
+use crate::payload;
+use crate::store::{HandlerOutcome, Launched, Standing, Store};
 use crate::{RuntimeError, Scoop, Tree};
 
 /// How soon to look again for the end of a hierarchy that another process may be working on;
@@ -20,12 +23,74 @@ const LOOK_MAX: Duration = Duration::from_millis(250);
 pub struct Launch<M> {
     scoop: Scoop,
     message: M,
+    key: Option<String>,
+    options: Options,
 }
 
 impl<M: Message> Launch<M> {
     pub(crate) fn new(scoop: Scoop, message: M) -> Self {
-        Self { scoop, message }
+        Self { scoop, message, key: None, options: Options::default() }
     }
+
+    launch_options!();
+
+    /// Launches it only if none was launched on this topic with this key before; otherwise the handle
+    /// is that of the earlier one. So it can be launched again when it is not known whether it was.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let first = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
+    /// let again = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
+    /// assert_eq!(first.id(), again.id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unique(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// The same launch, but in a transaction of the caller: the message exists exactly if that
+    /// commits. See [`Scoop::launch_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    pub async fn within(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
+        let (scoop, launched) = self.prepare().await?;
+        let (root, id) = (launched.root, launched.id);
+        launch_within(scoop.store(), connection, launched).await?;
+        // Nobody tells us of the commit, so we look again soon.
+        scoop.expect();
+        Ok(Handle::new(scoop, root, id))
+    }
+
+    /// The message as it goes to the database.
+    async fn prepare(self) -> Result<(Scoop, Launched), RuntimeError> {
+        let Self { scoop, message, key, options } = self;
+        let limits = scoop.limits();
+        let mut launched = payload::prepare(&message, limits.payload_bytes_max)?;
+        if let Some(key) = key {
+            launched = launched.unique(&key);
+        }
+        let limit = limits.context_bytes_max;
+        let context = options.context(Context::default(), "client", scoop.store(), limit).await?;
+        Ok((scoop, launched.with(context)))
+    }
+}
+
+/// Launches a message in somebody's transaction. Says whether it was not there before.
+pub(crate) async fn launch_within(
+    store: &Store,
+    connection: &mut PgConnection,
+    launched: Launched,
+) -> Result<bool, RuntimeError> {
+    let launch = store.launch(connection, &[launched]).await;
+    Ok(launch.map_err(RuntimeError::database("a message was launched"))?.launched > 0)
 }
 
 impl<M: Message> IntoFuture for Launch<M> {
@@ -34,15 +99,12 @@ impl<M: Message> IntoFuture for Launch<M> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let launched = self.scoop.prepare(&self.message)?;
+            let (scoop, launched) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
-            let store = self.scoop.store();
-            let handlers = store
-                .launch(store.pool(), &[launched])
-                .await
-                .map_err(RuntimeError::database("a message was launched"))?;
-            self.scoop.announce(&handlers);
-            Ok(Handle::new(self.scoop, root, id))
+            let launch = scoop.store().launch(scoop.store().pool(), &[launched]).await;
+            let launch = launch.map_err(RuntimeError::database("a message was launched"))?;
+            scoop.announce(&launch.handlers);
+            Ok(Handle::new(scoop, root, id))
         }
         .boxed()
     }

@@ -44,6 +44,38 @@ pub enum RuntimeError {
         limit: usize,
     },
 
+    /// Something is wrong with an element of the context.
+    #[error(transparent)]
+    Context(#[from] scoop_core::ContextError),
+
+    /// The context is too large to be stored with every event.
+    #[error(
+        "the context has {bytes} bytes as JSON, more than the {limit} allowed, most of them under the key \
+         `{largest}`; store the bulk elsewhere and keep a reference, or raise `context_bytes_max`"
+    )]
+    ContextTooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+        /// The key of its largest element.
+        largest: String,
+    },
+
+    /// A time that nobody can write down.
+    #[error("{when} lies beyond what can be told: the years 1 to 9999")]
+    Time {
+        /// The time.
+        when: String,
+    },
+
+    /// There is no hierarchy or run of that id.
+    #[error("there is no hierarchy and no run {id}; was the transaction that launched it committed?")]
+    NoSuchRun {
+        /// The id.
+        id: Uuid,
+    },
+
     /// A text contains a NUL character, which PostgreSQL does not store.
     #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]
     Nul {
@@ -99,6 +131,17 @@ pub enum SetupError {
     SameName {
         /// The name.
         name: String,
+        /// The Rust types.
+        types: String,
+    },
+
+    /// An error of one type would be read as one of another.
+    #[error(
+        "two errors have the code `{code}`: {types}; give one of them another code with `#[failure(code = \"...\")]`"
+    )]
+    SameCode {
+        /// The code.
+        code: String,
         /// The Rust types.
         types: String,
     },

@@ -3,27 +3,36 @@
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
 mod builder;
+mod children;
 mod client;
+mod clock;
 pub mod embedded;
 mod engine;
 mod error;
+mod launch;
 mod payload;
 #[doc(hidden)]
 pub mod private;
 mod registry;
+mod requests;
 mod retry;
 mod saga;
 mod scoop;
 mod scope;
 mod settings;
+mod sleeper;
 mod store;
 mod tick;
 mod timetable;
 mod tree;
 
 pub use builder::Builder;
+pub use children::{Child, ChildOutcome, Reply};
 pub use client::{Handle, Launch, Outcome, Status};
+pub use clock::When;
+pub use engine::StopSignal;
 pub use error::{RuntimeError, SetupError};
+pub use requests::{CancelAnswer, Request, RollbackAnswer};
 pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;

@@ -4,9 +4,13 @@ use scoop_core::{Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
 
 use crate::RuntimeError;
+use crate::store::Launched;
 
 /// The largest payload, in bytes of JSON, unless the user says otherwise.
 pub(crate) const BYTES_MAX_DEFAULT: usize = 1024 * 1024;
+
+/// The largest context, in bytes of JSON, unless the user says otherwise.
+pub(crate) const CONTEXT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
 
 /// The message as JSON. Its topic was checked by the derive, if that wrote it.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
@@ -14,6 +18,13 @@ pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError>
         return Err(RuntimeError::Topic { topic: M::TOPIC, message: std::any::type_name::<M>() });
     }
     serde_json::to_value(message).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
+}
+
+/// The message as it goes to the database, with fresh ids.
+pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
+    let what = || format!("a message for topic `{}`", M::TOPIC);
+    let payload = storable(of_message(message)?, limit, what)?;
+    Ok(Launched::new(M::TOPIC, payload))
 }
 
 /// The value, if PostgreSQL can store it and it is not too large. `what` names it in the error.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 pub use inventory;
 pub use scoop_core::{
-    Definition, Error, Failure, Message, Missed, Next, Result, Schedule, StepDefinition, StepKind, With,
+    CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
+    StepDefinition, StepKind, With,
 };
 use serde::{Deserialize, Serialize};
 

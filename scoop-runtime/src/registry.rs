@@ -5,9 +5,10 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, Schedule};
+use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
 
 use crate::saga::{Handler, Registration, Saga};
+use crate::sleeper::Sleeper;
 use crate::timetable::Timetable;
 use crate::{RuntimeError, SetupError, Tick};
 
@@ -63,6 +64,7 @@ impl Registry {
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
         let schedules = schedules(&linked, &mut errors);
+        errors.extend(check_codes());
         let mut sagas = BTreeMap::new();
         for registration in linked {
             let definition = (registration.definition)();
@@ -81,7 +83,10 @@ impl Registry {
         if !errors.is_empty() {
             return Err(errors);
         }
-        if sagas.is_empty() {
+        let is_empty = sagas.is_empty();
+        let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
+        sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
+        if is_empty {
             tracing::warn!(
                 "this program runs no saga; is the crate that has them linked, by a `use` at least?"
             );
@@ -167,6 +172,20 @@ fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Sche
         errors.push(SetupError::Schedule { name: saga.into(), why });
     }
     schedules
+}
+
+/// Codes that stand for several types of errors, whichever sagas are run.
+fn check_codes() -> Vec<SetupError> {
+    let mut types: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    for coded in CodedError::all() {
+        types.entry(coded.code()).or_default().push(coded.type_name());
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let error = |(code, mut types): (&str, Vec<&'static str>)| {
+        types.sort_unstable();
+        SetupError::SameCode { code: code.to_owned(), types: quoted(&types) }
+    };
+    repeated.map(error).collect()
 }
 
 /// Provided values that no registered saga wants.

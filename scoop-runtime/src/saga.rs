@@ -220,7 +220,7 @@ impl<S: Saga> Handler for S {
                 }
                 StepKind::Wait => {
                     let due = Saga::due(self, step, scope, message).await?;
-                    scope.sleep_until(due).await?;
+                    scope.sleep(due).await?;
                     Ok(private::done(()))
                 }
                 StepKind::Finally => Ok(private::done(Saga::finally(self, step, scope, message).await?)),

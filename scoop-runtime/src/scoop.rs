@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
-use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS};
-use crate::store::{self, Launched, Schema, Store};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
+use crate::store::{self, Parent, Schema, Store};
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
 
@@ -29,7 +29,14 @@ struct Inner {
     store: Store,
     engine: Option<Arc<Engine>>,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
-    payload_bytes_max: usize,
+    limits: Limits,
+}
+
+/// How large things may be that are stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) context_bytes_max: usize,
 }
 
 impl Drop for Inner {
@@ -57,7 +64,7 @@ impl Scoop {
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
         let store = Store::new(store::engine_pool(&pool, CLIENT_CONNECTIONS), &schema);
-        Self::new(pool, store, None, None, payload::BYTES_MAX_DEFAULT)
+        Self::new(pool, store, None, None, Settings::default().limits())
     }
 
     /// The connections a pool must allow: one that listens, three with which the engine claims,
@@ -72,10 +79,10 @@ impl Scoop {
         store: Store,
         engine: Option<Arc<Engine>>,
         embedded: Option<Embedded>,
-        payload_bytes_max: usize,
+        limits: Limits,
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
-        Self { inner: Arc::new(Inner { pool, store, engine, embedded, payload_bytes_max }) }
+        Self { inner: Arc::new(Inner { pool, store, engine, embedded, limits }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`].
@@ -128,14 +135,12 @@ impl Scoop {
         &self,
         messages: impl IntoIterator<Item = M>,
     ) -> Result<Vec<Handle>, RuntimeError> {
-        let prepared = messages.into_iter().map(|message| self.prepare(&message));
+        let limit = self.limits().payload_bytes_max;
+        let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
-        let handlers = self
-            .store()
-            .launch(self.store().pool(), &prepared)
-            .await
-            .map_err(RuntimeError::database("messages were launched"))?;
-        self.announce(&handlers);
+        let launch = self.store().launch(self.store().pool(), &prepared).await;
+        let launch = launch.map_err(RuntimeError::database("messages were launched"))?;
+        self.announce(&launch.handlers);
         Ok(prepared.iter().map(|launched| Handle::new(self.clone(), launched.root, launched.id)).collect())
     }
 
@@ -164,17 +169,7 @@ impl Scoop {
         connection: &mut PgConnection,
         message: M,
     ) -> Result<Handle, RuntimeError> {
-        let launched = self.prepare(&message)?;
-        let (root, id) = (launched.root, launched.id);
-        self.store()
-            .launch(connection, &[launched])
-            .await
-            .map_err(RuntimeError::database("a message was launched"))?;
-        // Nobody tells us of the commit, so we look again soon.
-        if let Some(engine) = &self.inner.engine {
-            engine.expect();
-        }
-        Ok(Handle::new(self.clone(), root, id))
+        self.launch(message).within(connection).await
     }
 
     /// Runs a saga that has a schedule now, for once. Its [`Tick`](crate::Tick) is due at this moment and
@@ -274,12 +269,30 @@ impl Scoop {
         self.inner.engine.as_deref()
     }
 
-    /// The message as it goes to the database, with fresh ids.
-    pub(crate) fn prepare<M: Message>(&self, message: &M) -> Result<Launched, RuntimeError> {
-        let what = || format!("a message for topic `{}`", M::TOPIC);
-        let payload = payload::of_message(message)?;
-        let payload = payload::storable(payload, self.inner.payload_bytes_max, what)?;
-        Ok(Launched { id: Uuid::now_v7(), root: Uuid::now_v7(), topic: M::TOPIC, payload })
+    pub(crate) fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    /// Something may be launched soon, when a transaction of the caller commits.
+    pub(crate) fn expect(&self) {
+        if let Some(engine) = &self.inner.engine {
+            engine.expect();
+        }
+    }
+
+    /// Runs were asked to give up: has whoever runs them look, and wakes those that wait.
+    pub(crate) async fn asked_to_give_up(&self, runs: Vec<Parent>) -> Result<(), RuntimeError> {
+        match &self.inner.engine {
+            Some(engine) => engine.asked_to_give_up(runs),
+            None => {
+                let store = self.store();
+                let woken = store.wake(&runs).await;
+                woken.map_err(RuntimeError::database("a cancellation was requested"))?;
+                // Polling finds what nobody was notified of.
+                let _ = store.notify(Uuid::nil()).await;
+            }
+        }
+        Ok(())
     }
 
     /// Has whoever runs these handlers look.

@@ -1,19 +1,25 @@
-//! What a step's code holds: its transaction, and the means to launch messages.
+//! What a step's code holds: its transaction, the means to launch messages, and what it may know
+//! about itself and its children.
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Emission, Error, Lineage, Message, Result, Run};
+use scoop_core::{Context, ContextKey, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::{PgConnection, Postgres, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use crate::engine::Engine;
+use crate::When;
+use crate::children::{Child, Reply, reply_name};
+use crate::client::launch_within;
+use crate::engine::{Engine, StopSignal};
+use crate::launch::{self, Options, launch_options};
 use crate::payload;
+use crate::store::{Key, Surroundings};
 
 /// What the code of a step may do, and what it may know about itself.
 ///
@@ -21,24 +27,41 @@ use crate::payload;
 /// is committed together with the messages launched and the record that the step is done.
 pub struct Scope<'a> {
     engine: &'a Engine,
-    run: &'a Run,
-    handler: &'a str,
-    step: &'a str,
-    place: Place,
-    /// What the transaction is begun with, so that settling can tell whether it is still open.
-    claim: String,
-    outputs: &'a BTreeMap<String, Value>,
+    place: Place<'a>,
+    context: Context,
+    reply: Option<(String, Value)>,
     opened: Option<Opened>,
     emissions: Vec<Emission>,
 }
 
 /// Which call of user code this is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) key: Key,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) run: &'a Run,
+    pub(crate) handler: &'a str,
+    pub(crate) step: &'a str,
     pub(crate) iteration: u32,
     /// Set in a child failure handler: how often it was called before.
     pub(crate) handler_iteration: Option<u32>,
     pub(crate) attempt: u32,
+    pub(crate) outputs: &'a BTreeMap<String, Value>,
+}
+
+impl Place<'_> {
+    /// What the transaction is begun with, so that settling can tell whether it is still open.
+    pub(crate) fn claim(&self) -> String {
+        format!("{}/{}", self.key.id, self.key.epoch)
+    }
+}
+
+/// What a call of user code left behind.
+pub(crate) struct Remains {
+    pub(crate) opened: Option<Opened>,
+    pub(crate) emissions: Vec<Emission>,
+    pub(crate) context: Context,
+    pub(crate) reply: Option<(String, Value)>,
 }
 
 /// The transaction of a step, and the right to one of the connections for steps.
@@ -48,19 +71,13 @@ pub(crate) struct Opened {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(
-        engine: &'a Engine,
-        (run, handler, step): (&'a Run, &'a str, &'a str),
-        place: Place,
-        claim: String,
-        outputs: &'a BTreeMap<String, Value>,
-    ) -> Self {
-        Self { engine, run, handler, step, place, claim, outputs, opened: None, emissions: vec![] }
+    pub(crate) fn new(engine: &'a Engine, place: Place<'a>, context: Context) -> Self {
+        Self { engine, place, context, reply: None, opened: None, emissions: vec![] }
     }
 
-    /// What the call left behind.
-    pub(crate) fn into_remains(self) -> (Option<Opened>, Vec<Emission>) {
-        (self.opened, self.emissions)
+    pub(crate) fn into_remains(self) -> Remains {
+        let Self { opened, emissions, context, reply, .. } = self;
+        Remains { opened, emissions, context, reply }
     }
 
     /// The step's own transaction, opened when it is first asked for.
@@ -90,9 +107,9 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
-            let opened = self.engine.begin(&self.claim).await;
+            let opened = self.engine.begin(&self.place.claim()).await;
             self.opened = Some(opened.map_err(|error| {
-                let step = self.step;
+                let step = self.place.step;
                 Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
             })?);
         }
@@ -138,12 +155,272 @@ impl<'a> Scope<'a> {
 
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
         Emit {
+            engine: self.engine,
+            handler: self.place.handler,
+            context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
-            limit: self.engine.settings().payload_bytes_max,
             payload: payload::of_message(&message),
             detached_root,
+            options: Options::default(),
             message: PhantomData,
         }
+    }
+
+    /// Publishes a message that starts a hierarchy of its own, as [`Scope::detach`] does, unless one
+    /// with the same topic and key was launched before: then nothing happens. Says whether it was
+    /// launched now, and the id of the hierarchy in either case.
+    ///
+    /// Unlike the others it goes to the database at once, through [`Scope::tx`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::launch`] and [`Scope::tx`].
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Invoice { order: u32 }
+    /// # impl scoop_core::Message for Invoice { const TOPIC: &'static str = "invoices"; type Reply = (); }
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let (id, launched) = scope.detach_unique(Invoice { order: 7 }, "order 7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<(Uuid, bool)> {
+        let limit = self.engine.settings().payload_bytes_max;
+        let launched = payload::prepare(&message, limit)?.unique(key);
+        let root = launched.root;
+        let store = self.engine.store();
+        let fresh = launch_within(store, self.tx().await?, launched).await?;
+        Ok((root, fresh))
+    }
+
+    /// The element of the context of this type, if there is one.
+    ///
+    /// The context travels with the run: from whoever launched its message, through its steps, into
+    /// what it launches, and through its rollback. It never travels back up.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored under its key is something else. The error names the key.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use scoop_core::ContextKey;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Tenant { name: String }
+    /// # impl ContextKey for Tenant { const KEY: &'static str = "Tenant"; }
+    ///
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let name = scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get<K: ContextKey>(&self) -> Result<Option<K>> {
+        Ok(self.context.get()?)
+    }
+
+    /// Adds an element to the context: for the steps after this one, for what this one launches from
+    /// now on, and for the compensations. It is kept even if the step fails.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be stored, if the context would be too large, or if what is stored under its key
+    /// is something else. The context stays as it was.
+    pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
+        let mut context = self.context.clone();
+        context.set(element)?;
+        launch::within(self.engine.settings().context_bytes_max, &context)?;
+        self.context = context;
+        Ok(())
+    }
+
+    /// Takes an element out of the context. Says whether there was one.
+    pub fn remove<K: ContextKey>(&mut self) -> bool {
+        self.context.remove(K::KEY)
+    }
+
+    /// All of the context, the elements that this program does not know included.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Has the next step start no sooner than this: after a time, or at an instant. It returns at
+    /// once; nothing is held while the run sleeps, and no restart wakes it.
+    ///
+    /// # Errors
+    ///
+    /// If the time lies beyond the year 9999, or the clock of the server cannot be read.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use std::time::Duration;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// scope.sleep(Duration::from_secs(14 * 24 * 60 * 60)).await?;    // the next step: in two weeks
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn sleep(&mut self, time: impl Into<When>) -> Result<()> {
+        let mut options = Options::default();
+        options.not_before(time.into());
+        let context = self.context.clone();
+        let limit = self.engine.settings().context_bytes_max;
+        let context = options.context(context, self.place.handler, self.engine.store(), limit).await?;
+        let (message, topic) = (Uuid::now_v7(), SLEEP_TOPIC.to_owned());
+        self.emissions.push(Emission { message, topic, payload: json!({}), detached_root: None, context });
+        Ok(())
+    }
+
+    /// Answers whoever launched the message, which is read with [`Scope::replies`] there. A run
+    /// answers at most once, and the answer counts once the step has ended well.
+    ///
+    /// # Errors
+    ///
+    /// If the run has answered before, if this is a compensation, or if the answer cannot be stored.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Quote { cents: u64 }
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AskPrice { sku: String }
+    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = Quote; }
+    ///
+    /// # async fn example(scope: &mut Scope<'_>, ask: &AskPrice) -> scoop_core::Result<()> {
+    /// scope.reply(ask, Quote { cents: 4_200 })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn reply<M: Message>(&mut self, to: &M, answer: M::Reply) -> Result<()> {
+        let _ = to;
+        let Place { run, handler, step, .. } = self.place;
+        if run.is_backward() {
+            return Err(Error::msg(format!("`{step}` undoes something, so it cannot reply")));
+        }
+        let name = reply_name::<M::Reply>();
+        if run.replied || self.reply.is_some() {
+            let lineage = &run.lineage;
+            return Err(Error::failure(Failure::new(
+                "ReturnValueAlreadyExistsException",
+                format!(
+                    "Return value already exists for lineage {lineage}, handler '{handler}', variable '{name}'"
+                ),
+                &run.source,
+            )));
+        }
+        let limit = self.engine.settings().payload_bytes_max;
+        let what = || format!("the reply of saga `{handler}`");
+        let answer = payload::storable(serde_json::to_value(answer)?, limit, what)?;
+        self.reply = Some((name.to_owned(), answer));
+        Ok(())
+    }
+
+    /// What the handlers of the messages of type `M` answered that the last step launched, in the
+    /// order of the messages. Who did not answer is not among them.
+    ///
+    /// # Errors
+    ///
+    /// If an answer is no `M::Reply`, or the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
+        self.replies_of::<M>(true).await
+    }
+
+    /// As [`Scope::replies`], but of all messages of the type that this run has launched so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::replies`].
+    pub async fn all_replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
+        self.replies_of::<M>(false).await
+    }
+
+    async fn replies_of<M: Message>(&mut self, newest: bool) -> Result<Vec<Reply<M::Reply>>> {
+        let children = self.children_of(newest, reply_name::<M::Reply>()).await?;
+        let answered = children.into_iter().filter(|child| child.topic == M::TOPIC);
+        answered.filter_map(Child::into_reply).map(|reply| reply.map_err(Error::msg)).collect()
+    }
+
+    /// What became of each handler of each message that the last step launched: above all for a
+    /// child failure handler, to which the failures come combined.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    ///
+    /// ```
+    /// # use scoop_runtime::{ChildOutcome, Scope};
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let children = scope.children().await?;
+    /// let done = children.iter().filter(|child| child.outcome == ChildOutcome::Committed);
+    /// println!("{} of {} have done it", done.count(), children.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn children(&mut self) -> Result<Vec<Child>> {
+        let children = self.children_of(true, "").await?;
+        Ok(children.into_iter().filter(|child| child.topic != SLEEP_TOPIC).collect())
+    }
+
+    async fn children_of(&self, newest: bool, reply: &str) -> Result<Vec<Child>> {
+        let Place { run, handler, step, .. } = self.place;
+        let children = self.engine.store().children(run.lineage.id(), handler, newest, reply).await;
+        children.map_err(|error| {
+            let why = format!("what the children of step `{step}` did could not be read: {error}");
+            Error::infrastructure(why)
+        })
+    }
+
+    /// Gives up here and now if the run has to: if somebody asked for it, or a deadline has passed.
+    /// The engine looks by itself before each step and after it; a step that takes long may look
+    /// in between. Pass the error on.
+    ///
+    /// # Errors
+    ///
+    /// The failure of a run that gives up, with the reasons; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn check(&mut self) -> Result<()> {
+        let Place { key, run, surroundings, step, .. } = self.place;
+        let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
+            Error::infrastructure(format!("whether step `{step}` is to give up could not be read: {error}"))
+        })?;
+        match reasons.is_empty() {
+            true => Ok(()),
+            false => Err(Error::failure(Failure::gave_up(&run.source, reasons)).into_permanent()),
+        }
+    }
+
+    /// A signal that this run has to give up, to be waited for beside something that takes long.
+    /// Then [`Scope::check`] says why.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// # async fn something_long() {}
+    /// let stop = scope.stop_signal();
+    /// tokio::select! {
+    ///     () = something_long() => {}
+    ///     () = stop.raised() => scope.check().await?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stop_signal(&self) -> StopSignal {
+        self.engine.watch(self.place.key)
     }
 
     /// How many times this step directly preceded itself: 0, then 1 when it is repeated, and so
@@ -152,8 +429,14 @@ impl<'a> Scope<'a> {
         self.place.iteration
     }
 
-    /// How often this has been tried in vain before, because the database or its connection
-    /// failed.
+    /// How often the handler of child failures was called before for this step; in any other
+    /// function 0.
+    pub fn handler_iteration(&self) -> u32 {
+        self.place.handler_iteration.unwrap_or(0)
+    }
+
+    /// How often this has been tried in vain before: because it failed and is to be retried, or
+    /// because the database or its connection did.
     pub fn attempt(&self) -> u32 {
         self.place.attempt
     }
@@ -170,29 +453,29 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let Place { handler_iteration, .. } = self.place;
-        let instance = format!("{}#{}#{handler_iteration:?}", self.step, self.run.suspensions);
-        Uuid::new_v5(&self.run.lineage.id(), instance.as_bytes())
+        let Place { handler_iteration, step, run, .. } = self.place;
+        let instance = format!("{step}#{}#{handler_iteration:?}", run.suspensions);
+        Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 
     /// The id of the message that is being handled.
     pub fn message_id(&self) -> Uuid {
-        self.run.message
+        self.place.run.message
     }
 
     /// The place of this run in its hierarchy.
     pub fn lineage(&self) -> &Lineage {
-        &self.run.lineage
+        &self.place.run.lineage
     }
 
     /// The name of the saga.
     pub fn handler(&self) -> &str {
-        self.handler
+        self.place.handler
     }
 
     /// The name under which this call goes on record.
     pub fn step(&self) -> &str {
-        self.step
+        self.place.step
     }
 
     /// What `step` returned.
@@ -201,14 +484,14 @@ impl<'a> Scope<'a> {
             Error::msg(format!(
                 "step `{step}` has not returned anything that `{}` could use; was it skipped? Then take an \
                  `Option` of it",
-                self.step
+                self.place.step
             ))
         })
     }
 
     /// What `step` returned, if it has run.
     pub(crate) fn output_if_any<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>> {
-        let Some(value) = self.outputs.get(step) else {
+        let Some(value) = self.place.outputs.get(step) else {
             return Ok(None);
         };
         T::deserialize(value).map(Some).map_err(|error| {
@@ -216,28 +499,23 @@ impl<'a> Scope<'a> {
             Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
         })
     }
-
-    /// The next step starts no sooner than this time has passed, counted from now.
-    pub async fn sleep(&mut self, pause: std::time::Duration) -> Result<()> {
-        let _ = pause;
-        Ok(())
-    }
-
-    /// The next step starts no sooner than then.
-    pub async fn sleep_until(&mut self, time: std::time::SystemTime) -> Result<()> {
-        let _ = time;
-        Ok(())
-    }
 }
 
 /// A message about to be launched from a step. Await it.
 #[must_use = "nothing is launched before this is awaited"]
 pub struct Emit<'s, M> {
+    engine: &'s Engine,
+    handler: &'s str,
+    context: Context,
     emissions: &'s mut Vec<Emission>,
-    limit: usize,
     payload: Result<Value, crate::RuntimeError>,
     detached_root: Option<Uuid>,
+    options: Options,
     message: PhantomData<fn() -> M>,
+}
+
+impl<M: Message> Emit<'_, M> {
+    launch_options!();
 }
 
 impl<'s, M: Message> IntoFuture for Emit<'s, M> {
@@ -248,11 +526,14 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
     #[track_caller]
     fn into_future(self) -> Self::IntoFuture {
         async move {
+            let settings = self.engine.settings();
             let what = || format!("a message for topic `{}`", M::TOPIC);
-            let payload = payload::storable(self.payload?, self.limit, what)?;
-            let message = Uuid::now_v7();
-            let topic = M::TOPIC.to_owned();
-            self.emissions.push(Emission { message, topic, payload, detached_root: self.detached_root });
+            let payload = payload::storable(self.payload?, settings.payload_bytes_max, what)?;
+            let limit = settings.context_bytes_max;
+            let context =
+                self.options.context(self.context, self.handler, self.engine.store(), limit).await?;
+            let (message, topic, detached_root) = (Uuid::now_v7(), M::TOPIC.to_owned(), self.detached_root);
+            self.emissions.push(Emission { message, topic, payload, detached_root, context });
             Ok(message)
         }
         .boxed()

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::payload;
+use crate::scoop::Limits;
 
 /// The connections that the engine itself needs: one that listens, and three to claim, settle and
 /// wake. It opens them by itself, beside the user's pool but within what that allows.
@@ -20,10 +21,18 @@ pub(crate) struct Settings {
     pub(crate) step_connections: usize,
     /// How large a payload, or what a step returns, may be.
     pub(crate) payload_bytes_max: usize,
+    /// How large a context may be.
+    pub(crate) context_bytes_max: usize,
     /// How often to look for ready runs when nobody says that there are any.
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
     pub(crate) backoff: Backoff,
+}
+
+impl Settings {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { payload_bytes_max: self.payload_bytes_max, context_bytes_max: self.context_bytes_max }
+    }
 }
 
 impl Default for Settings {
@@ -32,6 +41,7 @@ impl Default for Settings {
             concurrency: 256,
             step_connections: 1,
             payload_bytes_max: payload::BYTES_MAX_DEFAULT,
+            context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
         }

@@ -237,12 +237,12 @@ impl<'a> World<'a> {
             ended_well: false,
         };
         let outcome = self.perform(saga, run, &called);
-        let conclusion = call.conclude(outcome);
+        let conclusion = call.conclude(run.context.clone(), outcome);
         called.ended_well = matches!(&conclusion.fate, Fate::GoesOn(after) if after.path == run.path);
         let scoped = |emission: &&Emission| emission.detached_root.is_none();
         let scoped = conclusion.emissions.iter().filter(scoped);
         called.emitted = scoped.map(|emission| emission.message).collect();
-        called.returned = conclusion.output.as_ref().map(|(_, value)| value.clone());
+        called.returned = conclusion.values.first().map(|(_, value)| value.clone());
         self.notes.push(Note::Called(Box::new(called)));
         conclusion
     }
@@ -262,6 +262,7 @@ impl<'a> World<'a> {
                 topic: emit.topic.clone(),
                 payload: json!({ "from": called.handler }),
                 detached_root: emit.detached.then(|| self.id()),
+                context: run.context.clone(),
             });
         }
         let next = match &outcome.end {
@@ -274,7 +275,7 @@ impl<'a> World<'a> {
             End::Next(next) => Some(*next),
             End::Well => (called.code == Code::Invoke).then_some(Next::Continue),
         };
-        Ok(Returned { next, output: outcome.returns.clone(), emissions })
+        Ok(Returned { next, output: outcome.returns.clone(), reply: None, emissions })
     }
 
     /// Every compensation hears why its run turned back.
@@ -372,7 +373,7 @@ impl<'a> World<'a> {
                 None => self.write(Some(handler.clone()), &before.lineage, event),
             }
         }
-        if let Some((name, value)) = conclusion.output {
+        for (name, value) in conclusion.values {
             let doubled = self.outputs.insert((before.lineage.clone(), name), value);
             assert_eq!(doubled, None, "an output has a name that no other has");
         }

@@ -2,7 +2,8 @@
 //!
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement
 //! and one commit, and goes on at once while there is more. Otherwise it waits to be woken: by
-//! this process, by a notification of another, or, since both only make it quick, by a clock.
+//! this process, by a notification of another, or, since both only make it quick, by the clock (see
+//! [`super::time`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +26,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 const POLL_MIN: Duration = Duration::from_millis(2);
 
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut poll = engine.settings.poll_interval;
+    let mut poll = None;
     loop {
         let Some(permits) = slots(&engine).await else {
             return;
@@ -43,14 +44,17 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                 }
             }
         }
+        if engine.wakeups.was_due.swap(false, Ordering::Relaxed) {
+            engine.wakeups.clock.notify_one();
+        }
         poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
-            true => POLL_MIN,
-            false => (poll * 2).min(engine.settings.poll_interval),
+            true => Some(POLL_MIN),
+            false => poll.map(|poll| poll * 2).filter(|poll| *poll < engine.settings.poll_interval),
         };
         tokio::select! {
             () = engine.stopping.cancelled() => return,
             () = engine.wakeups.claimer.notified() => {}
-            () = tokio::time::sleep(poll) => {}
+            () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
         }
     }
 }

@@ -8,7 +8,9 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Action, Call, Conclusion, Continuation, Error, Failure, Fate, Returned, Run};
+use scoop_core::{
+    Action, Call, Conclusion, Context, Continuation, Error, Failure, Fate, Returned, Run, StepKind,
+};
 use serde_json::Value;
 use sqlx::{Postgres, Transaction};
 use tracing::{debug, error, info, warn};
@@ -18,8 +20,9 @@ use super::{Engine, panics};
 use crate::error::is_transient;
 use crate::payload;
 use crate::registry::RunnableSaga;
-use crate::scope::{Opened, Place, Scope};
-use crate::store::{Claimed, Key, Parent, Release, Settled, Settlement};
+use crate::saga::Attempted;
+use crate::scope::{Opened, Place, Remains, Scope};
+use crate::store::{Claimed, Key, Parent, Release, Settled, Settlement, Surroundings};
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
@@ -34,6 +37,10 @@ struct Job {
     payload: Value,
     message: OnceLock<Box<dyn Any + Send + Sync>>,
     attempts: i32,
+    retries: u32,
+    surroundings: Surroundings,
+    /// Whether it may have to give up.
+    overdue: bool,
     run: Run,
 }
 
@@ -43,6 +50,8 @@ enum Halt {
     Settled,
     /// The ground under the step failed; the step is to run again after a pause.
     Infrastructure(String),
+    /// The step failed, which does not count yet: it is to run again after this pause.
+    Retry { why: String, pause: Duration },
     /// No definition at hand can continue it.
     Stuck(String),
     /// It is not known whether the last thing was written.
@@ -85,8 +94,9 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
         unreachable!("only runs of sagas in the registry are claimed");
     };
     let saga = saga.clone();
-    let Claimed { key, payload, attempts, run, .. } = claimed;
-    let mut job = Job { key, saga, payload, message: OnceLock::new(), attempts, run };
+    let Claimed { key, payload, attempts, retries, surroundings, overdue, run, .. } = claimed;
+    let message = OnceLock::new();
+    let mut job = Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {
         halt = advance(&engine, &mut job).await.err();
@@ -95,7 +105,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
     drop(flight);
     match halt {
         Some(halt) => halted(&engine, &job, halt).await,
-        None => release(&engine, job.key, 0.0, None).await,
+        None => release(&engine, Release::at_once(job.key)).await,
     }
 }
 
@@ -116,7 +126,12 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
         Halt::Infrastructure(why) => {
             let pause = engine.settings.backoff.pause(job.attempts).as_secs_f64();
             warn!(saga, %run, why, pause, attempts = job.attempts + 1, "the step will run again");
-            release(engine, job.key, pause, Some(why)).await;
+            release(engine, Release::after(job.key, pause, why, false)).await;
+        }
+        Halt::Retry { why, pause } => {
+            let pause = pause.as_secs_f64();
+            info!(saga, %run, why, pause, retries = job.retries + 1, "the step is tried again");
+            release(engine, Release::after(job.key, pause, why, true)).await;
         }
         Halt::Stuck(reason) => {
             error!(saga, %run, reason, "the run is set aside");
@@ -128,17 +143,21 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
     }
 }
 
-async fn release(engine: &Engine, key: Key, pause_seconds: f64, reason: Option<String>) {
-    let reason = reason.map(|reason| reason.replace('\0', ""));
-    if let Err(error) = engine.store.release(&[Release { key, pause_seconds, reason }]).await {
-        warn!(%error, run = %key.id, "the run could not be handed back");
+async fn release(engine: &Engine, release: Release) {
+    let run = release.key.id;
+    if let Err(error) = engine.store.release(&[release]).await {
+        warn!(%error, %run, "the run could not be handed back");
         engine.doubt();
     }
+    engine.wakeups.clock.notify_one();
 }
 
 /// One turn: what is next, and what follows from it.
 async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     recall(engine, &job.saga, &mut job.run).await?;
+    if std::mem::take(&mut job.overdue) {
+        job.run.give_up = reasons_to_give_up(engine, job).await?;
+    }
     let (conclusion, opened) = match next(job)? {
         Continuation::Record(record) => (record.conclude(), None),
         Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
@@ -149,6 +168,13 @@ async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     }
 }
 
+/// Why the run has to give up, if it has to.
+async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec<Failure>, Halt> {
+    let reasons = engine.reasons_to_give_up(job.key, &job.run, job.surroundings).await;
+    reasons
+        .map_err(|error| Halt::Infrastructure(format!("whether it is to give up could not be read: {error}")))
+}
+
 /// Calls the user's code. If it went well and opened a transaction, that is still open.
 async fn call_and_conclude(
     engine: &Engine,
@@ -157,28 +183,76 @@ async fn call_and_conclude(
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let message = match decode(job) {
         Ok(message) => message,
-        Err(unfit) => return Ok((call.conclude(Err(unfit?)), None)),
+        Err(unfit) => return Ok((call.conclude(job.run.context.clone(), Err(unfit?)), None)),
     };
-    let (outcome, opened) = perform(engine, job, &call, message).await;
-    let failed = match outcome {
+    let (outcome, opened, context) = perform(engine, job, &call, message).await;
+    let error = match outcome {
         Ok(returned) => {
-            let conclusion = call.conclude(Ok(returned));
+            let conclusion = call.conclude(context, Ok(returned));
             // A jump out of bounds is the step's failure, although its code returned.
             if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == job.run.path) {
                 return Ok((conclusion, opened));
             }
-            conclusion
+            undo(opened).await;
+            return Ok((conclusion, None));
         }
-        Err(error) if failed_underneath(&error, opened.is_some()) => {
-            return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
-        }
-        Err(error) => {
-            call.conclude(Err(panics::caught_now(&job.run.source, |source| error.into_failure(source))))
-        }
+        Err(error) => error,
     };
-    // What a failed step did is undone before its failure goes on record.
+    // What a failed step did is undone before anything else happens.
+    let used_database = opened.is_some();
     undo(opened).await;
-    Ok((failed, None))
+    if failed_underneath(&error, used_database) {
+        return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
+    }
+    if let Some(pause) = pause_before_retry(job, call.action(), &error) {
+        return Err(Halt::Retry { why: format!("step `{}`: {error}", call.step()), pause });
+    }
+    let failure = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    match cleanup_of(job, call.action()) {
+        None => Ok((call.conclude(context, Err(failure)), None)),
+        Some(step) => clean_up(engine, job, call, message, (step, context, failure)).await,
+    }
+}
+
+/// How long to wait before the failed code is tried again, if it is to be.
+fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Duration> {
+    let (step, what) = match action {
+        Action::Invoke { step, .. } => (*step, Attempted::Step),
+        Action::Compensate { step, .. } => (*step, Attempted::Compensation),
+        Action::HandleChildFailure { .. } => return None,
+    };
+    job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
+}
+
+/// The step that failed, if it has to be cleaned up after.
+fn cleanup_of(job: &Job, action: &Action) -> Option<usize> {
+    let Action::Invoke { step, .. } = action else {
+        return None;
+    };
+    let next = job.saga.definition.steps.get(step + 1)?;
+    (next.kind == StepKind::Finally).then_some(*step)
+}
+
+/// Cleans up after a step that failed. What that writes to the database is committed together with
+/// the record of the failure; what it launches is not, as the failed step has no instance that could
+/// wait for it.
+async fn clean_up(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+    message: &(dyn Any + Send + Sync),
+    (step, context, failure): (usize, Context, Failure),
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    let mut scope = Scope::new(engine, place(job, &call), context);
+    let code = async { job.saga.handler.finally(step, &mut scope, message).await };
+    let outcome = panics::caught(&job.run.source, code).await;
+    let Remains { opened, context, .. } = scope.into_remains();
+    let Err(error) = outcome else {
+        return Ok((call.conclude(context, Err(failure)), opened));
+    };
+    undo(opened).await;
+    let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
@@ -243,36 +317,17 @@ fn failed_underneath(error: &Error, used_database: bool) -> bool {
         || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
 }
 
-/// Calls the user's code.
+/// Calls the user's code. What it returned, the transaction that it opened, and the context that it
+/// left behind.
 async fn perform(
     engine: &Engine,
     job: &Job,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
-) -> (Result<Returned, Error>, Option<Opened>) {
-    let (step, iteration, handler_iteration) = match call.action() {
-        Action::Invoke { step, iteration } | Action::Compensate { step, iteration, .. } => {
-            (*step, *iteration, None)
-        }
-        Action::HandleChildFailure { step, iteration, handler_iteration, .. } => {
-            (*step, *iteration, Some(*handler_iteration))
-        }
-    };
-    let outputs = match call.action() {
-        Action::Compensate { outputs, .. } => outputs,
-        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &job.run.outputs,
-    };
-    let attempt = u32::try_from(job.attempts).unwrap_or(0);
-    let names = (&job.run, &*job.saga.definition.saga, call.step());
-    let mut scope = Scope::new(
-        engine,
-        names,
-        Place { iteration, handler_iteration, attempt },
-        claim_of(job.key),
-        outputs,
-    );
-    let code = invoke(job, call.action(), step, &mut scope, message);
-    let outcome = match job.saga.handler.timeout(step) {
+) -> (Result<Returned, Error>, Option<Opened>, Context) {
+    let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
+    let code = invoke(job, call.action(), &mut scope, message);
+    let outcome = match job.saga.handler.timeout(call.action().step()) {
         None => panics::caught(&job.run.source, code).await,
         Some(limit) => match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
             Ok(outcome) => outcome,
@@ -283,43 +338,68 @@ async fn perform(
             ))),
         },
     };
-    let (opened, emissions) = scope.into_remains();
+    engine.watched.forget(job.key.id);
+    let Remains { opened, emissions, context, reply } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
-        Ok(Returned { output, emissions, ..returned })
+        Ok(Returned { output, emissions, reply, ..returned })
     });
-    (outcome, opened)
+    (outcome, opened, context)
+}
+
+/// Where the call stands, as its scope tells it.
+fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
+    let (iteration, handler_iteration) = match call.action() {
+        Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),
+        Action::HandleChildFailure { iteration, handler_iteration, .. } => {
+            (*iteration, Some(*handler_iteration))
+        }
+    };
+    let outputs = match call.action() {
+        Action::Compensate { outputs, .. } => outputs,
+        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &job.run.outputs,
+    };
+    Place {
+        key: job.key,
+        surroundings: job.surroundings,
+        run: &job.run,
+        handler: &job.saga.definition.saga,
+        step: call.step(),
+        iteration,
+        handler_iteration,
+        attempt: u32::try_from(job.attempts).unwrap_or(0) + job.retries,
+        outputs,
+    }
 }
 
 async fn invoke(
     job: &Job,
     action: &Action,
-    step: usize,
     scope: &mut Scope<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> Result<Returned, Error> {
     let handler = &job.saga.handler;
     match action {
-        Action::Invoke { .. } => {
-            let end = handler.invoke(step, scope, message).await?;
-            Ok(Returned { next: Some(end.next), output: end.output, emissions: vec![] })
+        Action::Invoke { step, .. } => {
+            let end = handler.invoke(*step, scope, message).await?;
+            Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })
         }
-        Action::Compensate { cause, .. } => {
-            handler.compensate(step, scope, message, cause).await?;
+        Action::Compensate { step, cause, finally, .. } => {
+            if job.saga.definition.steps[*step].compensated {
+                handler.compensate(*step, scope, message, cause).await?;
+            }
+            if *finally {
+                handler.finally(*step, scope, message).await?;
+            }
             Ok(Returned::nothing())
         }
-        Action::HandleChildFailure { failure, .. } => {
-            let next = handler.on_child_failure(step, scope, message, failure).await?;
+        Action::HandleChildFailure { step, failure, .. } => {
+            let next = handler.on_child_failure(*step, scope, message, failure).await?;
             Ok(Returned { next, ..Returned::nothing() })
         }
     }
-}
-
-/// What the transaction of a step is begun with.
-fn claim_of(key: Key) -> String {
-    format!("{}/{}", key.id, key.epoch)
 }
 
 /// Adds what follows without any code of the user, so that it costs no commit of its own: the
@@ -345,11 +425,12 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 /// The batched lane.
 async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
-    let after = run_after(&conclusion);
-    let settlement = Settlement::new(job.key, &job.run, conclusion);
+    let after = After::of(&conclusion);
+    let settlement = Settlement::new(job.key, &job.run, job.surroundings, conclusion);
+    let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
-        Ok(settled) => proceed(engine, job, settled, after),
-        Err(Unsettled::TakenOver) => Err(Halt::TakenOver),
+        Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
+        Err(Unsettled::TakenOver) => refused(engine, job, after).await,
         Err(Unsettled::Refused(error)) => {
             Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}")))
         }
@@ -365,12 +446,52 @@ async fn settle_within(
     opened: Opened,
 ) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
-    let after = run_after(&conclusion);
-    let settlement = Settlement::new(job.key, &job.run, conclusion);
+    let after = After::of(&conclusion);
+    // A failure goes on record even if what the cleanup wrote does not.
+    let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
+    let settlement = Settlement::new(job.key, &job.run, job.surroundings, conclusion);
+    let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, job.key, settlement, opened).await {
-        Ok(settled) => proceed(engine, job, settled, after),
+        Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
+        Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
         Err(Uncommitted::Halt(halt)) => Err(halt),
-        Err(Uncommitted::Failed(why)) => fail(engine, job, &why).await,
+        Err(Uncommitted::Failed(why)) => match failing {
+            Some(conclusion) => settle_batched(engine, job, conclusion).await,
+            None => fail(engine, job, &why).await,
+        },
+    }
+}
+
+/// What followed was not written, since somebody else has the run, or since it has to give up.
+async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Halt> {
+    let reasons = reasons_to_give_up(engine, job).await?;
+    if reasons.is_empty() {
+        return Err(Halt::TakenOver);
+    }
+    // What the step changed of the context outlives it.
+    job.run.context = after.context;
+    job.run.give_up = reasons;
+    Ok(())
+}
+
+/// What is to be known of a conclusion when it has been written.
+struct After {
+    /// Where the run stands, if it goes on.
+    run: Option<Run>,
+    backward: bool,
+    context: Context,
+}
+
+impl After {
+    fn of(conclusion: &Conclusion) -> Self {
+        let context = conclusion.context().cloned().unwrap_or_default();
+        match &conclusion.fate {
+            Fate::GoesOn(run) => Self { backward: run.is_backward(), run: Some(run.clone()), context },
+            Fate::Committed => Self { run: None, backward: false, context },
+            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => {
+                Self { run: None, backward: true, context }
+            }
+        }
     }
 }
 
@@ -390,7 +511,7 @@ async fn commit_with(
     opened: Opened,
 ) -> Result<Settled, Uncommitted> {
     let Opened { mut transaction, permit: _permit } = opened;
-    let claim = claim_of(key);
+    let claim = format!("{}/{}", key.id, key.epoch);
     let settlements = std::slice::from_ref(&settlement);
     let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
     let settled = match settled {
@@ -440,7 +561,7 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
 async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
     let failure = Failure::new("TransactionError", why, &job.run.source);
     let conclusion = match next(job)? {
-        Continuation::Call(call) => call.conclude(Err(failure)),
+        Continuation::Call(call) => call.conclude(job.run.context.clone(), Err(failure)),
         Continuation::Record(record) => record.conclude(),
     };
     settle_batched(engine, job, conclusion).await
@@ -454,31 +575,35 @@ async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) 
     Ok(current.as_deref() == Some(claim))
 }
 
-/// Where the run stands after this, if it goes on.
-fn run_after(conclusion: &Conclusion) -> Option<Run> {
-    match &conclusion.fate {
-        Fate::GoesOn(run) => Some(run.clone()),
-        Fate::Committed | Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => None,
-    }
-}
-
 /// What was settled is true now: whoever has to know is told, and the run goes on if it can.
-fn proceed(engine: &Engine, job: &mut Job, settled: Settled, after: Option<Run>) -> Result<(), Halt> {
+fn proceed(
+    engine: &Engine,
+    job: &mut Job,
+    settled: Settled,
+    after: After,
+    sets_a_time: bool,
+) -> Result<(), Halt> {
     engine.announce(&settled.started);
+    if sets_a_time {
+        engine.wakeups.clock.notify_one();
+    }
     if settled.ended {
         match job.run.lineage.parent() {
-            Some(parent) if parent.ids().len() > 1 => {
+            Some(parent) if job.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
                 engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at });
             }
             _ => engine.waiters.root_ended(job.key.root),
         }
     }
-    match after {
+    match after.run {
         Some(run) if settled.goes_on => {
+            job.surroundings.undoing |= run.is_backward();
             job.run = run;
             job.key.epoch += 1;
             job.attempts = 0;
+            job.retries = 0;
+            job.overdue = settled.overdue;
             Ok(())
         }
         _ => {

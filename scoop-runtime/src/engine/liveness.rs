@@ -81,7 +81,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
         };
         match heard {
             Ok(Some(notification)) if notification.payload() == own => {}
-            Ok(Some(_)) => engine.wakeups.claimer.notify_one(),
+            Ok(Some(_)) => engine.look_up(),
             Ok(None) | Err(_) => {
                 warn!("the session that shows that this worker lives was lost");
                 drop(session);

@@ -5,6 +5,7 @@
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
 //! * [`wake`]: tells whoever waits for it.
 //! * [`schedule`]: launches the ticks of sagas that run by themselves.
+//! * [`time`]: knows when something is due, without any of these having been told.
 //! * [`liveness`]: shows the other processes that this one lives, and takes over from the dead.
 //!
 //! What keeps it right is the epoch of a run: raised by each claim and each settlement, and
@@ -17,6 +18,7 @@ mod liveness;
 mod panics;
 mod schedule;
 mod settle;
+mod time;
 mod wake;
 
 use std::collections::HashMap;
@@ -32,7 +34,9 @@ use uuid::Uuid;
 use crate::registry::Registry;
 use crate::scope::Opened;
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::{Key, Store, Surroundings};
+use scoop_core::{Failure, Run};
+pub use time::StopSignal;
 pub(crate) use wake::Waiters;
 
 /// How the identifier of a worker of this implementation begins, in every event it writes.
@@ -57,6 +61,7 @@ pub(crate) struct Engine {
     step_connections: Arc<Semaphore>,
     settler: settle::Settler,
     wakeups: wake::Wakeups,
+    watched: time::Watched,
     pub(crate) waiters: Waiters,
     stopping: CancellationToken,
     stopped: CancellationToken,
@@ -88,6 +93,7 @@ impl Engine {
             in_doubt: AtomicBool::new(false),
             settler,
             wakeups,
+            watched: time::Watched::default(),
             waiters: Waiters::default(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -124,6 +130,8 @@ impl Engine {
         helpers.spawn(liveness::reap(self.clone()));
         helpers.spawn(schedule::serve(self.clone()));
         helpers.spawn(wake::tell_parents(self.clone(), parents, drained.clone()));
+        helpers.spawn(time::keep(self.clone(), drained.clone()));
+        helpers.spawn(time::watch(self.clone(), drained.clone()));
         helpers.spawn(wake::tell_others(self.clone(), drained.clone()));
         for _ in 0..settle::SETTLERS {
             helpers.spawn(settle::serve(self.clone(), settlements.clone(), drained.clone()));
@@ -153,6 +161,50 @@ impl Engine {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// A signal that this run should stop.
+    pub(crate) fn watch(&self, key: Key) -> StopSignal {
+        self.watched.watch(key)
+    }
+
+    /// Why a run has to give up; nothing if it need not, or is not ours any more.
+    pub(crate) async fn reasons_to_give_up(
+        &self,
+        key: Key,
+        run: &Run,
+        surroundings: Surroundings,
+    ) -> sqlx::Result<Vec<Failure>> {
+        let Some(asked) = self.store.give_up(key).await? else {
+            return Ok(vec![]);
+        };
+        let undoing = surroundings.undoing || run.is_backward();
+        let mut reasons = asked.requests;
+        reasons.extend(asked.context.missed_deadlines(undoing, asked.now, asked.since, &run.source));
+        if reasons.is_empty() {
+            reasons.push(Failure::new("GaveUp", "it was to give up, but nobody said why", &run.source));
+        }
+        Ok(reasons)
+    }
+
+    /// Somebody asked runs to give up, in this process or in another one.
+    pub(crate) fn look_up(&self) {
+        self.wakeups.claimer.notify_one();
+        self.wakeups.clock.notify_one();
+        self.watched.look();
+    }
+
+    /// Somebody asked runs to give up. Of these, the waiting ones may be ready.
+    pub(crate) fn asked_to_give_up(&self, runs: Vec<crate::store::Parent>) {
+        for run in runs {
+            self.wakeups.child_ended(run);
+        }
+        self.look_up();
+        self.wakeups.others.notify_one();
     }
 
     /// Something for these handlers has become ready.

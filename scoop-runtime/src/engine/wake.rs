@@ -34,6 +34,10 @@ pub(super) struct Wakeups {
     pub(super) claimer: Notify,
     /// There may be something to claim soon, by a commit that nobody will tell us of.
     pub(super) expected: AtomicBool,
+    /// Something may be due sooner than was known.
+    pub(super) clock: Notify,
+    /// Something was due, and it is not known what is due next.
+    pub(super) was_due: AtomicBool,
     /// There is something that another process has to do.
     pub(super) others: Notify,
     /// Bounded by the runs in flight: each sends one, and waits for its slot to send another.
@@ -43,8 +47,14 @@ pub(super) struct Wakeups {
 impl Wakeups {
     pub(super) fn new() -> (Self, Parents) {
         let (parents, queue) = mpsc::unbounded_channel();
-        let wakeups =
-            Self { claimer: Notify::new(), expected: AtomicBool::new(false), others: Notify::new(), parents };
+        let wakeups = Self {
+            claimer: Notify::new(),
+            expected: AtomicBool::new(false),
+            clock: Notify::new(),
+            was_due: AtomicBool::new(false),
+            others: Notify::new(),
+            parents,
+        };
         (wakeups, queue)
     }
 

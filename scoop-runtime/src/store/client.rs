@@ -1,13 +1,15 @@
 //! What clients ask of the database, one function for each statement.
 
-use scoop_core::Failure;
+use scoop_core::{Context, Failure};
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, Row};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Store;
+use super::rows::timestamps;
 use crate::tree::RunRow;
 
 /// A message that starts a hierarchy of its own.
@@ -17,6 +19,47 @@ pub(crate) struct Launched {
     pub(crate) root: Uuid,
     pub(crate) topic: &'static str,
     pub(crate) payload: Value,
+    context: Context,
+    #[serde(with = "time::serde::rfc3339::option")]
+    due: Option<OffsetDateTime>,
+    #[serde(serialize_with = "timestamps")]
+    deadlines: Vec<OffsetDateTime>,
+}
+
+/// Under which ids messages are known that may be launched only once.
+const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
+
+impl Launched {
+    /// A message with fresh ids.
+    pub(crate) fn new(topic: &'static str, payload: Value) -> Self {
+        let (id, root) = (Uuid::now_v7(), Uuid::now_v7());
+        Self { id, root, topic, payload, context: Context::default(), due: None, deadlines: vec![] }
+    }
+
+    /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
+    pub(crate) fn unique(mut self, key: &str) -> Self {
+        let namespace = Uuid::new_v5(&UNIQUE, self.topic.as_bytes());
+        self.id = Uuid::new_v5(&namespace, key.as_bytes());
+        self.root = Uuid::new_v5(&self.id, b"root");
+        self
+    }
+
+    /// The same message, with this context.
+    pub(crate) fn with(mut self, context: Context) -> Self {
+        self.due = context.not_before();
+        self.deadlines = context.give_up_at(false);
+        self.context = context;
+        self
+    }
+}
+
+/// What became of a launch.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// How many of the messages were not there before.
+    pub(crate) launched: i64,
+    /// Who has something to do.
+    pub(crate) handlers: Vec<String>,
 }
 
 /// What became of a message with one of its handlers.
@@ -37,15 +80,15 @@ pub(crate) struct Standing {
 }
 
 impl Store {
-    /// Publishes messages and starts a run for each listed handler; says which handlers.
+    /// Publishes messages and starts a run for each listed handler.
     pub(crate) async fn launch(
         &self,
         executor: impl PgExecutor<'_>,
         messages: &[Launched],
-    ) -> sqlx::Result<Vec<String>> {
-        let rows =
-            sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).fetch_all(executor).await?;
-        rows.iter().map(|row| row.try_get("handler")).collect()
+    ) -> sqlx::Result<Launch> {
+        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages));
+        let row = launch.fetch_one(executor).await?;
+        Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")? })
     }
 
     /// How far a root message is. First the working set, then the log: a run is on record before

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Definition, Instance, Plan, RollbackNames, Suspension, output_name};
+use scoop_core::{Context, Definition, Failure, Instance, Plan, RollbackNames, Suspension, output_name};
 use serde::Serialize;
 use serde_json::Value;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgExecutor, Row};
 use time::OffsetDateTime;
@@ -13,10 +14,11 @@ use uuid::Uuid;
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
+use crate::children::Child;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
 /// and a lock that some lost session still holds does not hold us up for long.
-const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
+pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
 /// A run that lost a child.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +37,31 @@ pub(crate) struct Release {
     pub(crate) pause_seconds: f64,
     /// What went wrong; nothing if it is merely handed back.
     pub(crate) reason: Option<String>,
+    /// Whether the attempt is one of those that the step is granted.
+    pub(crate) granted: bool,
+}
+
+/// Why a run has to give up.
+pub(crate) struct GiveUp {
+    /// What was asked of it, or of those above it.
+    pub(crate) requests: Vec<Failure>,
+    /// By which its deadlines are to be told.
+    pub(crate) context: Context,
+    pub(crate) now: OffsetDateTime,
+    /// Before when deadlines do not count, if so.
+    pub(crate) since: Option<OffsetDateTime>,
+}
+
+impl Release {
+    /// Merely handed back.
+    pub(crate) fn at_once(key: Key) -> Self {
+        Self { key, pause_seconds: 0.0, reason: None, granted: false }
+    }
+
+    /// After an attempt in vain.
+    pub(crate) fn after(key: Key, pause_seconds: f64, reason: String, granted: bool) -> Self {
+        Self { key, pause_seconds, reason: Some(reason.replace('\0', "")), granted }
+    }
 }
 
 /// What a rolling back run had done, as the log has it.
@@ -111,10 +138,80 @@ impl Store {
             .bind(each.clone().map(|r| r.key.id).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.key.epoch).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.pause_seconds).collect::<Vec<_>>())
-            .bind(each.map(|r| r.reason.clone()).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.reason.clone()).collect::<Vec<_>>())
+            .bind(each.map(|r| r.granted).collect::<Vec<_>>())
             .execute(&self.pool)
             .await?;
         Ok(())
+    }
+
+    /// Why the run has to give up, if it has to and is still held under this key.
+    pub(crate) async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
+        let row = sqlx::query(self.sql.run_give_up.clone())
+            .bind(key.root)
+            .bind(key.id)
+            .bind(key.epoch)
+            .fetch_optional(&self.pool)
+            .await?;
+        let read = |row: PgRow| {
+            let requests: Option<Json<Vec<Failure>>> = row.try_get("requests")?;
+            let context: Option<Json<Context>> = row.try_get("context")?;
+            Ok(GiveUp {
+                requests: requests.map(|Json(requests)| requests).unwrap_or_default(),
+                context: context.map(|Json(context)| context).unwrap_or_default(),
+                now: row.try_get("now")?,
+                since: row.try_get("undoing_since")?,
+            })
+        };
+        row.map(read).transpose()
+    }
+
+    /// Has the waiting runs give up that have missed a deadline, and says which those are.
+    pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).fetch_all(&self.pool).await?;
+        let read = |row: &PgRow| {
+            Ok(Parent { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Which of these running runs have to give up, and in how many seconds.
+    pub(crate) async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+        let each = keys.iter();
+        sqlx::query_as(self.sql.run_stops.clone())
+            .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
+            .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
+            .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
+            .fetch_all(&self.pool)
+            .await
+    }
+
+    /// In how many seconds there is something to do, for these handlers or for anybody who waits.
+    pub(crate) async fn due(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<Option<f64>> {
+        sqlx::query_scalar(self.sql.run_due.clone()).bind(topics).bind(handlers).fetch_one(&self.pool).await
+    }
+
+    /// What became of the messages that a run launched: in its newest window, or ever.
+    pub(crate) async fn children(
+        &self,
+        run: Uuid,
+        handler: &str,
+        newest: bool,
+        reply: &str,
+    ) -> sqlx::Result<Vec<Child>> {
+        let rows = sqlx::query(self.sql.run_children.clone())
+            .bind(run)
+            .bind(handler)
+            .bind(newest)
+            .bind(reply)
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter().map(Child::from_row).collect()
+    }
+
+    /// What time it is, by the clock of the server.
+    pub(crate) async fn now(&self) -> sqlx::Result<OffsetDateTime> {
+        self.clock.now(&self.pool).await
     }
 
     /// Sets a run aside that cannot be continued.

@@ -3,6 +3,7 @@
 mod client;
 mod engine;
 mod migrate;
+mod requests;
 mod rows;
 mod schedule;
 mod sql;
@@ -10,18 +11,24 @@ mod sql;
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
-pub(crate) use rows::{Claimed, Key, Settled, Settlement, Unreadable};
+pub(crate) use requests::{Target, Undone};
+pub(crate) use rows::{Claimed, Key, Settled, Settlement, Surroundings, Unreadable};
 pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 
+use std::sync::Arc;
+
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+
+use crate::clock::ServerClock;
 
 /// The tables of one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pool: PgPool,
     sql: Statements,
+    clock: Arc<ServerClock>,
 }
 
 /// What the engine's own sessions must not inherit from a role or a database: whatever ends a
@@ -44,7 +51,7 @@ pub(crate) fn engine_pool(users: &PgPool, connections: u32) -> PgPool {
 
 impl Store {
     pub(crate) fn new(pool: PgPool, schema: &Schema) -> Self {
-        Self { pool, sql: Statements::of(schema) }
+        Self { pool, sql: Statements::of(schema), clock: Arc::default() }
     }
 
     pub(crate) fn pool(&self) -> &PgPool {
@@ -82,6 +89,11 @@ mod tests {
         let (types, values) = match statement {
             "run_claim" => ("uuid, text, text[], text[], bigint", "gen_random_uuid(), '', '{}', '{}', 1"),
             "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+            "run_due" => ("text[], text[]", "'{}', '{}'"),
+            "run_overdue" => ("bigint", "1"),
+            "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+            "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
+            "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
             _ => ("jsonb", "'[]'"),
         };
         let prepare =
@@ -110,7 +122,8 @@ mod tests {
                 assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
             }
         }
-        for statement in ["run_claim", "run_settle", "run_wake"] {
+        let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
+        for statement in hot.into_iter().chain(["run_stops", "cancel_mark", "cancel_drop"]) {
             let plan = plan_of(&pool, statement).await;
             assert!(
                 !plan.contains("Seq Scan"),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use scoop_core::{
-    ChildFailure, Conclusion, Emission, Event, EventKind, Failure, Fate, Lineage, Path, Run, Suspension,
+    ChildFailure, Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Lineage, Path, Run,
+    Suspension,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,7 +31,21 @@ pub(crate) struct Claimed {
     pub(crate) payload: Value,
     /// Attempts in vain since the last event.
     pub(crate) attempts: i32,
+    /// Attempts since the last event that failed, but did not count.
+    pub(crate) retries: u32,
+    pub(crate) surroundings: Surroundings,
+    /// Whether it may have to give up.
+    pub(crate) overdue: bool,
     pub(crate) run: Run,
+}
+
+/// What a run is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    /// A run above it waits for it.
+    pub(crate) has_parent: bool,
+    /// It belongs to a rollback, its own or that of a run above it. Nobody can ask it to give up.
+    pub(crate) undoing: bool,
 }
 
 #[derive(Deserialize)]
@@ -63,12 +78,15 @@ impl Claimed {
         let failure: Option<Json<Failure>> = row.try_get("failure")?;
         let children: Option<Json<Vec<ChildRow>>> = row.try_get("failed_children")?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;
+        let context: Option<Json<Context>> = row.try_get("context")?;
 
         let source = format!("{handler}[{worker}]");
         let mut run = Run::new(lineage, row.try_get("message_id")?, source);
         run.last = suspension(row)?;
         run.suspensions = unsigned(row.try_get("suspensions")?);
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
+        run.context = context.map(|Json(context)| context).unwrap_or_default();
+        run.replied = row.try_get("replied")?;
         if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
             let told = row.try_get("told")?;
             run.path = Path::Backward { cause, told, begun: false, plan: None };
@@ -81,6 +99,12 @@ impl Claimed {
             handler,
             payload: row.try_get("payload")?,
             attempts: row.try_get("attempts")?,
+            retries: unsigned(row.try_get("retries")?),
+            surroundings: Surroundings {
+                has_parent: row.try_get("has_parent")?,
+                undoing: row.try_get("undoing")?,
+            },
+            overdue: row.try_get("overdue")?,
             run,
         })
     }
@@ -141,8 +165,21 @@ pub(crate) struct Settlement {
     emissions: Vec<EmissionRow>,
     told: Vec<ToldRow>,
     told_because: Option<Failure>,
-    output_name: Option<String>,
-    output: Option<Value>,
+    return_values: Vec<ValueRow>,
+    replied: bool,
+    /// What travels with the run, if that has changed.
+    context: Option<Context>,
+    #[serde(serialize_with = "timestamps")]
+    deadlines: Vec<OffsetDateTime>,
+    /// Whether this is void if the run has to give up.
+    may_give_up: bool,
+}
+
+/// Something that a step returned or replied.
+#[derive(Debug, Serialize)]
+struct ValueRow {
+    name: String,
+    value: Value,
 }
 
 /// How a run leaves the working set.
@@ -168,6 +205,8 @@ struct EventRow {
     handler_iteration: Option<i32>,
     exception: Option<Failure>,
     detached_root: Option<Uuid>,
+    /// That of an emission, if it is not the run's.
+    context: Option<Context>,
 }
 
 /// A message to be published.
@@ -178,6 +217,22 @@ struct EmissionRow {
     topic: String,
     payload: Value,
     detached_root: Option<Uuid>,
+    /// If it is not the run's.
+    context: Option<Context>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    due: Option<OffsetDateTime>,
+    #[serde(serialize_with = "timestamps")]
+    deadlines: Vec<OffsetDateTime>,
+}
+
+/// Points in time as the database reads them.
+pub(crate) fn timestamps<S: serde::Serializer>(
+    times: &[OffsetDateTime],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Timestamp(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
+    serializer.collect_seq(times.iter().copied().map(Timestamp))
 }
 
 /// A message whose handlers have to roll back.
@@ -189,18 +244,27 @@ struct ToldRow {
 
 impl Settlement {
     /// What follows for `before`, held under `key`.
-    pub(crate) fn new(key: Key, before: &Run, conclusion: Conclusion) -> Self {
-        let mut settlement = Self::of_fate(key, before, conclusion.fate);
+    pub(crate) fn new(key: Key, before: &Run, surroundings: Surroundings, conclusion: Conclusion) -> Self {
+        let may_give_up = may_give_up(before, &conclusion.fate);
+        let context = conclusion.context().unwrap_or(&before.context).clone();
+        let undoing = surroundings.undoing || before.is_backward();
+        let mut settlement = Self::of_fate(key, before, surroundings, conclusion.fate);
+        settlement.may_give_up = may_give_up;
+        settlement.deadlines = context.give_up_at(settlement.backward || undoing);
         let count = conclusion.events.len();
-        let events = conclusion.events.into_iter().enumerate();
         settlement.event_count = count;
-        settlement.events = events.map(|(at, event)| EventRow::new(count - at - 1, event)).collect();
+        let events = conclusion.events.into_iter().enumerate();
+        settlement.events =
+            events.map(|(at, event)| EventRow::new(count - at - 1, event, &context)).collect();
         let emissions = conclusion.emissions.into_iter().enumerate();
-        settlement.emissions = emissions.map(|(at, emission)| EmissionRow::new(at, emission)).collect();
+        settlement.emissions =
+            emissions.map(|(at, emission)| EmissionRow::new(at, emission, undoing, &context)).collect();
         let told = conclusion.told.into_iter().enumerate();
         settlement.told = told.map(|(at, message_id)| ToldRow { at, message_id }).collect();
         settlement.told_because = conclusion.told_because;
-        (settlement.output_name, settlement.output) = conclusion.output.unzip();
+        let values = conclusion.values.into_iter();
+        settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
+        settlement.context = (context != before.context).then_some(context);
         settlement
     }
 
@@ -209,8 +273,14 @@ impl Settlement {
         (self.id, self.epoch)
     }
 
-    fn of_fate(key: Key, before: &Run, fate: Fate) -> Self {
-        let has_parent = before.lineage.ids().len() > 2;
+    /// Whether something becomes due at a certain time because of this.
+    pub(crate) fn sets_a_time(&self) -> bool {
+        let of_emission = |row: &EmissionRow| row.due.is_some() || !row.deadlines.is_empty();
+        !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
+    }
+
+    fn of_fate(key: Key, before: &Run, surroundings: Surroundings, fate: Fate) -> Self {
+        let Surroundings { has_parent, .. } = surroundings;
         let had_failed_children = !before.failed_children.is_empty();
         let mut settlement = Self::untouched(key);
         settlement.forgets = had_failed_children.then_some("all");
@@ -219,20 +289,20 @@ impl Settlement {
                 if had_failed_children && !run.failed_children.is_empty() {
                     settlement.forgets = Some("rolled back");
                 }
-                settlement.turns_back = before.path == Path::Forward && run.path != Path::Forward;
+                settlement.turns_back = !before.is_backward() && run.is_backward();
                 settlement.stand(run);
             }
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
             Fate::RolledBack { cause, told } => {
                 let noted = has_parent && !told;
                 settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
-                settlement.turns_back = before.path == Path::Forward;
+                settlement.turns_back = !before.is_backward();
                 settlement.backward = true;
                 settlement.failure = Some(cause);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
                 settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
-                settlement.turns_back = before.path == Path::Forward;
+                settlement.turns_back = !before.is_backward();
                 settlement.backward = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
@@ -260,8 +330,11 @@ impl Settlement {
             forgets: None,
             event_count: 0,
             told_because: None,
-            output_name: None,
-            output: None,
+            return_values: vec![],
+            replied: false,
+            context: None,
+            deadlines: vec![],
+            may_give_up: false,
             events: vec![],
             emissions: vec![],
             told: vec![],
@@ -277,6 +350,7 @@ impl Settlement {
             self.handler_iteration = last.handler_iteration.map(signed);
         }
         self.suspensions = signed(run.suspensions);
+        self.replied = run.replied;
         self.outputs = (!run.outputs.is_empty()).then_some(run.outputs);
         if let Path::Backward { cause, .. } = run.path {
             self.backward = true;
@@ -285,8 +359,19 @@ impl Settlement {
     }
 }
 
+/// A failure goes on record in any case; whatever else follows is void if the run has to give up.
+fn may_give_up(before: &Run, fate: &Fate) -> bool {
+    match fate {
+        Fate::GoesOn(run) => run.is_backward() == before.is_backward(),
+        Fate::Committed => true,
+        Fate::RolledBack { .. } => before.is_backward(),
+        Fate::RollbackFailed { .. } => false,
+    }
+}
+
 impl EventRow {
-    fn new(until_last: usize, event: Event) -> Self {
+    /// An event of a run that has this context then.
+    fn new(until_last: usize, event: Event, context: &Context) -> Self {
         Self {
             until_last,
             message_id: event.message,
@@ -297,18 +382,24 @@ impl EventRow {
             // Told once for all of them, in `told_because`.
             exception: event.exception.filter(|_| event.kind != EventKind::RollbackEmitted),
             detached_root: event.detached_root,
+            context: Some(event.context).filter(|own| own != context),
         }
     }
 }
 
 impl EmissionRow {
-    fn new(at: usize, emission: Emission) -> Self {
+    /// An emission of a run that has this context then.
+    fn new(at: usize, emission: Emission, undoing: bool, context: &Context) -> Self {
+        let undoing = undoing && emission.detached_root.is_none();
         Self {
             at,
             id: emission.message,
             topic: emission.topic,
             payload: emission.payload,
             detached_root: emission.detached_root,
+            due: emission.context.not_before(),
+            deadlines: emission.context.give_up_at(undoing),
+            context: Some(emission.context).filter(|own| own != context),
         }
     }
 }
@@ -318,6 +409,8 @@ impl EmissionRow {
 pub(crate) struct Settled {
     /// The run goes on at once, under the same claim.
     pub(crate) goes_on: bool,
+    /// It has missed a deadline by now.
+    pub(crate) overdue: bool,
     /// The run left the working set, or will when its parent has taken note.
     pub(crate) ended: bool,
     /// When its last event was.
@@ -332,6 +425,7 @@ impl Settled {
         let state: String = row.try_get("state")?;
         let settled = Self {
             goes_on: state == "running",
+            overdue: row.try_get("overdue")?,
             ended: state == "ended",
             last_event_at: row.try_get("last_event_at")?,
             started: row.try_get("started")?,

@@ -115,11 +115,6 @@ impl<'a> Ticked<'a> {
 type Pairs<'a> = (&'a [String], &'a [String]);
 
 impl Store {
-    /// What the database's clock says.
-    pub(crate) async fn now(&self) -> sqlx::Result<OffsetDateTime> {
-        sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&self.pool).await
-    }
-
     /// Lists which sagas run by themselves.
     pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).execute(&self.pool).await?;
@@ -156,7 +151,8 @@ impl Store {
         tx: &mut PgConnection,
         ticks: &[Ticked<'_>],
     ) -> sqlx::Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.message_launch.clone()).bind(Json(ticks)).fetch_all(tx).await
+        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(ticks));
+        launch.fetch_one(tx).await?.try_get("handlers")
     }
 
     /// Moves a schedule on that was taken, after these ticks.

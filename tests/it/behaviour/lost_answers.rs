@@ -186,7 +186,8 @@ mod of_a_claim {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_claim_that_commits_after_its_connection_was_lost_is_found() -> Result<()> {
         let db = Database::new().await;
-        let proxy = Proxy::new(b"late-handler", Cut::Unnoticed);
+        // What claims names the worker, whose settlements are done by then.
+        let proxy = Proxy::new(b"scoop-rs:", Cut::Unnoticed);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<LateHandler>();
         // Claims only when it is told of a launch.
         let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;

@@ -3,6 +3,7 @@
 mod cancelled;
 mod children;
 mod failures;
+mod failures_above;
 mod fence;
 mod ground;
 mod hierarchies;

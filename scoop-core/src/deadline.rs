@@ -1,0 +1,329 @@
+//! Until when something has to be done: deadlines, inherited through the context.
+//!
+//! There are three, each an element of the context: for the way forward, for the way back, and for
+//! both. Whoever launches a message may tighten what it inherited, never loosen it; the element
+//! remembers what it prevailed over.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::{Context, ContextError, Failure};
+
+/// Which part of a run a deadline is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadlineKind {
+    /// The way forward. What misses it is rolled back.
+    HappyPath,
+    /// The way back. What misses it is not undone.
+    Rollback,
+    /// Both: whichever way the run goes when it passes.
+    Absolute,
+}
+
+/// An instant by which something has to be done, who said so, and what it prevailed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    at: OffsetDateTime,
+    /// The instant as it was written.
+    text: String,
+    source: String,
+    trace: Vec<Deadline>,
+}
+
+/// As it is stored under its key.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    deadline: String,
+    source: String,
+    #[serde(default)]
+    trace: Vec<Value>,
+}
+
+impl DeadlineKind {
+    const ALL: [DeadlineKind; 3] = [Self::HappyPath, Self::Rollback, Self::Absolute];
+
+    /// The key in the context.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::HappyPath => "HappyPathDeadlineKey",
+            Self::Rollback => "RollbackPathDeadlineKey",
+            Self::Absolute => "AbsoluteDeadlineKey",
+        }
+    }
+
+    /// Under which keys it may be found: some participants look for the rollback's under another
+    /// name than they write it.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::HappyPath => &["HappyPathDeadlineKey"],
+            Self::Rollback => &["RollbackPathDeadlineKey", "RollbackDeadlineKey"],
+            Self::Absolute => &["AbsoluteDeadlineKey"],
+        }
+    }
+
+    const fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::HappyPath => ("happy path", "MissedHappyPathDeadline"),
+            Self::Rollback => ("rollback", "MissedRollbackDeadline"),
+            Self::Absolute => ("absolute", "MissedAbsoluteDeadline"),
+        }
+    }
+
+    /// The deadlines that count on the way forward, or in a rollback, in the order in which they are told.
+    fn that_count(backward: bool) -> [Self; 2] {
+        [if backward { Self::Rollback } else { Self::HappyPath }, Self::Absolute]
+    }
+}
+
+impl Deadline {
+    /// A deadline that `source` sets, to the microsecond.
+    pub fn new(at: OffsetDateTime, source: impl Into<String>) -> Self {
+        let at = at.to_offset(time::UtcOffset::UTC);
+        let at = at.replace_nanosecond(at.microsecond() * 1_000).unwrap_or(at);
+        let text = at.format(&Rfc3339).unwrap_or_else(|_| NEVER.into());
+        Self { at, text, source: source.into(), trace: vec![] }
+    }
+
+    /// The instant.
+    pub fn at(&self) -> OffsetDateTime {
+        self.at
+    }
+
+    /// Who set it.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// What it prevailed over.
+    pub fn trace(&self) -> &[Deadline] {
+        &self.trace
+    }
+
+    /// The earlier of both, which remembers the other.
+    #[must_use]
+    pub fn combined(older: Self, newer: Self) -> Self {
+        let (mut winner, loser) = if newer.at < older.at { (newer, older) } else { (older, newer) };
+        let bare = Self { trace: vec![], ..loser.clone() };
+        for other in std::iter::once(bare).chain(loser.trace) {
+            if !winner.trace.contains(&other) {
+                winner.trace.push(other);
+            }
+        }
+        winner
+    }
+
+    fn from_stored(stored: Stored) -> Result<Self, String> {
+        let at = OffsetDateTime::parse(&stored.deadline, &Rfc3339)
+            .map_err(|error| format!("`{}` is no point in time: {error}", stored.deadline))?;
+        let trace = stored.trace.into_iter().map(Self::from_trace).collect::<Result<_, _>>()?;
+        Ok(Self { at, text: stored.deadline, source: stored.source, trace })
+    }
+
+    /// An entry of a trace, bare or wrapped in its key.
+    fn from_trace(entry: Value) -> Result<Self, String> {
+        let bare = match entry {
+            Value::Object(fields) if fields.len() == 1 => {
+                fields.into_iter().next().map_or(Value::Null, |(_, it)| it)
+            }
+            bare => bare,
+        };
+        let stored = serde_json::from_value(bare).map_err(|error| error.to_string())?;
+        Self::from_stored(stored)
+    }
+
+    fn to_stored(&self, kind: DeadlineKind) -> Stored {
+        let wrapped = |it: &Deadline| {
+            let mut entry = Map::new();
+            entry.insert(kind.key().into(), serde_json::to_value(it.to_stored(kind)).unwrap_or_default());
+            Value::Object(entry)
+        };
+        let trace = self.trace.iter().map(wrapped).collect();
+        Stored { deadline: self.text.clone(), source: self.source.clone(), trace }
+    }
+
+    fn missed(&self, kind: DeadlineKind) -> Failure {
+        let (path, name) = kind.name();
+        let Stored { trace, .. } = self.to_stored(kind);
+        let trace = jsonb_text(&Value::Array(trace));
+        let (source, at) = (&self.source, &self.text);
+        let message = format!("Missed {path} deadline of {source} at {at}. Deadline trace: {trace}");
+        Failure::new(name, message, source)
+    }
+}
+
+/// How the protocol writes a deadline that nobody ever misses.
+const NEVER: &str = "9999-12-31T23:59:59.999999Z";
+
+impl Context {
+    /// The deadline of this kind, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored under its key is something else.
+    pub fn deadline(&self, kind: DeadlineKind) -> Result<Option<Deadline>, ContextError> {
+        let mut found: Option<Deadline> = None;
+        for &key in kind.keys() {
+            let Some(stored) = self.read::<Stored>(key)? else {
+                continue;
+            };
+            let deadline = Deadline::from_stored(stored).map_err(|why| ContextError::Mismatch {
+                key: key.into(),
+                expected: std::any::type_name::<Deadline>(),
+                source: serde::de::Error::custom(why),
+            })?;
+            found = Some(match found {
+                Some(other) => Deadline::combined(other, deadline),
+                None => deadline,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Adds a deadline. If there is one already, the earlier one counts.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored under its key is something else.
+    pub fn tighten(&mut self, kind: DeadlineKind, deadline: Deadline) -> Result<(), ContextError> {
+        let combined = match self.deadline(kind)? {
+            Some(older) => Deadline::combined(older, deadline),
+            None => deadline,
+        };
+        self.write(kind.key(), &combined.to_stored(kind))
+    }
+
+    /// The instants at which a run with this context has to give up on its way forward, or back. A
+    /// deadline that cannot be read has passed on the way forward; it stops no rollback.
+    pub fn give_up_at(&self, backward: bool) -> Vec<OffsetDateTime> {
+        let read = |kind| match self.deadline(kind) {
+            Ok(deadline) => deadline.map(|deadline| deadline.at),
+            Err(_) if backward => None,
+            Err(_) => Some(OffsetDateTime::UNIX_EPOCH),
+        };
+        DeadlineKind::that_count(backward).into_iter().filter_map(read).collect()
+    }
+
+    /// What has been missed on the way forward, or in a rollback: the deadlines up to `now`, but only those
+    /// after `since`, if that is given.
+    pub fn missed_deadlines(
+        &self,
+        backward: bool,
+        now: OffsetDateTime,
+        since: Option<OffsetDateTime>,
+        source: &str,
+    ) -> Vec<Failure> {
+        let missed = |kind: DeadlineKind| match self.deadline(kind) {
+            Ok(deadline) => {
+                let counts = |it: &Deadline| it.at <= now && since.is_none_or(|since| it.at > since);
+                deadline.filter(counts).map(|deadline| deadline.missed(kind))
+            }
+            Err(_) if backward => None,
+            Err(error) => Some(Failure::new("ContextMismatch", error.to_string(), source)),
+        };
+        DeadlineKind::that_count(backward).into_iter().filter_map(missed).collect()
+    }
+
+    /// Whether there is any deadline in it.
+    pub fn has_deadlines(&self) -> bool {
+        DeadlineKind::ALL.iter().flat_map(|kind| kind.keys()).any(|key| self.raw(key).is_some())
+    }
+}
+
+/// JSON as PostgreSQL prints a `jsonb`: keys by length, then by bytes, and a blank after each colon
+/// and comma.
+fn jsonb_text(value: &Value) -> String {
+    match value {
+        Value::Array(values) => {
+            format!("[{}]", values.iter().map(jsonb_text).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(key, _)| (key.len(), key.as_bytes().to_vec()));
+            let field = |(key, value)| format!("{}: {}", Value::from(String::clone(key)), jsonb_text(value));
+            format!("{{{}}}", fields.into_iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> OffsetDateTime {
+        OffsetDateTime::parse(text, &Rfc3339).unwrap()
+    }
+
+    fn context(text: &str) -> Context {
+        serde_json::from_str(text).unwrap()
+    }
+
+    const FAR: &str = r#"{"HappyPathDeadlineKey":{"deadline":"9999-12-31T23:59:59.999999Z","source":"root system","trace":[]}}"#;
+
+    #[test]
+    fn the_earlier_deadline_wins_and_remembers_the_other() {
+        let mut context = context(FAR);
+        let tighter = Deadline::new(at("2026-06-25T10:31:37.1234567Z"), "root handler");
+        context.tighten(DeadlineKind::HappyPath, tighter).unwrap();
+        assert_eq!(
+            serde_json::to_string(&context).unwrap(),
+            r#"{"HappyPathDeadlineKey":{"deadline":"2026-06-25T10:31:37.123456Z","source":"root handler","trace":[{"HappyPathDeadlineKey":{"deadline":"9999-12-31T23:59:59.999999Z","source":"root system","trace":[]}}]}}"#
+        );
+        let missed = context.missed_deadlines(false, at("2026-06-25T10:31:38Z"), None, "s");
+        assert_eq!(
+            missed[0].message,
+            r#"Missed happy path deadline of root handler at 2026-06-25T10:31:37.123456Z. Deadline trace: [{"HappyPathDeadlineKey": {"trace": [], "source": "root system", "deadline": "9999-12-31T23:59:59.999999Z"}}]"#
+        );
+        assert_eq!((missed.len(), &*missed[0].kind), (1, "MissedHappyPathDeadline"));
+    }
+
+    #[test]
+    fn deadlines_combine_at_any_depth_and_are_never_loosened() {
+        let mut context = Context::default();
+        for (time, source) in [("12:00", "a"), ("13:00", "b"), ("11:00", "c"), ("11:30", "d"), ("11:00", "e")]
+        {
+            let deadline = Deadline::new(at(&format!("2026-01-01T{time}:00Z")), source);
+            context.tighten(DeadlineKind::Absolute, deadline).unwrap();
+        }
+        let combined = context.deadline(DeadlineKind::Absolute).unwrap().unwrap();
+        let trace: Vec<_> = combined.trace().iter().map(Deadline::source).collect();
+        assert_eq!((combined.source(), trace), ("c", vec!["a", "b", "d", "e"]));
+        assert!(combined.trace().iter().all(|entry| entry.trace().is_empty()));
+    }
+
+    #[test]
+    fn both_spellings_and_both_forms_of_a_trace_are_read() {
+        let context = context(
+            r#"{"RollbackDeadlineKey":{"deadline":"2026-01-01T10:00:00+02:00","source":"a","trace":[{"deadline":"2027-01-01T00:00:00Z","source":"bare","trace":[]}]},
+                "RollbackPathDeadlineKey":{"deadline":"2026-01-01T09:00:00Z","source":"b","trace":[{"RollbackPathDeadlineKey":{"deadline":"2027-01-01T00:00:00Z","source":"wrapped","trace":[]}}]}}"#,
+        );
+        let deadline = context.deadline(DeadlineKind::Rollback).unwrap().unwrap();
+        let trace: Vec<_> = deadline.trace().iter().map(Deadline::source).collect();
+        assert_eq!((deadline.source(), trace), ("a", vec!["bare", "b", "wrapped"]));
+        assert_eq!(context.give_up_at(true), [at("2026-01-01T08:00:00Z")]);
+        assert!(context.give_up_at(false).is_empty());
+    }
+
+    #[test]
+    fn what_had_passed_before_a_rollback_began_does_not_stop_it() {
+        let mut context = Context::default();
+        context.tighten(DeadlineKind::Absolute, Deadline::new(at("2026-01-01T00:00:00Z"), "a")).unwrap();
+        let now = at("2026-01-01T00:00:10Z");
+        let missed =
+            |backward, since: Option<&str>| context.missed_deadlines(backward, now, since.map(at), "s").len();
+        assert_eq!(missed(false, None), 1);
+        assert_eq!(missed(true, Some("2026-01-01T00:00:01Z")), 0);
+        assert_eq!(missed(true, Some("2025-12-31T23:59:59Z")), 1);
+    }
+
+    #[test]
+    fn a_deadline_that_cannot_be_read_ends_the_way_forward_by_name() {
+        let context = context(r#"{"AbsoluteDeadlineKey":{"deadline":"soon","source":"x"}}"#);
+        let missed = context.missed_deadlines(false, at("2026-01-01T00:00:00Z"), None, "s");
+        assert_eq!(missed[0].kind, "ContextMismatch");
+        assert!(missed[0].message.contains("`AbsoluteDeadlineKey`"), "{}", missed[0].message);
+        assert!(context.missed_deadlines(true, at("2026-01-01T00:00:00Z"), None, "s").is_empty());
+    }
+}

@@ -1,0 +1,14 @@
+-- Does this run have to give up, and why? What was asked of it or of those above it, and by which
+-- context its deadlines are to be told. Nothing if it need not, or if it is not mine any more.
+-- Locks: nothing.
+-- $1 root, $2 id, $3 epoch
+SELECT r.context, r.undoing_since, clock_timestamp() AS now,
+       CASE WHEN r.undoing_since IS NULL THEN (
+           SELECT jsonb_agg(e.exception ORDER BY e.created_at)
+           FROM scoop.message_event e
+           WHERE e.type = 'CANCELLATION_REQUESTED' AND e.cooperation_lineage[1] = r.root
+             AND e.cooperation_lineage <@ r.lineage
+       ) END AS requests
+FROM scoop.run r
+WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
+  AND (r.gives_up OR r.give_up_at <= clock_timestamp())

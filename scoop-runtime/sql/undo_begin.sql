@@ -1,0 +1,24 @@
+-- Tells the runs that handled a message, all of them finished, to roll back. No run above them waits
+-- for that.
+-- Locks: the new rows.
+-- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure
+WITH told AS (
+    INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception)
+    VALUES ($2, 'ROLLBACK_EMITTED', $3, $4)
+    RETURNING message_id, created_at
+)
+INSERT INTO scoop.run
+    (root, id, lineage, message_id, topic, handler, last_event_at, backward, told, failure, undoing_since,
+     context)
+SELECT $1, s.cooperation_lineage[cardinality(s.cooperation_lineage)], s.cooperation_lineage, s.message_id,
+       m.topic, s.coroutine_name, told.created_at, true, true, $4, told.created_at, done.context
+FROM told
+JOIN scoop.message m ON m.id = told.message_id
+JOIN scoop.message_event s ON s.type = 'SEEN' AND s.message_id = told.message_id
+LEFT JOIN scoop.message_event done
+    ON done.type = 'COMMITTED' AND done.message_id = s.message_id AND done.coroutine_name = s.coroutine_name
+WHERE NOT EXISTS (
+    SELECT FROM scoop.message_event e
+    WHERE e.type = 'ROLLING_BACK' AND e.message_id = s.message_id AND e.coroutine_name = s.coroutine_name
+)
+RETURNING handler

@@ -1,0 +1,42 @@
+-- Can what followed from this message be undone? How many runs handled it, how many of them are still
+-- to be undone, whether somebody demanded that before, whether any run of it, above it or below it is
+-- unfinished, and whether something below could not be undone before.
+-- Locks: nothing.
+-- $1 root, $2 message
+WITH RECURSIVE handled AS (
+    SELECT s.cooperation_lineage AS lineage, s.message_id, s.coroutine_name AS handler
+    FROM scoop.message_event s
+    WHERE s.type = 'SEEN' AND s.message_id = $2
+),
+below AS (
+    SELECT * FROM handled
+  UNION ALL
+    SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
+    FROM below
+    JOIN scoop.message_event emitted
+      ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
+            = below.lineage[cardinality(below.lineage)]
+     AND emitted.type = 'EMITTED' AND emitted.coroutine_name = below.handler
+    JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
+)
+SELECT (SELECT count(*) FROM handled) AS handled,
+       (SELECT count(*) FROM handled h
+        WHERE NOT EXISTS (
+            SELECT FROM scoop.message_event e
+            WHERE e.type = 'ROLLING_BACK' AND e.message_id = h.message_id AND e.coroutine_name = h.handler
+        )) AS done,
+       EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2) AS told,
+       EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
+           OR EXISTS (
+               SELECT FROM scoop.run r JOIN handled h ON r.lineage @> h.lineage OR h.lineage @> r.lineage
+               WHERE r.root = $1
+           ) AS unfinished,
+       EXISTS (
+           SELECT FROM below b
+           JOIN scoop.message_event e
+             ON e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = b.handler AND e.message_id = b.message_id
+           WHERE NOT EXISTS (
+               SELECT FROM scoop.message_event mended
+               WHERE mended.type = 'ROLLED_BACK' AND mended.coroutine_name = b.handler
+                 AND mended.message_id = b.message_id
+           )) AS failed

@@ -1,0 +1,111 @@
+//! The server's clock, as well as this process can tell it.
+//!
+//! Instants that are compared with the server's clock are made from it, too: processes whose own
+//! clocks differ agree on when something is due.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use sqlx::PgPool;
+use time::OffsetDateTime;
+
+use crate::RuntimeError;
+
+/// How long a reading is good for. Until then the time that has passed is added to it.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// The server's clock.
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock {
+    reading: Mutex<Option<Reading>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    taken: Instant,
+    time: OffsetDateTime,
+}
+
+impl ServerClock {
+    /// What time it is there. Asks at most once a second.
+    pub(crate) async fn now(&self, pool: &PgPool) -> sqlx::Result<OffsetDateTime> {
+        let known = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reading) = known.filter(|reading| reading.taken.elapsed() < GOOD_FOR) {
+            return Ok(reading.time + reading.taken.elapsed());
+        }
+        let taken = Instant::now();
+        let time = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
+        let reading = Reading { taken, time };
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+        Ok(time)
+    }
+}
+
+/// A point in time, as one says it: some time from now, or an instant.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use scoop_runtime::When;
+///
+/// let soon: When = Duration::from_secs(5).into();
+/// let at_once: When = SystemTime::now().into();
+/// # let _ = (soon, at_once);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// After this time, counted from now, by the clock of the server.
+    In(Duration),
+    /// At this instant.
+    At(SystemTime),
+}
+
+impl From<Duration> for When {
+    fn from(duration: Duration) -> Self {
+        Self::In(duration)
+    }
+}
+
+impl From<SystemTime> for When {
+    fn from(instant: SystemTime) -> Self {
+        Self::At(instant)
+    }
+}
+
+impl When {
+    /// The instant, `now` being what the server's clock says.
+    pub(crate) fn instant(self, now: OffsetDateTime) -> Result<OffsetDateTime, RuntimeError> {
+        let instant = match self {
+            Self::In(duration) => {
+                time::Duration::try_from(duration).ok().and_then(|duration| now.checked_add(duration))
+            }
+            Self::At(instant) => match instant.duration_since(SystemTime::UNIX_EPOCH) {
+                Ok(since) => time::Duration::try_from(since)
+                    .ok()
+                    .and_then(|since| OffsetDateTime::UNIX_EPOCH.checked_add(since)),
+                Err(before) => time::Duration::try_from(before.duration())
+                    .ok()
+                    .and_then(|before| OffsetDateTime::UNIX_EPOCH.checked_sub(before)),
+            },
+        };
+        // PostgreSQL knows years before Christ, the protocol's notation does not.
+        let told = instant.filter(|instant| (1..=9999).contains(&instant.year()));
+        told.ok_or_else(|| RuntimeError::Time { when: format!("{self:?}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_that_cannot_be_written_are_refused() {
+        let now = OffsetDateTime::UNIX_EPOCH;
+        assert!(When::In(Duration::MAX).instant(now).is_err());
+        assert!(When::In(Duration::from_secs(8_100 * 366 * 86_400)).instant(now).is_err());
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(8_100 * 366 * 86_400);
+        let error = When::At(far).instant(now).unwrap_err().to_string();
+        assert!(error.contains("beyond what can be told"), "{error}");
+        let earlier = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(When::At(earlier).instant(now).unwrap(), now - Duration::from_secs(1));
+    }
+}

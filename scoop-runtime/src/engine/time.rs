@@ -1,0 +1,173 @@
+//! Keeps the time: rings the claimer when a run becomes ready by the clock, has those give up that
+//! wait beyond a deadline, and tells running steps when they should stop.
+//!
+//! What is due stands in the database, in indexes. This process knows only when to look next.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::Engine;
+use crate::store::Key;
+
+/// How many runs are looked at in one statement.
+const BATCH_MAX: i64 = 1_000;
+
+/// How often to look whether a watched run has to give up, if nobody says so.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
+
+/// How soon to look again after something was due. It may still be there, if somebody else has it
+/// locked.
+const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
+
+/// Waits for the next thing that is due, again and again.
+pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
+    loop {
+        let wait = match look(&engine).await {
+            Ok(Some(wait)) => wait,
+            Ok(None) => {
+                tokio::time::sleep(PAUSE_WHEN_DUE).await;
+                engine.settings.poll_interval
+            }
+            Err(error) => {
+                warn!(%error, "what is due could not be looked up; trying again");
+                PAUSE_AFTER_FAILURE
+            }
+        };
+        tokio::select! {
+            () = drained.cancelled() => return,
+            () = engine.wakeups.clock.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Sees to what is due. Says how long nothing else will be, if it can be told yet.
+async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
+    let poll = engine.settings.poll_interval;
+    let due = engine.store.due(engine.registry.pairs()).await?;
+    let Some(seconds) = due else {
+        return Ok(Some(poll));
+    };
+    if seconds > 0.0 {
+        return Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or(poll).min(poll)));
+    }
+    let overdue = engine.store.overdue(BATCH_MAX).await?;
+    for parent in overdue {
+        engine.wakeups.child_ended(parent);
+    }
+    // It says when it has taken all there is; only then can the next time be told.
+    engine.wakeups.was_due.store(true, Ordering::Relaxed);
+    engine.wakeups.claimer.notify_one();
+    Ok(None)
+}
+
+/// The running steps that want to know when they should stop.
+#[derive(Default)]
+pub(super) struct Watched {
+    runs: Mutex<HashMap<Uuid, (Key, CancellationToken)>>,
+    changed: Notify,
+}
+
+/// Says when a run should stop: when somebody asked for it, or a deadline has passed.
+///
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct StopSignal(CancellationToken);
+
+impl StopSignal {
+    /// Returns when the run should stop, at once if that is so already.
+    ///
+    /// # Cancel safety
+    ///
+    /// Waiting changes nothing.
+    pub async fn raised(&self) {
+        self.0.cancelled().await;
+    }
+
+    /// Whether the run should stop.
+    pub fn is_raised(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+impl Watched {
+    /// A signal for this run.
+    pub(super) fn watch(&self, key: Key) -> StopSignal {
+        let mut runs = self.runs();
+        let (watched, token) = runs.entry(key.id).or_insert_with(|| (key, CancellationToken::new()));
+        *watched = key;
+        let signal = StopSignal(token.clone());
+        drop(runs);
+        self.changed.notify_one();
+        signal
+    }
+
+    /// Nobody wants to know any more.
+    pub(super) fn forget(&self, run: Uuid) {
+        self.runs().remove(&run);
+    }
+
+    /// Somebody may have asked a run to give up.
+    pub(super) fn look(&self) {
+        self.changed.notify_one();
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let runs = self.runs();
+        runs.values().filter(|(_, token)| !token.is_cancelled()).map(|(key, _)| *key).collect()
+    }
+
+    fn raise(&self, run: Uuid) {
+        if let Some((_, token)) = self.runs().get(&run) {
+            token.cancel();
+        }
+    }
+
+    fn runs(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, (Key, CancellationToken)>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Raises the signals of the runs that should stop.
+pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
+    loop {
+        let keys = engine.watched.keys();
+        let wait = match look_after(&engine, &keys).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                warn!(%error, "whether running steps should stop could not be looked up");
+                PAUSE_AFTER_FAILURE
+            }
+        };
+        tokio::select! {
+            () = drained.cancelled() => return,
+            () = engine.watched.changed.notified() => {}
+            () = tokio::time::sleep(wait), if !keys.is_empty() => {}
+        }
+    }
+}
+
+/// Raises signals, and says when to look again.
+async fn look_after(engine: &Engine, keys: &[Key]) -> sqlx::Result<Duration> {
+    let mut wait = WATCH_INTERVAL;
+    if keys.is_empty() {
+        return Ok(wait);
+    }
+    for (run, seconds) in engine.store.stops(keys).await? {
+        if seconds <= 0.0 {
+            engine.watched.raise(run);
+        } else {
+            wait = wait.min(Duration::try_from_secs_f64(seconds).unwrap_or(WATCH_INTERVAL));
+        }
+    }
+    Ok(wait)
+}

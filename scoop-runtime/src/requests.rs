@@ -1,0 +1,210 @@
+//! What one may ask of a hierarchy, or of a part of it: to give up, or to be undone.
+
+use std::future::IntoFuture;
+use std::panic::Location;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Failure, Frame};
+use uuid::Uuid;
+
+use crate::store::{Target, Undone};
+use crate::{RuntimeError, Scoop};
+
+/// How often a request is made again that the database turned down because of somebody else.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// What became of a request to give up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelAnswer {
+    /// It is on record, and whatever is unfinished and not on its way back gives up.
+    Accepted,
+    /// It had been asked before. Nothing happens.
+    AlreadyRequested,
+    /// It is on record, but nothing is left that could give up.
+    NothingToDo,
+}
+
+/// What became of a request to roll back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RollbackAnswer {
+    /// It is on record, and the rollback begins.
+    Accepted,
+    /// Something of it, above it or below it is unfinished. Nothing happens; ask again later, or
+    /// cancel it.
+    StillRunning,
+    /// Nobody handled the message, so there is nothing to undo.
+    Unhandled,
+    /// It was rolled back already, by itself or on request.
+    AlreadyRolledBack,
+    /// Something below could not be undone when it had to be. Nothing happens before somebody has
+    /// seen to that.
+    FailedBefore,
+}
+
+/// A request that is about to be made. Await it.
+#[must_use = "nothing is asked before this is awaited"]
+pub struct Request<A> {
+    scoop: Scoop,
+    id: Uuid,
+    reason: String,
+    source: String,
+    asked_at: &'static Location<'static>,
+    kind: Kind<A>,
+}
+
+/// Which request.
+enum Kind<A> {
+    Cancel(fn(CancelAnswer) -> A),
+    Rollback(fn(RollbackAnswer) -> A),
+}
+
+impl<A> Request<A> {
+    /// Who asks, for the failures of those who obey; `scoop` unless this says otherwise.
+    pub fn source(mut self, source: impl Into<String>) -> Self {
+        self.source = source.into();
+        self
+    }
+
+    fn new(
+        scoop: Scoop,
+        id: Uuid,
+        reason: String,
+        kind: Kind<A>,
+        asked_at: &'static Location<'static>,
+    ) -> Self {
+        Self { scoop, id, reason, source: "scoop".into(), asked_at, kind }
+    }
+
+    /// The request as it goes on record.
+    fn failure(&self, kind: &str) -> Failure {
+        let mut failure = Failure::new(kind, &self.reason, &self.source);
+        failure.stack_trace.push(Frame {
+            file_name: self.asked_at.file().to_owned(),
+            line_number: self.asked_at.line().into(),
+            class_name: None,
+            function_name: None,
+        });
+        failure
+    }
+
+    async fn target(&self) -> Result<Target, RuntimeError> {
+        let found = self.scoop.store().find_target(self.id).await;
+        let found = found.map_err(RuntimeError::database("a request was made"))?;
+        found.ok_or(RuntimeError::NoSuchRun { id: self.id })
+    }
+
+    async fn answer(self) -> Result<A, RuntimeError> {
+        let target = self.target().await?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let answer = match self.kind {
+                Kind::Cancel(answer) => self.cancel(&target).await.map(answer),
+                Kind::Rollback(answer) => self.rollback(&target).await.map(answer),
+            };
+            match answer {
+                Err(error) if error.is_transient() && attempts < ATTEMPTS_MAX => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn cancel(&self, target: &Target) -> Result<CancelAnswer, RuntimeError> {
+        let request = self.failure("CancellationRequestedException");
+        let cancelled = self.scoop.store().cancel(target, &request).await;
+        let cancelled = cancelled.map_err(RuntimeError::database("a cancellation was requested"))?;
+        let answer = match (cancelled.fresh, cancelled.marked.is_empty()) {
+            (false, true) => CancelAnswer::AlreadyRequested,
+            (true, true) => CancelAnswer::NothingToDo,
+            (_, false) => CancelAnswer::Accepted,
+        };
+        self.scoop.asked_to_give_up(cancelled.marked).await?;
+        Ok(answer)
+    }
+
+    async fn rollback(&self, target: &Target) -> Result<RollbackAnswer, RuntimeError> {
+        let request = self.failure("RollbackRequestedException");
+        let undone = self.scoop.store().undo(target, &request).await;
+        Ok(match undone.map_err(RuntimeError::database("a rollback was requested"))? {
+            Undone::Begun(handlers) => {
+                self.scoop.announce(&handlers);
+                RollbackAnswer::Accepted
+            }
+            Undone::Unfinished => RollbackAnswer::StillRunning,
+            Undone::Unhandled => RollbackAnswer::Unhandled,
+            Undone::ToldBefore | Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
+            Undone::FailedBefore => RollbackAnswer::FailedBefore,
+        })
+    }
+}
+
+impl<A: Send + 'static> IntoFuture for Request<A> {
+    type Output = Result<A, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.answer().boxed()
+    }
+}
+
+impl Scoop {
+    /// Asks a hierarchy to give up, or a part of it: `id` is that of a [`Handle`](crate::Handle), or
+    /// the [id of a run](scoop_core::Lineage::id) of its [`tree`](crate::Handle::tree). Await it.
+    ///
+    /// Whatever is unfinished there is rolled back: running steps come to their end first, and what
+    /// nobody has begun is not begun any more. What is rolling back already goes on, and so do the
+    /// messages that compensations launch. A running step can look: see [`Scope::check`](crate::Scope::check).
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request may be made even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{CancelAnswer, Handle, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// let answer = scoop.cancel(order.id(), "the customer left").await?;
+    /// assert_eq!(answer, CancelAnswer::Accepted);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn cancel(&self, id: Uuid, reason: impl Into<String>) -> Request<CancelAnswer> {
+        let kind = Kind::Cancel(|answer| answer);
+        Request::new(self.clone(), id, reason.into(), kind, Location::caller())
+    }
+
+    /// Asks that a finished hierarchy be undone, or a part of it: `id` as in [`Scoop::cancel`]. Await
+    /// it for an answer that says what became of the request.
+    ///
+    /// The request is about a message: it concerns all handlers of the message that the run handled.
+    /// What is above the part is not told and does not change.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request may be made even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, Outcome, RollbackAnswer, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// if scoop.rollback(order.id(), "the goods came back").await? == RollbackAnswer::Accepted {
+    ///     assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn rollback(&self, id: Uuid, reason: impl Into<String>) -> Request<RollbackAnswer> {
+        let kind = Kind::Rollback(|answer| answer);
+        Request::new(self.clone(), id, reason.into(), kind, Location::caller())
+    }
+}

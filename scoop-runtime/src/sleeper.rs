@@ -1,0 +1,43 @@
+//! The handler of the messages that are only waited for. It does nothing; that it begins no sooner than
+//! it should is how a saga sleeps.
+
+use scoop_core::{Definition, Message, Result, SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, StepDefinition};
+use serde::{Deserialize, Serialize};
+
+use crate::saga::{Saga, Step, StepEnd};
+use crate::{Scope, private};
+
+/// The saga of sleeping, which every program runs.
+pub(crate) struct Sleeper;
+
+/// A message that is only waited for.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Sleep {}
+
+impl Message for Sleep {
+    const TOPIC: &'static str = SLEEP_TOPIC;
+    type Reply = ();
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Sleeping;
+
+impl Step for Sleeping {
+    const ALL: &'static [Self] = &[Self];
+
+    fn index(self) -> usize {
+        0
+    }
+}
+
+impl Saga for Sleeper {
+    type Message = Sleep;
+    type Step = Sleeping;
+
+    const DEFINITION: Definition =
+        Definition::new(SLEEP_HANDLER, SLEEP_TOPIC, const { &[StepDefinition::new(SLEEP_STEP)] });
+
+    async fn invoke(&self, _: Sleeping, _: &mut Scope<'_>, _: &Sleep) -> Result<StepEnd> {
+        Ok(private::done(()))
+    }
+}

@@ -1,0 +1,110 @@
+//! What is asked of a hierarchy from outside: to give up, or to be undone.
+
+use scoop_core::{Failure, Lineage};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::engine::READ_COMMITTED;
+use super::{Parent, Store};
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) lineage: Lineage,
+    pub(crate) message: Uuid,
+}
+
+/// What became of a request to give up.
+#[derive(Debug)]
+pub(crate) struct Cancelled {
+    /// It was not on record before.
+    pub(crate) fresh: bool,
+    /// The runs that give up because of it.
+    pub(crate) marked: Vec<Parent>,
+}
+
+/// What became of a request to roll back.
+#[derive(Debug)]
+pub(crate) enum Undone {
+    Begun(Vec<String>),
+    Unfinished,
+    Unhandled,
+    ToldBefore,
+    RolledBack,
+    FailedBefore,
+}
+
+impl Store {
+    /// What has this id.
+    pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+        let row = sqlx::query(self.sql.request_find.clone()).bind(id).fetch_optional(&self.pool).await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let lineage = Lineage::from_ids(row.try_get("lineage")?);
+        let message = row.try_get("message_id")?;
+        Ok(lineage.map(|lineage| Target { lineage, message }))
+    }
+
+    /// Has all unfinished runs below the target give up.
+    pub(crate) async fn cancel(&self, target: &Target, request: &Failure) -> sqlx::Result<Cancelled> {
+        let (root, ids) = (target.lineage.root_id(), target.lineage.ids());
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let recorded = sqlx::query(self.sql.cancel_record.clone())
+            .bind(target.message)
+            .bind(ids)
+            .bind(Json(request))
+            .execute(&mut *tx)
+            .await?;
+        let mut marked = vec![];
+        loop {
+            let mark = sqlx::query(self.sql.cancel_mark.clone()).bind(root).bind(ids);
+            let rows = mark.fetch_all(&mut *tx).await?;
+            if rows.is_empty() {
+                break;
+            }
+            let read = |row: &PgRow| {
+                Ok(Parent { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
+            };
+            marked.extend(rows.iter().map(read).collect::<sqlx::Result<Vec<_>>>()?);
+        }
+        sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(ids).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Cancelled { fresh: recorded.rows_affected() > 0, marked })
+    }
+
+    /// Has all handlers of the target's message roll back, if all of it is finished.
+    pub(crate) async fn undo(&self, target: &Target, request: &Failure) -> sqlx::Result<Undone> {
+        let root = target.lineage.root_id();
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let check = sqlx::query(self.sql.undo_check.clone()).bind(root).bind(target.message);
+        let state = check.fetch_one(&mut *tx).await?;
+        if state.try_get("unfinished")? {
+            return Ok(Undone::Unfinished);
+        }
+        if state.try_get::<i64, _>("handled")? == 0 {
+            return Ok(Undone::Unhandled);
+        }
+        if state.try_get("told")? {
+            return Ok(Undone::ToldBefore);
+        }
+        if state.try_get::<i64, _>("done")? == 0 {
+            return Ok(Undone::RolledBack);
+        }
+        if state.try_get("failed")? {
+            return Ok(Undone::FailedBefore);
+        }
+        let handlers = sqlx::query_scalar(self.sql.undo_begin.clone())
+            .bind(root)
+            .bind(target.message)
+            .bind(target.lineage.ids())
+            .bind(Json(request))
+            .fetch_all(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(Undone::Begun(handlers))
+    }
+}
