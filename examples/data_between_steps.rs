@@ -36,7 +36,7 @@ struct Invoicing;
 #[saga]
 #[subscribes(InvoiceWanted)]
 impl Invoicing {
-    #[step(rollback = void)]
+    #[step]
     async fn number(&self, scope: &mut Scope<'_>, _: &InvoiceWanted) -> Result<InvoiceNumber> {
         Ok(InvoiceNumber(format!("2026-{}", &scope.message_id().simple().to_string()[28..])))
     }
@@ -94,17 +94,6 @@ impl Invoicing {
         let lines = scope.iteration() as usize + 1;
         println!("{}: line {lines} struck out, it stood at {} cents", number.0, subtotal.cents);
         assert_eq!(*subtotal, Subtotal { lines, cents: invoice.cents_by_line[..lines].iter().sum() });
-        Ok(())
-    }
-
-    async fn void(
-        &self,
-        _: &mut Scope<'_>,
-        _: &InvoiceWanted,
-        number: &InvoiceNumber,
-        why: &Failure,
-    ) -> Result<()> {
-        println!("{}: void, {}", number.0, why.message);
         Ok(())
     }
 }

@@ -9,16 +9,18 @@
 use std::time::{Duration, Instant};
 
 use scoop::prelude::*;
+use scoop::{Deadline, DeadlineKind};
 
-/// Guests are hungry, and there are several ways to feed them.
 #[derive(Message, Serialize, Deserialize)]
-enum DinnerOrdered {
-    /// Wait for somebody who takes an hour.
-    FromTheOven,
-    /// The same, but do not wait longer than the kitchen says.
-    FromAnOvenWithAClock,
-    /// Cook, a slice at a time.
-    FromThePan,
+struct DinnerOrdered {
+    from: Source,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Source {
+    Oven,
+    OvenWithClock,
+    Pan,
 }
 
 #[derive(Message, Serialize, Deserialize)]
@@ -30,20 +32,15 @@ struct DinnerKitchen;
 #[saga]
 #[subscribes(DinnerOrdered)]
 impl DinnerKitchen {
-    #[step(rollback = apologize)]
-    async fn begin(&self, _: &mut Scope<'_>, _: &DinnerOrdered) -> Result<()> {
-        Ok(())
-    }
-
     #[step]
     async fn cook(&self, scope: &mut Scope<'_>, dinner: &DinnerOrdered) -> Result<()> {
-        match dinner {
-            DinnerOrdered::FromTheOven => scope.launch(BakeDinner).await?,
-            DinnerOrdered::FromAnOvenWithAClock => {
+        match dinner.from {
+            Source::Oven => scope.launch(BakeDinner).await?,
+            Source::OvenWithClock => {
                 let patience = Duration::from_millis(300);
                 scope.launch(BakeDinner).deadline(patience).source("the kitchen").await?
             }
-            DinnerOrdered::FromThePan => return fry(scope).await,
+            Source::Pan => return fry(scope).await,
         };
         Ok(())
     }
@@ -51,11 +48,6 @@ impl DinnerKitchen {
     #[step]
     async fn serve(&self, _: &mut Scope<'_>, _: &DinnerOrdered) -> Result<()> {
         unreachable!("dinner takes an hour")
-    }
-
-    async fn apologize(&self, _: &mut Scope<'_>, _: &DinnerOrdered, why: &Failure) -> Result<()> {
-        println!("  sorry: {}", why.root_causes()[0].message.split('.').next().unwrap_or_default());
-        Ok(())
     }
 }
 
@@ -74,37 +66,34 @@ struct DinnerOven;
 #[saga]
 #[subscribes(BakeDinner)]
 impl DinnerOven {
-    #[step(sleep = "1 hour")]
+    #[step(sleep = "1 hour", rollback = throw_away)]
     async fn put_in(&self, scope: &mut Scope<'_>, _: &BakeDinner) -> Result<()> {
-        let deadline = scope.context().deadline(scoop::DeadlineKind::HappyPath)?;
-        println!(
-            "  in the oven, on behalf of {}",
-            deadline.map_or("nobody".into(), |d| d.source().to_owned())
-        );
+        let deadline = scope.context().deadline(DeadlineKind::HappyPath)?;
+        println!("  in the oven, as long as {} wait", deadline.as_ref().map_or("all", Deadline::source));
         Ok(())
     }
 
-    #[step]
-    async fn take_out(&self, _: &mut Scope<'_>, _: &BakeDinner) -> Result<()> {
-        unreachable!("that is an hour from now")
+    async fn throw_away(&self, _: &mut Scope<'_>, _: &BakeDinner, _: &Failure) -> Result<()> {
+        println!("  out of the oven, half done");
+        Ok(())
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let scoop = Scoop::builder().embedded().start().await?;
-    let soon = Duration::from_millis(500);
-    let later = Duration::from_secs(7200);
-    for (dinner, patience, who) in [
-        (DinnerOrdered::FromTheOven, soon, "the guests"),
-        (DinnerOrdered::FromAnOvenWithAClock, later, "the kitchen"),
-        (DinnerOrdered::FromThePan, soon, "the guests"),
+    let (soon, later) = (Duration::from_millis(500), Duration::from_secs(7200));
+    for (from, patience, who) in [
+        (Source::Oven, soon, "the guests"),
+        (Source::OvenWithClock, later, "the kitchen"),
+        (Source::Pan, soon, "the guests"),
     ] {
-        println!("dinner in {patience:?}, please");
+        println!("dinner from the {from:?} within {patience:?}, please");
         let began = Instant::now();
-        let dinner = scoop.launch(dinner).deadline(patience).source("the guests").await?;
+        let dinner = scoop.launch(DinnerOrdered { from }).deadline(patience).source("the guests").await?;
         let Outcome::RolledBack(why) = dinner.wait().await? else { panic!("{}", dinner.tree().await?) };
-        assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
+        println!("  given up after {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10));
         let missed = why.root_causes()[0];
         assert_eq!((&*missed.kind, &*missed.source), ("MissedHappyPathDeadline", who), "{}", why.report());
     }
