@@ -13,8 +13,8 @@ use scoop::prelude::*;
 #[derive(Message, Serialize, Deserialize)]
 struct TideAsked {
     harbour: String,
-    /// How many of the stations answer at all.
-    stations: u32,
+    /// How many of the stations do not answer today.
+    dead_stations: u32,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl TideTables {
     async fn measure(&self, scope: &mut Scope<'_>, ask: &TideAsked) -> Result<Tide> {
         let station = scope.attempt();
         println!("  {}: asking station {station}", ask.harbour);
-        if station >= ask.stations {
+        if station < ask.dead_stations {
             pending::<()>().await; // the line is dead
         }
         Ok(Tide { centimetres: 310, station })
@@ -61,11 +61,11 @@ impl TideTables {
 async fn main() -> Result<()> {
     let scoop = Scoop::builder().embedded().start().await?;
 
-    let tide = scoop.launch(TideAsked { harbour: "Brest".into(), stations: 1 }).await?;
+    let tide = scoop.launch(TideAsked { harbour: "Brest".into(), dead_stations: 1 }).await?;
     assert_eq!(tide.wait().await?, Outcome::Committed);
 
     let began = Instant::now();
-    let tide = scoop.launch(TideAsked { harbour: "Cork".into(), stations: 0 }).await?;
+    let tide = scoop.launch(TideAsked { harbour: "Cork".into(), dead_stations: 9 }).await?;
     let Outcome::RolledBack(why) = tide.wait().await? else { panic!("{}", tide.tree().await?) };
     assert_eq!(why.kind, "StepTimeout", "{}", why.report());
     assert!(began.elapsed() >= Duration::from_millis(600), "three attempts of 200 ms each");

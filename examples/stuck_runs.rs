@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use scoop::RunState;
 use scoop::prelude::*;
+use scoop::{RunState, Status};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ mod monday {
     #[saga(name = "lending")]
     #[subscribes(LoanWanted)]
     impl Lending {
-        #[step(sleep = "300ms")]
+        #[step(sleep = "1s")]
         async fn lend(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
             println!("monday: {} is lent", loan.book);
             Ok(())
@@ -91,6 +91,7 @@ async fn main() -> Result<()> {
 async fn comes_to(scoop: &Scoop, loan: Uuid, such: fn(&RunState) -> bool) -> Result<()> {
     let loan = scoop.find(loan).await?;
     while !loan.tree().await?.roots().iter().any(|run| such(&run.state)) {
+        assert_eq!(loan.status().await?, Status::Unfinished);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())

@@ -75,7 +75,7 @@ async fn main() -> Result<()> {
     let order = FurnitureOrdered { parcels: vec!["table".into(), "lamp".into()] };
 
     // Not now: ask again later, or cancel it.
-    let order = scoop.launch(order).delay(Duration::from_millis(300)).await?;
+    let order = scoop.launch(order).delay(Duration::from_millis(700)).await?;
     let answer = scoop.rollback(order.id(), "second thoughts").await?;
     assert_eq!(answer, RollbackAnswer::StillRunning);
     assert_eq!(order.wait().await?, Outcome::Committed);
