@@ -1,0 +1,102 @@
+//! Deadlines. What a message's handlers launch inherits the deadline of the message, and may tighten it,
+//! never loosen it. A run that waits is woken the moment its deadline passes; a step that takes long
+//! looks for itself. Who misses a deadline is rolled back, and learns who had set it.
+//!
+//! ```text
+//! cargo run --example deadlines
+//! ```
+
+use std::time::{Duration, Instant};
+
+use scoop::prelude::*;
+use scoop::{Deadline, DeadlineKind};
+
+#[derive(Message, Serialize, Deserialize)]
+struct DinnerOrdered {
+    from: Source,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Source {
+    Oven,
+    OvenWithClock,
+    Pan,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct BakeDinner;
+
+#[derive(Default)]
+struct DinnerKitchen;
+
+#[saga]
+#[subscribes(DinnerOrdered)]
+impl DinnerKitchen {
+    #[step]
+    async fn cook(&self, scope: &mut Scope<'_>, dinner: &DinnerOrdered) -> Result<()> {
+        match dinner.from {
+            Source::Oven => scope.launch(BakeDinner).await?,
+            Source::OvenWithClock => {
+                let patience = Duration::from_millis(300);
+                scope.launch(BakeDinner).deadline(patience).source("the kitchen").await?
+            }
+            Source::Pan => return fry(scope).await,
+        };
+        Ok(())
+    }
+
+    #[step]
+    async fn serve(&self, _: &mut Scope<'_>, _: &DinnerOrdered) -> Result<()> {
+        unreachable!("dinner takes an hour")
+    }
+}
+
+/// Nothing interrupts a step, so one that takes long looks in between.
+async fn fry(scope: &mut Scope<'_>) -> Result<()> {
+    for _slice in 0..3600 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        scope.check().await?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct DinnerOven;
+
+#[saga]
+#[subscribes(BakeDinner)]
+impl DinnerOven {
+    #[step(sleep = "1 hour", rollback = throw_away)]
+    async fn put_in(&self, scope: &mut Scope<'_>, _: &BakeDinner) -> Result<()> {
+        let deadline = scope.context().deadline(DeadlineKind::HappyPath)?;
+        println!("  in the oven, as long as {} wait", deadline.as_ref().map_or("all", Deadline::source));
+        Ok(())
+    }
+
+    async fn throw_away(&self, _: &mut Scope<'_>, _: &BakeDinner, _: &Failure) -> Result<()> {
+        println!("  out of the oven, half done");
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let scoop = Scoop::builder().embedded().start().await?;
+    let (soon, later) = (Duration::from_millis(500), Duration::from_secs(7200));
+    for (from, patience, who) in [
+        (Source::Oven, soon, "the guests"),
+        (Source::OvenWithClock, later, "the kitchen"),
+        (Source::Pan, soon, "the guests"),
+    ] {
+        println!("dinner from the {from:?} within {patience:?}, please");
+        let began = Instant::now();
+        let dinner = scoop.launch(DinnerOrdered { from }).deadline(patience).source("the guests").await?;
+        let Outcome::RolledBack(why) = dinner.wait().await? else { panic!("{}", dinner.tree().await?) };
+        println!("  given up after {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(10));
+        let missed = why.root_causes()[0];
+        assert_eq!((&*missed.kind, &*missed.source), ("MissedHappyPathDeadline", who), "{}", why.report());
+    }
+    scoop.shutdown().await;
+    Ok(())
+}

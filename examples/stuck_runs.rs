@@ -1,0 +1,98 @@
+//! A new version of a program that no longer fits what is under way. Such a run is set aside, with the
+//! reason, and hurts nobody else; when a program starts that fits, it goes on as if nothing had happened.
+//! Here the versions are two types that are stored under the same name.
+//!
+//! ```text
+//! cargo run --example stuck_runs
+//! ```
+
+use std::time::Duration;
+
+use scoop::prelude::*;
+use scoop::{RunState, Status};
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+
+#[derive(Message, Serialize, Deserialize)]
+struct LoanWanted {
+    book: String,
+}
+
+mod monday {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Lending;
+
+    #[saga(name = "lending")]
+    #[subscribes(LoanWanted)]
+    impl Lending {
+        #[step(sleep = "1s")]
+        async fn lend(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("monday: {} is lent", loan.book);
+            Ok(())
+        }
+
+        #[step]
+        async fn remind(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("monday: we would like {} back", loan.book);
+            Ok(())
+        }
+    }
+}
+
+/// Somebody thought that nobody needs reminders.
+mod tuesday {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Lending;
+
+    #[saga(name = "lending")]
+    #[subscribes(LoanWanted)]
+    impl Lending {
+        #[step]
+        async fn lend(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("tuesday: {} is lent", loan.book);
+            Ok(())
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // The database outlives the versions. They have a schema of their own in it.
+    let database = Scoop::builder().embedded().client().await?;
+    let schema = format!("stuck_{}", Uuid::new_v4().simple());
+    let version = || Scoop::builder().postgres(database.pool().clone()).schema(&schema);
+
+    let monday = version().only::<monday::Lending>().start().await?;
+    let emma = monday.launch(LoanWanted { book: "Emma".into() }).await?.id();
+    comes_to(&monday, emma, |state| *state == RunState::Waiting).await?;
+    monday.shutdown().await;
+
+    let tuesday = version().only::<tuesday::Lending>().start().await?;
+    comes_to(&tuesday, emma, |state| matches!(state, RunState::Stuck { .. })).await?;
+    println!("{}", tuesday.find(emma).await?.tree().await?);
+    let dune = tuesday.launch(LoanWanted { book: "Dune".into() }).await?;
+    assert_eq!(dune.wait().await?, Outcome::Committed, "others are not hurt");
+    tuesday.shutdown().await;
+
+    let wednesday = version().only::<monday::Lending>().start().await?;
+    assert_eq!(wednesday.find(emma).await?.wait().await?, Outcome::Committed);
+    wednesday.shutdown().await;
+
+    sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE"))).execute(database.pool()).await?;
+    database.shutdown().await;
+    Ok(())
+}
+
+/// Waits until the saga that was launched is in such a state.
+async fn comes_to(scoop: &Scoop, loan: Uuid, such: fn(&RunState) -> bool) -> Result<()> {
+    let loan = scoop.find(loan).await?;
+    while !loan.tree().await?.roots().iter().any(|run| such(&run.state)) {
+        assert_eq!(loan.status().await?, Status::Unfinished);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
