@@ -44,8 +44,9 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                 }
             }
         }
-        if engine.wakeups.was_due.swap(false, Ordering::Relaxed) {
-            engine.wakeups.clock.notify_one();
+        // What is expected may be due later than it comes.
+        if engine.wakeups.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
+            engine.time_was_set();
         }
         poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
             true => Some(POLL_MIN),

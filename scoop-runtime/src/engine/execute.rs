@@ -149,7 +149,7 @@ async fn release(engine: &Engine, release: Release) {
         warn!(%error, %run, "the run could not be handed back");
         engine.doubt();
     }
-    engine.wakeups.clock.notify_one();
+    engine.time_was_set();
 }
 
 /// One turn: what is next, and what follows from it.
@@ -585,7 +585,7 @@ fn proceed(
 ) -> Result<(), Halt> {
     engine.announce(&settled.started);
     if sets_a_time {
-        engine.wakeups.clock.notify_one();
+        engine.time_was_set();
     }
     if settled.ended {
         match job.run.lineage.parent() {

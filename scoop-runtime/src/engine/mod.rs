@@ -220,6 +220,11 @@ impl Engine {
         }
     }
 
+    /// Something becomes due at a time that was not known.
+    pub(crate) fn time_was_set(&self) {
+        self.wakeups.clock.notify_one();
+    }
+
     /// Something may become ready soon, when a transaction that is not ours commits.
     pub(crate) fn expect(&self) {
         self.wakeups.expected.store(true, Ordering::Relaxed);

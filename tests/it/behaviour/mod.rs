@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod children;
+mod clock;
 mod failures;
 mod failures_above;
 mod fence;

@@ -1,0 +1,132 @@
+//! What becomes due by the clock waits for nobody who happens to look: in these tests nobody looks
+//! for an hour.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::Database;
+
+const SOON: Duration = Duration::from_millis(150);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Default)]
+struct RootHandler;
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step]
+    async fn begun(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn program(db: &Database) -> Result<Scoop> {
+    Ok(db.scoop().only::<RootHandler>().poll_interval(HOUR).start().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_message_is_handled_when_it_is_due() -> Result<()> {
+    let db = Database::new().await;
+    let root = program(&db).await?.launch(Root).delay(SOON).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    let early = "SELECT count(*) FROM scoop.message_event
+                 WHERE type = 'SEEN' AND created_at < (context #>> '{SleepUntilKey,wakeAfter}')::timestamptz";
+    assert_eq!(db.number(early).await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_message_of_a_transaction_is_handled_when_it_is_due() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = program(&db).await?;
+    let mut tx = db.pool().begin().await?;
+    let root = scoop.launch(Root).delay(SOON).within(&mut tx).await?;
+    tx.commit().await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_message_of_another_process_is_handled_when_it_is_due() -> Result<()> {
+    let db = Database::new().await;
+    let _scoop = program(&db).await?;
+    let elsewhere = Scoop::client(db.another_pool(1).await);
+    let root = elsewhere.launch(Root).delay(SOON).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_message_gives_up_at_its_deadline() -> Result<()> {
+    let db = Database::new().await;
+    let root = program(&db).await?.launch(Root).delay(HOUR).deadline(SOON).await?;
+    let Outcome::RolledBack(failure) = root.ends().await? else {
+        panic!("it was to be rolled back");
+    };
+    assert_eq!(failure.causes[0].kind, "MissedHappyPathDeadline");
+    Ok(())
+}
+
+#[derive(Default)]
+struct SleepyHandler;
+
+#[saga(name = "sleepy-handler")]
+#[subscribes(Root)]
+impl SleepyHandler {
+    #[step(sleep = "150ms")]
+    async fn sleep(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(retry(max = 1, backoff = "150ms"))]
+    async fn fail_once(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        if scope.attempt() == 0 { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_saga_sleeps_and_tries_again_no_longer_than_it_should() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<SleepyHandler>().poll_interval(HOUR).start().await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[derive(Default)]
+struct WaitingHandler;
+
+#[saga(name = "waiting-handler")]
+#[subscribes(Root)]
+impl WaitingHandler {
+    #[step]
+    async fn wait(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.launch(Child).await?;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct ChildHandler;
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step]
+    async fn wait(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        let stop = scope.stop_signal();
+        stop.raised().await;
+        scope.check().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_ends_a_step_that_looks_and_those_who_wait_for_it() -> Result<()> {
+    let db = Database::new().await;
+    let scoop =
+        db.scoop().only::<WaitingHandler>().only::<ChildHandler>().poll_interval(HOUR).start().await?;
+    let root = scoop.launch(Root).deadline(SOON).await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    Ok(())
+}
