@@ -7,7 +7,7 @@ pub use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure, Frame,
     Lineage, Message, Missed, NameError, Next, Recurrence, Result, Schedule, StepDefinition, StepKind, With,
 };
-pub use scoop_macros::{Message, saga, step, subscribes};
+pub use scoop_macros::{ContextKey, Message, saga, step, subscribes};
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, Handle, Launch, Outcome, Reply, Request,
     Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
@@ -23,7 +23,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        ContextKey, Error, Failure, Message, Next, Outcome, Result, Saga, Scoop, Scope, saga, step,
+        ContextKey, Error, Failure, Message, Next, Outcome, Result, Saga, Scoop, Scope, With, saga, step,
         subscribes,
     };
 }

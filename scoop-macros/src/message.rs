@@ -1,12 +1,15 @@
-//! `#[derive(Message)]`: a type and the topic it is published on.
+//! `#[derive(Message)]`: a type, the topic it is published on, and what answers it.
 
 use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{Attribute, Data, DeriveInput, Meta};
+use quote::{ToTokens, quote};
+use syn::DeriveInput;
 
+use crate::derive::{self, Attribute};
 use crate::errors::Errors;
 use crate::names::{self, Kind, kebab_case};
-use crate::settings::Settings;
+
+const MESSAGE: Attribute =
+    Attribute { name: "message", keys: &["topic", "reply"], example: "#[message(topic = \"..\")]" };
 
 /// The implementation of `Message`; serde's traits are asked for by its supertraits, so that
 /// the compiler reports their lack at the user's type.
@@ -16,15 +19,14 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         Err(error) => return error.to_compile_error(),
     };
     let mut errors = Errors::default();
-    let topic = topic(&input, &mut errors);
-    if !input.generics.params.is_empty() {
-        let message = "a message cannot be generic: its topic names one type; \
-                       derive `Message` on a type without parameters";
-        errors.at(&input.generics, message);
-        return quote!(#errors);
-    }
-    if let Data::Union(data) = &input.data {
-        errors.at(data.union_token, "a message is a struct or an enum");
+    let settings = MESSAGE.settings(&input, &mut errors);
+    let topic = settings.text("topic", &mut errors);
+    let topic = names::stored(Kind::Topic, topic.as_ref(), &input.ident, kebab_case, &mut errors);
+    let reply = settings.ty("reply", &mut errors);
+    let reply = reply.map_or_else(|| quote!(()), ToTokens::into_token_stream);
+
+    let generic = "its topic names one type; derive `Message` on a type without parameters";
+    if !derive::is_one_type(&input, "a message", generic, &mut errors) {
         return quote!(#errors);
     }
     let ident = &input.ident;
@@ -32,30 +34,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         #errors
         impl ::scoop::Message for #ident {
             const TOPIC: &'static str = #topic;
-            type Reply = ();
-        }
-    }
-}
-
-fn topic(input: &DeriveInput, errors: &mut Errors) -> String {
-    let mut attributes = input.attrs.iter().filter(|a| a.path().is_ident("message"));
-    let settings = match attributes.next() {
-        Some(attribute) => settings(attribute, errors),
-        None => Settings::default(),
-    };
-    for repeated in attributes {
-        errors.at(repeated, "`#[message]` stands here twice; remove one");
-    }
-    let written = settings.text("topic", errors);
-    names::stored(Kind::Topic, written.as_ref(), &input.ident, kebab_case, errors)
-}
-
-fn settings(attribute: &Attribute, errors: &mut Errors) -> Settings {
-    match &attribute.meta {
-        Meta::List(list) => Settings::read("#[message]", &["topic"], list.tokens.clone(), errors),
-        other => {
-            errors.at(other, "write `#[message(topic = \"..\")]`");
-            Settings::default()
+            type Reply = #reply;
         }
     }
 }

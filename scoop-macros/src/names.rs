@@ -16,21 +16,33 @@ pub(crate) enum Kind {
     Step,
     /// At most 63 bytes: PostgreSQL takes no longer name of a notification channel.
     Topic,
+    /// At most 255 characters: it travels with every message, and whoever reads those shall cope.
+    ContextKey,
 }
 
 impl Kind {
     /// Why the name cannot be stored; `None` if it can.
-    fn refuses(self, name: &str) -> Option<String> {
+    pub(crate) fn refuses(self, name: &str) -> Option<String> {
         let (what, max, unit, length) = match self {
             Kind::Saga => ("saga name", 180, "characters", name.chars().count()),
             Kind::Step => ("step name", 180, "characters", name.chars().count()),
             Kind::Topic => ("topic", 63, "bytes", name.len()),
+            Kind::ContextKey => ("key", 255, "characters", name.chars().count()),
         };
         if name.contains('\0') {
             return Some(format!("a {what} cannot contain a NUL character: PostgreSQL does not store it"));
         }
         (length == 0 || length > max)
             .then(|| format!("a {what} has 1 to {max} {unit}, this one has {length}"))
+    }
+
+    /// How to write a name of one's own.
+    fn written(self) -> &'static str {
+        match self {
+            Kind::Saga | Kind::Step => "name = \"..\"",
+            Kind::Topic => "#[message(topic = \"..\")]",
+            Kind::ContextKey => "#[context(key = \"..\")]",
+        }
     }
 }
 
@@ -44,16 +56,20 @@ pub(crate) fn stored(
 ) -> String {
     let name = written.map_or_else(|| default(&ident.unraw().to_string()), LitStr::value);
     if let Some(why) = kind.refuses(&name) {
-        match (written, kind) {
-            (Some(literal), _) => errors.at(literal, why),
-            (None, Kind::Topic) => {
-                errors.at(ident, format!("{why}; write one: `#[message(topic = \"..\")]`"))
-            }
-            (None, _) => errors.at(ident, format!("{why}; write one: `name = \"..\"`")),
+        match written {
+            Some(literal) => errors.at(literal, why),
+            None => errors.at(ident, format!("{why}; write one: `{}`", kind.written())),
         }
     }
     name
 }
+
+/// What a step that somebody waits for is stored as: the step's own name and this. Part of the
+/// protocol, as is the next.
+pub(crate) const WAITING: &str = " (waiting for scheduled time)";
+
+/// What cleaning up after a step is stored as.
+pub(crate) const FINALLY: &str = " (finally)";
 
 /// `OrderFlow` as `order-flow`, `HTTPCall` as `http-call`.
 pub(crate) fn kebab_case(name: &str) -> String {
@@ -153,6 +169,8 @@ mod tests {
         assert!(refused(Kind::Saga, &"s".repeat(181)));
         assert!(refused(Kind::Saga, ""));
         assert!(refused(Kind::Step, "a\0b"));
+        assert!(!refused(Kind::ContextKey, &"ä".repeat(255)));
+        assert!(refused(Kind::ContextKey, &"k".repeat(256)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod expand;
 mod model;
 mod parse;
 mod resolve;
+mod retry;
 mod signature;
 mod types;
 

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, Ident, Lit, LitStr, Token};
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, Token, Type};
 
 use crate::errors::Errors;
 use crate::names::did_you_mean;
@@ -15,17 +15,37 @@ pub(crate) struct Settings(Vec<Setting>);
 
 struct Setting {
     key: Ident,
-    /// None where the key stands alone or before something in parentheses.
-    value: Option<Expr>,
+    value: Value,
 }
+
+enum Value {
+    /// The key stands alone.
+    Missing,
+    /// `key = expression`.
+    Expression(Expr),
+    /// `key = Type`.
+    Type(Type),
+    /// `key(..)`, not yet read.
+    Nested(TokenStream),
+}
+
+/// The keys whose value is a type. That of every other is an expression.
+const TYPES: [&str; 1] = ["reply"];
 
 impl Settings {
     /// Reads the settings of `attribute`, which has the `known` keys.
     pub(crate) fn read(attribute: &str, known: &[&str], tokens: TokenStream, errors: &mut Errors) -> Self {
+        Self::read_if_any(attribute, known, tokens, errors).unwrap_or_default()
+    }
+
+    fn read_if_any(
+        attribute: &str,
+        known: &[&str],
+        tokens: TokenStream,
+        errors: &mut Errors,
+    ) -> Option<Self> {
         let parser = Punctuated::<Setting, Token![,]>::parse_terminated;
-        let Some(written) = errors.keep(parser.parse2(tokens)) else {
-            return Self::default();
-        };
+        let written = errors.keep(parser.parse2(tokens))?;
         let mut settings = Self::default();
         for setting in written {
             let key = setting.key.to_string();
@@ -37,29 +57,69 @@ impl Settings {
                 settings.0.push(setting);
             }
         }
-        settings
+        Some(settings)
     }
 
     /// The string that was given for `key`.
     pub(crate) fn text(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
-        let setting = self.find(key)?;
-        match &setting.value {
-            Some(Expr::Lit(ExprLit { lit: Lit::Str(text), .. })) => Some(text.clone()),
-            _ => setting.wrong(format!("`{key}` takes a string: `{key} = \"..\"`"), errors),
-        }
+        self.expression(key, &format!("a string: `{key} = \"..\"`"), errors, |value| match value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+            _ => None,
+        })
     }
 
     /// The name of a function that was given for `key`.
     pub(crate) fn function(&self, key: &str, errors: &mut Errors) -> Option<Ident> {
+        let takes = format!("the bare name of a function in this `impl` block: `{key} = function`");
+        self.expression(key, &takes, errors, |value| match value {
+            Expr::Path(path) => path.path.get_ident().cloned(),
+            _ => None,
+        })
+    }
+
+    /// The type that was given for `key`.
+    pub(crate) fn ty(&self, key: &str, errors: &mut Errors) -> Option<Type> {
         let setting = self.find(key)?;
-        let name = match &setting.value {
-            Some(Expr::Path(path)) => path.path.get_ident().cloned(),
+        match &setting.value {
+            Value::Type(ty) => Some(ty.clone()),
+            _ => setting.wrong(&takes_a_type(key), errors),
+        }
+    }
+
+    /// The settings that were given for `key` in parentheses, of which there are the `known`.
+    pub(crate) fn nested(
+        &self,
+        key: &str,
+        known: &[&str],
+        example: &str,
+        errors: &mut Errors,
+    ) -> Option<Settings> {
+        let setting = self.find(key)?;
+        match &setting.value {
+            Value::Nested(tokens) => Settings::read_if_any(key, known, tokens.clone(), errors),
+            _ => setting.wrong(&format!("`{key}` takes settings in parentheses: `{example}`"), errors),
+        }
+    }
+
+    /// What `read` makes of the value of `key`; what the key `takes` is told if that is nothing.
+    pub(crate) fn expression<T>(
+        &self,
+        key: &str,
+        takes: &str,
+        errors: &mut Errors,
+        read: impl FnOnce(&Expr) -> Option<T>,
+    ) -> Option<T> {
+        let setting = self.find(key)?;
+        let value = match &setting.value {
+            Value::Expression(value) => read(bare(value)),
             _ => None,
         };
-        name.or_else(|| {
-            let remedy = "the bare name of a function in this `impl` block";
-            setting.wrong(format!("`{key}` takes {remedy}: `{key} = function`"), errors)
-        })
+        value.or_else(|| setting.wrong(&format!("`{key}` takes {takes}"), errors))
+    }
+
+    /// The key itself, if it was given.
+    pub(crate) fn key(&self, key: &str) -> Option<&Ident> {
+        self.find(key).map(|setting| &setting.key)
     }
 
     fn find(&self, key: &str) -> Option<&Setting> {
@@ -68,30 +128,56 @@ impl Settings {
 }
 
 impl Setting {
-    fn wrong<T>(&self, message: String, errors: &mut Errors) -> Option<T> {
+    fn wrong<T>(&self, message: &str, errors: &mut Errors) -> Option<T> {
         match &self.value {
-            Some(value) => errors.at(value, message),
-            None => errors.at(&self.key, message),
+            Value::Expression(value) => errors.at(value, message),
+            Value::Type(value) => errors.at(value, message),
+            Value::Missing | Value::Nested(_) => errors.at(&self.key, message),
         }
         None
     }
 }
 
+const KEY_VALUE: &str = "settings are written `key = value`";
+
 impl Parse for Setting {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let key = input
-            .call(Ident::parse_any)
-            .map_err(|error| syn::Error::new(error.span(), "settings are written `key = value`"))?;
-        let mut value = None;
-        if input.parse::<Option<Token![=]>>()?.is_some() {
-            value = Some(input.parse()?);
+        let key = input.call(Ident::parse_any).map_err(|error| syn::Error::new(error.span(), KEY_VALUE))?;
+        let value = if input.parse::<Option<Token![=]>>()?.is_some() {
+            Value::parse(&key.to_string(), input)?
         } else if input.peek(syn::token::Paren) {
             let unread;
             syn::parenthesized!(unread in input);
-            unread.parse::<TokenStream>()?;
-        }
+            Value::Nested(unread.parse()?)
+        } else if input.is_empty() || input.peek(Token![,]) {
+            Value::Missing
+        } else {
+            return Err(input.error(KEY_VALUE));
+        };
         Ok(Self { key, value })
     }
+}
+
+impl Value {
+    fn parse(key: &str, input: ParseStream<'_>) -> syn::Result<Self> {
+        if !TYPES.contains(&key) {
+            return input.parse().map(Value::Expression);
+        }
+        let ty = input.parse().map(Value::Type);
+        ty.map_err(|error| syn::Error::new(error.span(), takes_a_type(key)))
+    }
+}
+
+/// The expression without the invisible delimiters of a macro that it came through.
+fn bare(value: &Expr) -> &Expr {
+    match value {
+        Expr::Group(group) => bare(&group.expr),
+        value => value,
+    }
+}
+
+fn takes_a_type(key: &str) -> String {
+    format!("`{key}` takes a type: `{key} = YourType`")
 }
 
 fn unknown(attribute: &str, known: &[&str], key: &str) -> String {

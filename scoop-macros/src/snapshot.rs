@@ -33,6 +33,50 @@ fn a_saga_of_two_steps() {
 }
 
 #[test]
+fn a_step_that_waits_sleeps_tries_again_and_cleans_up() {
+    let item = quote! {
+        #[subscribes(OrderPlaced)]
+        impl Checkout {
+            #[step(finally = close, rollback = refund, sleep = "2 days", timeout = "30s")]
+            async fn charge(&self, scope: &mut Scope<'_>, _: &OrderPlaced) -> Result<Payment> {}
+
+            #[step(
+                at = opening,
+                finally = close,
+                retry(max = 5, backoff = "100ms..30s", jitter = 0.5, when = is_transient)
+            )]
+            async fn ship(&self, scope: &mut Scope<'_>, _: &OrderPlaced) -> Result<()> {}
+
+            #[step(rollback = refund, rollback_retry(max = 9, when = scoop::Error::is_permanent))]
+            async fn thank(
+                &self,
+                scope: &mut Scope<'_>,
+                _: &OrderPlaced,
+                thanked: Option<&Thanks>,
+            ) -> Result<With<CheckoutStep, Thanks>> {}
+
+            async fn opening(&self, _: &mut Scope<'_>, _: &OrderPlaced, _: &Payment) -> Result<SystemTime> {}
+
+            async fn close(&self, _: &mut Scope<'_>, _: &OrderPlaced, _: Option<&Payment>) -> Result<()> {}
+
+            async fn refund(
+                &self,
+                _: &mut Scope<'_>,
+                _: &OrderPlaced,
+                paid: &Payment,
+                _: &Failure,
+            ) -> Result<()> {}
+
+            fn is_transient(error: &Error) -> bool {}
+        }
+    };
+    let expansion = crate::saga::saga(TokenStream::new(), item);
+    let generated: syn::File = syn::parse2(expansion).unwrap();
+    let generated = generated.items.into_iter().skip(2); // The user's own block, and the imports.
+    expect_file!["snapshot/all_settings.rs"].assert_eq(&pretty(quote!(#(#generated)*)));
+}
+
+#[test]
 fn a_message() {
     let expansion = crate::message::derive(quote!(
         struct OrderPlaced(u32);
@@ -41,6 +85,34 @@ fn a_message() {
         impl ::scoop::Message for OrderPlaced {
             const TOPIC: &'static str = "order-placed";
             type Reply = ();
+        }
+    "#]]
+    .assert_eq(&pretty(expansion));
+}
+
+#[test]
+fn a_message_that_is_answered() {
+    let expansion = crate::message::derive(quote!(
+        #[message(reply = HashMap<String, Quote>, topic = "quotes.wanted")]
+        struct QuotesWanted;
+    ));
+    expect![[r#"
+        impl ::scoop::Message for QuotesWanted {
+            const TOPIC: &'static str = "quotes.wanted";
+            type Reply = HashMap<String, Quote>;
+        }
+    "#]]
+    .assert_eq(&pretty(expansion));
+}
+
+#[test]
+fn an_element_of_the_context() {
+    let expansion = crate::context::derive(quote!(
+        enum TenantId {}
+    ));
+    expect![[r#"
+        impl ::scoop::ContextKey for TenantId {
+            const KEY: &'static str = "TenantId";
         }
     "#]]
     .assert_eq(&pretty(expansion));

@@ -1,6 +1,9 @@
 //! A checked saga to tokens. Nothing is decided here, and whatever is longer than a call is a
 //! function of `scoop-runtime`'s `private` module.
 
+mod limits;
+mod steps;
+
 use std::collections::BTreeSet;
 
 use proc_macro2::{Span, TokenStream};
@@ -8,6 +11,8 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
+use self::limits::{durations, retry};
+use self::steps::{definition, step_enum};
 use super::model::{Call, End, Outline, Saga, Step, Value};
 
 /// Everything the saga adds to the user's block.
@@ -54,39 +59,16 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
     quote!(#step_enum #trait_impl)
 }
 
-fn step_enum(outline: &Outline) -> TokenStream {
-    let Outline { ident, step_enum, variants, .. } = outline;
-    let step_enum = ours(step_enum);
-    let about = format!(" The steps of `{ident}`, in their order.");
-    let docs = variants.iter().map(|(_, name)| format!(" The step `{name}`."));
-    let names: Vec<_> = variants.iter().map(|(variant, _)| ours(variant)).collect();
-    let trait_impl = (!names.is_empty()).then(|| {
-        quote! {
-            impl ::scoop::Step for #step_enum {
-                const ALL: &'static [Self] = &[#(Self::#names),*];
-
-                fn index(self) -> usize {
-                    self as usize
-                }
-            }
-        }
-    });
-    quote! {
-        #[doc = #about]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum #step_enum {
-            #(#[doc = #docs] #names,)*
-        }
-        #trait_impl
-    }
-}
-
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let Outline { ty, step_enum, .. } = outline;
     let Saga { name, message, steps } = saga;
     let definitions = steps.iter().map(definition);
-    let timeout = timeout(step_enum, steps);
+    let timeout = durations("timeout", step_enum, steps, |step| step.timeout);
+    let retry = retry(step_enum, steps);
+    let sleep = durations("sleep", step_enum, steps, |step| step.sleep);
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
+    let due = due(step_enum, message, steps);
+    let finally = finally(step_enum, message, steps);
     let compensate = compensate(step_enum, message, steps);
     let on_child_failure = on_child_failure(step_enum, message, steps);
     quote! {
@@ -101,31 +83,15 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             );
 
             #timeout
+            #retry
+            #sleep
             #invoke
+            #due
+            #finally
             #compensate
             #on_child_failure
         }
     }
-}
-
-fn definition(step: &Step) -> TokenStream {
-    let Step { name, rollback, on_child_failure, .. } = step;
-    let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
-    let handling = on_child_failure.as_ref().map(|_| quote!(.handling_child_failure()));
-    quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling)
-}
-
-fn timeout(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
-    let limits = Arms::of(step_enum, steps, |step| {
-        let ms = u64::try_from(step.timeout?.as_millis()).ok()?;
-        Some(quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))))
-    });
-    let limits = limits.or_else(&quote!(::core::option::Option::None))?;
-    Some(quote! {
-        fn timeout(step: #step_enum) -> ::core::option::Option<::core::time::Duration> {
-            match step { #limits }
-        }
-    })
 }
 
 fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream {
@@ -149,6 +115,7 @@ fn invocations(step_enum: &Ident, steps: &[Step]) -> TokenStream {
         let (name, end) = match &call.end {
             End::Done => ("done", quote!(done(#called))),
             End::Jump => ("jump", quote!(jump::<#step_enum>(#called))),
+            End::JumpWith(ty) => ("jump_with", quote!(jump_with::<#step_enum, #ty>(#called)?)),
             End::Output(ty) => ("output", quote!(output::<#ty>(#called)?)),
         };
         names.insert(name);
@@ -159,6 +126,47 @@ fn invocations(step_enum: &Ident, steps: &[Step]) -> TokenStream {
         #import
         ::core::result::Result::Ok(match step { #(#arms)* })
     }
+}
+
+fn due(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+    let mut names = BTreeSet::new();
+    let times = Arms::of(step_enum, steps, |step| {
+        let (values, call) = called(step.at.as_ref()?, None, &mut names);
+        Some(block(values, call))
+    });
+    let (import, times) = (import(&names), times.or_else(&quote!(::std::time::SystemTime::UNIX_EPOCH))?);
+    Some(quote! {
+        async fn due(
+            &self,
+            step: #step_enum,
+            scope: &mut ::scoop::Scope<'_>,
+            message: &#message,
+        ) -> ::scoop::Result<::std::time::SystemTime> {
+            #import
+            ::core::result::Result::Ok(match step { #times })
+        }
+    })
+}
+
+fn finally(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+    let mut names = BTreeSet::new();
+    let cleanups = Arms::of(step_enum, steps, |step| {
+        let (values, call) = called(step.finally.as_ref()?, None, &mut names);
+        Some(block(values, call))
+    });
+    let (import, cleanups) = (import(&names), cleanups.or_else(&quote!({}))?);
+    Some(quote! {
+        async fn finally(
+            &self,
+            step: #step_enum,
+            scope: &mut ::scoop::Scope<'_>,
+            message: &#message,
+        ) -> ::scoop::Result<()> {
+            #import
+            match step { #cleanups }
+            ::core::result::Result::Ok(())
+        }
+    })
 }
 
 fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
@@ -190,7 +198,7 @@ fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option
         let (values, call) = called(handler, Some(quote!(failure)), &mut names);
         let (name, end) = match &handler.end {
             End::Jump => ("handled_by", quote!(handled_by::<#step_enum>(#call))),
-            End::Done | End::Output(_) => ("handled", quote!(handled(#call))),
+            End::Done | End::JumpWith(_) | End::Output(_) => ("handled", quote!(handled(#call))),
         };
         names.insert(name);
         Some(block(values, end))
@@ -220,11 +228,19 @@ fn called(
 ) -> (TokenStream, TokenStream) {
     let function = &call.function;
     let (mut values, mut arguments) = (TokenStream::new(), Vec::new());
-    for Value { ty, producer, step } in &call.values {
-        let variable = format_ident!("from_{}", producer.unraw(), span = Span::call_site());
-        values.extend(quote!(let #variable = value_of::<#ty>(scope, #step)?;));
-        arguments.push(quote!(&#variable));
-        names.insert("value_of");
+    for Value { ty, optional, producer, step } in &call.values {
+        let producer = producer.unraw();
+        if *optional {
+            let variable = format_ident!("any_from_{producer}", span = Span::call_site());
+            values.extend(quote!(let #variable = value_if_any::<#ty>(scope, #step)?;));
+            arguments.push(quote!(#variable.as_ref()));
+            names.insert("value_if_any");
+        } else {
+            let variable = format_ident!("from_{producer}", span = Span::call_site());
+            values.extend(quote!(let #variable = value_of::<#ty>(scope, #step)?;));
+            arguments.push(quote!(&#variable));
+            names.insert("value_of");
+        }
     }
     arguments.extend(failure);
     names.insert("send");
@@ -267,10 +283,4 @@ impl Arms {
         let otherwise = missing.then(|| quote!(_ => #otherwise,));
         (!arms.is_empty()).then(|| quote!(#(#arms)* #otherwise))
     }
-}
-
-/// The identifier at the same place, but not as the user's own: no lint is about it.
-fn ours(ident: &Ident) -> Ident {
-    let span = Span::call_site().located_at(ident.span());
-    Ident::new(&ident.to_string(), span)
 }

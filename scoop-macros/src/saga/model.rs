@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use proc_macro2::TokenStream;
+use quote::ToTokens;
 use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
+pub(super) use super::retry::{Retry, When};
 pub(super) use super::signature::End;
 use super::signature::{Frame, Role, Shape};
 use super::types::{bare, last_segment, text};
@@ -23,10 +25,18 @@ pub(super) struct Outline {
     /// The name of the type.
     pub(super) ident: Ident,
     pub(super) step_enum: Ident,
-    /// The variants of the step enum, each with the persisted name.
-    pub(super) variants: Vec<(Ident, String)>,
+    pub(super) variants: Vec<Variant>,
     /// What it subscribes to, if `Saga` can be implemented for the type.
     pub(super) message: Option<Type>,
+}
+
+/// A variant of the step enum.
+pub(super) struct Variant {
+    pub(super) ident: Ident,
+    /// The persisted name of the step.
+    pub(super) name: String,
+    /// How many steps it is for the protocol.
+    pub(super) steps: usize,
 }
 
 /// A saga without mistakes.
@@ -41,7 +51,12 @@ pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
     pub(super) timeout: Option<Duration>,
+    pub(super) sleep: Option<Duration>,
+    pub(super) retry: Option<Retry>,
+    pub(super) rollback_retry: Option<Retry>,
     pub(super) invoke: Call,
+    pub(super) at: Option<Call>,
+    pub(super) finally: Option<Call>,
     pub(super) rollback: Option<Call>,
     pub(super) on_child_failure: Option<Call>,
 }
@@ -56,6 +71,8 @@ pub(super) struct Call {
 /// The value of a step, as a parameter.
 pub(super) struct Value {
     pub(super) ty: Type,
+    /// Whether it is lent as an `Option`.
+    pub(super) optional: bool,
     /// The function that returned it.
     pub(super) producer: Ident,
     /// The persisted name of that step.
@@ -174,40 +191,92 @@ pub(super) struct Draft<'a> {
     pub(super) function: &'a Ident,
     pub(super) name: String,
     pub(super) shape: Shape<'a>,
+    pub(super) finally: Option<Ident>,
     variant: Ident,
     written_name: Option<LitStr>,
     timeout: Option<Duration>,
+    sleep: Option<Duration>,
+    retry: Option<Retry>,
+    rollback_retry: Option<Retry>,
+    at: Option<Ident>,
     rollback: Option<Ident>,
     on_child_failure: Option<Ident>,
 }
 
 impl Draft<'_> {
+    /// What the step returns for others.
+    pub(super) fn output(&self) -> Option<&Type> {
+        match &self.shape.end {
+            Some(End::Output(output) | End::JumpWith(output)) => Some(output),
+            _ => None,
+        }
+    }
+
     pub(super) fn returns(&self, ty: &Type) -> bool {
-        matches!(&self.shape.end, Some(End::Output(output)) if **output == *bare(ty))
+        self.output() == Some(bare(ty))
+    }
+
+    /// Where a mistake in the name is reported.
+    fn named_at(&self) -> &dyn ToTokens {
+        match &self.written_name {
+            Some(literal) => literal,
+            None => self.function,
+        }
+    }
+
+    /// The persisted names of the steps that it is for the protocol.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let waiting = self.at.as_ref().map(|_| names::WAITING);
+        let finally = self.finally.as_ref().map(|_| names::FINALLY);
+        let suffixes = waiting.into_iter().chain([""]).chain(finally);
+        suffixes.map(|suffix| format!("{}{suffix}", self.name))
     }
 }
 
 fn drafts<'a>(block: &'a Block, frame: &Frame<'_>, errors: &mut Errors) -> Vec<Draft<'a>> {
     let steps = block.functions().filter(|function| !function.steps.is_empty());
-    steps.map(|function| draft(function, frame, errors)).collect()
+    steps.map(|function| draft(function, block, frame, errors)).collect()
 }
 
-fn draft<'a>(function: &'a Function, frame: &Frame<'_>, errors: &mut Errors) -> Draft<'a> {
+fn draft<'a>(function: &'a Function, block: &Block, frame: &Frame<'_>, errors: &mut Errors) -> Draft<'a> {
     let settings = step_settings(function, errors);
     let ident = &function.sig.ident;
     let written_name = settings.text("name", errors);
-    let timeout = settings.text("timeout", errors);
-    Draft {
+    let mut duration = |key| {
+        let written = settings.text(key, errors)?;
+        errors.keep(duration::parse(&written))
+    };
+    let (timeout, sleep) = (duration("timeout"), duration("sleep"));
+    let draft = Draft {
         function: ident,
         variant: names::variant(ident),
         name: names::stored(Kind::Step, written_name.as_ref(), ident, str::to_owned, errors),
         written_name,
-        timeout: timeout.and_then(|timeout| errors.keep(duration::parse(&timeout))),
+        timeout,
+        sleep,
+        retry: Retry::read("retry", &settings, block, errors),
+        rollback_retry: Retry::read("rollback_retry", &settings, block, errors),
+        at: settings.function("at", errors),
+        finally: settings.function("finally", errors),
         rollback: settings.function("rollback", errors),
         on_child_failure: settings.function("on_child_failure", errors),
         shape: frame.read(&function.sig, Role::Step, errors),
+    };
+    if let Some(key) = settings.key("rollback_retry").filter(|_| settings.key("rollback").is_none()) {
+        let message = "this step has no `rollback` to try again; name one or remove this";
+        errors.at(key, message);
     }
+    if Kind::Step.refuses(&draft.name).is_none()
+        && let Some(why) = draft.names().find_map(|name| Kind::Step.refuses(&name))
+    {
+        let added = "counting what `at` and `finally` add to it; write a shorter `name`";
+        errors.at(draft.named_at(), format!("{why}, {added}"));
+    }
+    draft
 }
+
+const STEP_KEYS: [&str; 9] =
+    ["rollback", "on_child_failure", "finally", "at", "sleep", "timeout", "retry", "rollback_retry", "name"];
 
 fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
     for repeated in &function.steps[1..] {
@@ -217,10 +286,9 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
         let why = "stored runs rely on the steps, which cannot be conditional";
         errors.at(conditional, format!("{why}; write `#[cfg]` on the saga"));
     }
-    let keys = ["rollback", "on_child_failure", "name", "timeout"];
     match &function.steps[0].meta {
         Meta::Path(_) => Settings::default(),
-        Meta::List(list) => Settings::read("#[step]", &keys, list.tokens.clone(), errors),
+        Meta::List(list) => Settings::read("#[step]", &STEP_KEYS, list.tokens.clone(), errors),
         Meta::NameValue(other) => {
             errors.at(other, "write settings in parentheses: `#[step(name = \"..\")]`");
             Settings::default()
@@ -229,25 +297,24 @@ fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
 }
 
 /// The variants of the step enum. No two steps share one, nor a persisted name.
-fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec<(Ident, String)> {
-    let mut variants: Vec<(Ident, String)> = Vec::new();
+fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec<Variant> {
+    let mut variants: Vec<Variant> = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {
         let Draft { function, name, variant, .. } = draft;
         let earlier = &drafts[..index];
         let twin = earlier.iter().find(|it| it.variant == *variant);
-        if earlier.iter().any(|it| it.name == *name) {
+        let is_taken = |name: &String| earlier.iter().any(|it| it.names().any(|it| it == *name));
+        if let Some(name) = draft.names().find(is_taken) {
             let message = format!("two steps are stored as `{name}`; give one of them another `name`");
-            match &draft.written_name {
-                Some(literal) => errors.at(literal, message),
-                None => errors.at(function, message),
-            }
+            errors.at(draft.named_at(), message);
         } else if let Some(Draft { function: twin, .. }) = twin {
             let variant = format!("`{step_enum}::{variant}`");
             let message = format!("this and `{twin}` would both be {variant}; rename one of them");
             errors.at(function, message);
         }
         if twin.is_none() {
-            variants.push((variant.clone(), name.clone()));
+            let steps = draft.names().count();
+            variants.push(Variant { ident: variant.clone(), name: name.clone(), steps });
         }
     }
     variants
@@ -263,12 +330,19 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
         };
         let rollback = handler(&draft.rollback, Role::Compensation);
         let on_child_failure = handler(&draft.on_child_failure, Role::ChildFailureHandler);
+        let at = handler(&draft.at, Role::Due);
+        let finally = handler(&draft.finally, Role::Cleanup);
         let invoke = resolver.invoke(index, errors);
         steps.extend(invoke.map(|invoke| Step {
             variant: draft.variant.clone(),
             name: draft.name.clone(),
             timeout: draft.timeout,
+            sleep: draft.sleep,
+            retry: draft.retry.clone(),
+            rollback_retry: draft.rollback_retry.clone(),
             invoke,
+            at,
+            finally,
             rollback,
             on_child_failure,
         }));

@@ -1,13 +1,13 @@
 //! What names of functions and types of values mean in their saga.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use syn::{Ident, Type};
 
 use super::model::{Call, Draft, Value};
 use super::parse::{Block, Function};
-use super::signature::{Frame, Role, Shape};
-use super::types::text;
+use super::signature::{End, Frame, Parameter, Role, Shape};
+use super::types::{bare, optional, text};
 use crate::errors::Errors;
 use crate::names::did_you_mean;
 
@@ -18,6 +18,8 @@ pub(super) struct Resolver<'a> {
     functions: BTreeMap<String, &'a Function>,
     /// What was checked before, so that a function which many steps name is reported once.
     shapes: BTreeMap<(String, Role), Shape<'a>>,
+    /// The handlers that jump and must not. They, too, are reported once.
+    jumping: BTreeSet<String>,
 }
 
 /// A function and the step whose values it may take.
@@ -28,15 +30,29 @@ struct Caller<'a> {
     step: usize,
 }
 
+impl Caller<'_> {
+    /// Whether it is called after the step has returned.
+    fn is_afterwards(self) -> bool {
+        matches!(self.role, Role::Compensation | Role::ChildFailureHandler)
+    }
+
+    /// Whether it knows one step only: what that returns goes before what others return.
+    fn is_about_one_step(self) -> bool {
+        self.is_afterwards() || self.role == Role::Cleanup
+    }
+}
+
 impl<'a> Resolver<'a> {
     pub(super) fn new(block: &'a Block, frame: &'a Frame<'a>, drafts: &'a [Draft<'a>]) -> Self {
         let functions = block.functions().map(|it| (it.sig.ident.to_string(), it));
-        Self { frame, drafts, functions: functions.collect(), shapes: BTreeMap::new() }
+        let functions = functions.collect();
+        Self { frame, drafts, functions, shapes: BTreeMap::new(), jumping: BTreeSet::new() }
     }
 
     /// The call of the step itself.
     pub(super) fn invoke(&self, step: usize, errors: &mut Errors) -> Option<Call> {
         let Draft { function, shape, .. } = &self.drafts[step];
+        self.must_not_jump(shape, step, errors);
         self.call(Caller { function, role: Role::Step, step }, shape, errors)
     }
 
@@ -54,8 +70,25 @@ impl<'a> Resolver<'a> {
             let shape = self.frame.read(&function.sig, role, errors);
             self.shapes.insert(key.clone(), shape);
         }
-        let function = &function.sig.ident;
-        self.call(Caller { function, role, step }, &self.shapes[&key], errors)
+        let (function, shape) = (&function.sig.ident, &self.shapes[&key]);
+        if role == Role::ChildFailureHandler
+            && !self.jumping.contains(&key.0)
+            && self.must_not_jump(shape, step, errors)
+        {
+            self.jumping.insert(key.0.clone());
+        }
+        self.call(Caller { function, role, step }, shape, errors)
+    }
+
+    /// What cleans up comes right after its step. Says whether a jump would leave it out.
+    fn must_not_jump(&self, shape: &Shape<'_>, step: usize, errors: &mut Errors) -> bool {
+        let jumps = matches!(shape.end, Some(End::Jump | End::JumpWith(_)));
+        let is_wrong = jumps && self.drafts[step].finally.is_some();
+        if is_wrong {
+            let message = "a step with `finally` cannot jump past it; jump in a step after it";
+            errors.at(shape.returned, message);
+        }
+        is_wrong
     }
 
     fn function(&self, name: &Ident, role: Role, errors: &mut Errors) -> Option<&'a Function> {
@@ -80,15 +113,20 @@ impl<'a> Resolver<'a> {
     /// The function that is missing, for the user to copy.
     fn write(&self, name: &Ident, role: Role) -> String {
         let message = self.frame.message.map_or("YourMessage".into(), text);
-        let failure = if role == Role::Compensation { "why" } else { "failure" };
+        let (failure, end) = match role {
+            Role::Compensation => (", why: &Failure", "()"),
+            Role::ChildFailureHandler => (", failure: &Failure", "()"),
+            Role::Due => ("", "SystemTime"),
+            Role::Step | Role::Cleanup => ("", "()"),
+        };
         format!(
-            "; write `async fn {name}(&self, scope: &mut Scope<'_>, message: &{message}, \
-             {failure}: &Failure) -> Result<()>`"
+            "; write `async fn {name}(&self, scope: &mut Scope<'_>, message: &{message}{failure}) \
+             -> Result<{end}>`"
         )
     }
 
     fn call(&self, caller: Caller<'_>, shape: &Shape<'_>, errors: &mut Errors) -> Option<Call> {
-        let values: Vec<_> = shape.values.iter().map(|ty| self.value(caller, ty, errors)).collect();
+        let values: Vec<_> = shape.values.iter().map(|it| self.value(caller, *it, errors)).collect();
         Some(Call {
             function: caller.function.clone(),
             values: values.into_iter().collect::<Option<_>>()?,
@@ -96,21 +134,27 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// The step whose value a parameter takes. The value of the step itself goes before those of
-    /// earlier steps: a compensation undoes what exactly this step did.
-    fn value(&self, caller: Caller<'_>, ty: &Type, errors: &mut Errors) -> Option<Value> {
-        let (earlier, this) = (&self.drafts[..caller.step], &self.drafts[caller.step]);
-        let own = caller.role != Role::Step && this.returns(ty);
-        let candidates = earlier.iter().filter(|step| !own && step.returns(ty));
-        let producers: Vec<_> = candidates.chain(own.then_some(this)).collect();
+    /// The step whose value a parameter takes. A compensation undoes what exactly its step did, so
+    /// the value of that step goes before those of others.
+    fn value(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) -> Option<Value> {
+        let Parameter { ty, optional } = it;
+        let this = &self.drafts[caller.step];
+        let own = caller.is_about_one_step() && this.returns(ty);
+        let visible = match own {
+            true if optional || caller.is_afterwards() => std::slice::from_ref(this),
+            true => &[],
+            false => self.visible(caller, optional),
+        };
+        let producers: Vec<_> = visible.iter().filter(|step| step.returns(ty)).collect();
         match producers.as_slice() {
             [producer] => Some(Value {
                 ty: ty.clone(),
+                optional,
                 producer: producer.function.clone(),
                 step: producer.name.clone(),
             }),
             [] => {
-                self.nobody_returns(caller, ty, errors);
+                self.nobody_returns(caller, it, errors);
                 None
             }
             [one, .., other] => {
@@ -122,25 +166,70 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn nobody_returns(&self, caller: Caller<'_>, ty: &Type, errors: &mut Errors) {
-        let is_handler = caller.role != Role::Step;
-        let visible = &self.drafts[..caller.step + usize::from(is_handler)];
-        if visible.iter().any(|step| step.shape.end.is_none()) {
+    /// The steps whose values there can be. After a jump back, those of all steps; but only who
+    /// takes an `Option` can do without.
+    fn visible(&self, caller: Caller<'_>, optional: bool) -> &'a [Draft<'a>] {
+        match optional {
+            true => self.drafts,
+            false => &self.drafts[..caller.step + usize::from(caller.is_afterwards())],
+        }
+    }
+
+    fn nobody_returns(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) {
+        let Parameter { ty, optional } = it;
+        if self.visible(caller, optional).iter().any(|step| step.shape.end.is_none()) {
             return; // That step's own error comes first.
         }
         let step = self.drafts[caller.step].function;
-        let who = match is_handler {
-            true => format!("neither `{step}` nor a step before it returns"),
-            false => format!("no step before `{step}` returns"),
-        };
-        let ty_text = text(ty);
-        let remedy = match self.drafts.iter().find(|step| step.returns(ty)) {
-            Some(later) if later.function == step => {
-                format!("`{step}` itself does, which is too late; remove the parameter")
+        let who = match caller.role {
+            _ if optional => "no step returns".into(),
+            Role::Compensation | Role::ChildFailureHandler => {
+                format!("neither `{step}` nor a step before it returns")
             }
-            Some(later) => format!("move `{}`, which does, before it", later.function),
-            None => format!("let one return `Result<{ty_text}>` or remove the parameter"),
+            Role::Step | Role::Due | Role::Cleanup => format!("no step before `{step}` returns"),
         };
-        errors.at(ty, format!("{who} `{ty_text}`; {remedy}"));
+        let remedy = self.remedy(caller, ty);
+        errors.at(ty, format!("{who} `{}`; {remedy}", text(ty)));
+    }
+
+    /// What to do for a value that nobody has returned.
+    fn remedy(&self, caller: Caller<'_>, ty: &Type) -> String {
+        let (this, ty_text) = (&self.drafts[caller.step], text(ty));
+        let step = this.function;
+        if this.returns(ty) {
+            return match caller.role {
+                Role::Cleanup => {
+                    format!("`{step}` itself may fail before it does; take `Option<&{ty_text}>`")
+                }
+                _ => format!(
+                    "`{step}` itself does; take `Option<&{ty_text}>`, which is none in the first iteration"
+                ),
+            };
+        }
+        match self.drafts.iter().find(|step| step.returns(ty)) {
+            Some(later) => format!(
+                "move `{}`, which does, before it, or take `Option<&{ty_text}>` if a jump leads back",
+                later.function
+            ),
+            None => self
+                .remedy_for_option(ty)
+                .unwrap_or_else(|| format!("let one return `Result<{ty_text}>` or remove the parameter")),
+        }
+    }
+
+    /// What to write where `Option<&T>` and `&Option<T>` were mixed up.
+    fn remedy_for_option(&self, ty: &Type) -> Option<String> {
+        let inside = optional(ty).map(bare);
+        self.drafts.iter().find_map(|step| {
+            let output = step.output()?;
+            let written = if inside == Some(output) {
+                format!("Option<&{}>", text(output))
+            } else if optional(output).map(bare) == Some(bare(ty)) {
+                format!("&{}", text(output))
+            } else {
+                return None;
+            };
+            Some(format!("`{}` returns `{}`; write `{written}`", step.function, text(output)))
+        })
     }
 }

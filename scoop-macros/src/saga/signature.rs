@@ -3,8 +3,8 @@
 use syn::{FnArg, Ident, PatType, ReceiverKind, ReturnType, Safety, Signature, Type};
 
 use super::types::{
-    bare, behind_reference, ends_alike, first_argument, is_named, last_segment, mutably_referenced,
-    referenced, text,
+    bare, behind_reference, ends_alike, is_named, last_segment, mutably_referenced, optional, referenced,
+    text, type_arguments,
 };
 use crate::errors::Errors;
 
@@ -14,6 +14,16 @@ pub(super) enum Role {
     Step,
     Compensation,
     ChildFailureHandler,
+    /// It says when the step is due.
+    Due,
+    /// It cleans up after the step, whether that failed or not.
+    Cleanup,
+}
+
+impl Role {
+    fn has_failure(self) -> bool {
+        matches!(self, Role::Compensation | Role::ChildFailureHandler)
+    }
 }
 
 /// What a function returns inside its `Result`.
@@ -21,15 +31,27 @@ pub(super) enum Role {
 pub(super) enum End {
     Done,
     Jump,
+    /// A jump and a value.
+    JumpWith(Box<Type>),
     Output(Box<Type>),
 }
 
 /// What there is to know of a function to call it.
 pub(super) struct Shape<'a> {
-    /// The types `T` of its parameters `&T` that are values of steps.
-    pub(super) values: Vec<&'a Type>,
+    pub(super) values: Vec<Parameter<'a>>,
     /// Unknown if it was written wrong.
     pub(super) end: Option<End>,
+    /// What it returns inside its `Result`, as written.
+    pub(super) returned: Option<&'a Type>,
+}
+
+/// A parameter that is the value of a step.
+#[derive(Clone, Copy)]
+pub(super) struct Parameter<'a> {
+    /// `T` of `&T`, or of `Option<&T>`.
+    pub(super) ty: &'a Type,
+    /// Whether it is an `Option`: the step may not have run.
+    pub(super) optional: bool,
 }
 
 /// What every function of one saga must agree with.
@@ -47,10 +69,11 @@ impl Frame<'_> {
         let mut parameters = Parameters::of(sig);
         parameters.scope(errors);
         parameters.message(self.message, errors);
-        if role != Role::Step {
+        if role.has_failure() {
             parameters.failure(role, errors);
         }
-        Shape { values: parameters.values(role, errors), end: self.end(sig, role, errors) }
+        let (values, end) = (parameters.values(role, errors), self.end(sig, role, errors));
+        Shape { values, end, returned: result(sig) }
     }
 
     fn end(&self, sig: &Signature, role: Role, errors: &mut Errors) -> Option<End> {
@@ -64,9 +87,9 @@ impl Frame<'_> {
         };
         let allowed = match (&end, role) {
             (None, _) => false,
-            (Some(End::Done), _) | (Some(_), Role::Step) => true,
-            (Some(End::Jump), role) => role == Role::ChildFailureHandler,
-            (Some(End::Output(_)), _) => false,
+            (Some(_), Role::Step) | (Some(End::Jump), Role::ChildFailureHandler) => true,
+            (Some(End::Output(ty)), Role::Due) => is_named(ty, "SystemTime"),
+            (Some(end), role) => matches!(end, End::Done) && role != Role::Due,
         };
         if allowed {
             return end;
@@ -87,13 +110,27 @@ impl Frame<'_> {
             }
             _ => {}
         }
-        let Some(next) = last_segment(ok).filter(|segment| segment.ident == "Next") else {
-            return Ok(End::Output(Box::new(bare(ok).clone())));
-        };
         let step_enum = self.step_enum;
-        match first_argument(next) {
-            Some(steps) if is_named(steps, &step_enum.to_string()) => Ok(End::Jump),
-            _ => Err(format!("the steps of this saga are `{step_enum}`; write `Next<{step_enum}>`")),
+        let segment = last_segment(ok);
+        let next = match segment.map(|segment| segment.ident.to_string()).as_deref() {
+            Some("Next") => format!("Next<{step_enum}>"),
+            Some("With") => format!("With<{step_enum}, T>"),
+            _ => return Ok(End::Output(Box::new(bare(ok).clone()))),
+        };
+        let mut arguments = segment.into_iter().flat_map(type_arguments);
+        if !arguments.next().is_some_and(|steps| is_named(steps, &step_enum.to_string())) {
+            return Err(format!("the steps of this saga are `{step_enum}`; write `{next}`"));
+        }
+        if next.starts_with("Next") {
+            return Ok(End::Jump);
+        }
+        match arguments.next().map(|value| (value, self.end_of(value))) {
+            Some((_, Ok(End::Output(value)))) => Ok(End::JumpWith(value)),
+            Some((_, Err(why))) => Err(why),
+            Some((value, _)) => {
+                Err(format!("`{}` is no value for other steps; write `Next<{step_enum}>`", text(value)))
+            }
+            None => Err(format!("a value goes along; write `{next}` with its type as `T`")),
         }
     }
 
@@ -104,6 +141,8 @@ impl Frame<'_> {
             Role::ChildFailureHandler => {
                 format!("`{}` handles a failure, which has no value", sig.ident)
             }
+            Role::Due => format!("`{}` says when a step is due", sig.ident),
+            Role::Cleanup => format!("`{}` cleans up after a step, which has no result", sig.ident),
         }
     }
 
@@ -113,7 +152,8 @@ impl Frame<'_> {
             Role::Step => format!(
                 "`Result<()>`, `Result<Next<{step_enum}>>`, or `Result<T>` with a value for later steps"
             ),
-            Role::Compensation => "`Result<()>`".into(),
+            Role::Compensation | Role::Cleanup => "`Result<()>`".into(),
+            Role::Due => "`Result<SystemTime>`".into(),
             Role::ChildFailureHandler => format!("`Result<()>` or `Result<Next<{step_enum}>>`"),
         }
     }
@@ -124,7 +164,7 @@ fn result(sig: &Signature) -> Option<&Type> {
     let ReturnType::Type(_, ty) = &sig.output else {
         return None;
     };
-    first_argument(last_segment(ty).filter(|segment| segment.ident == "Result")?)
+    type_arguments(last_segment(ty).filter(|segment| segment.ident == "Result")?).next()
 }
 
 fn qualifiers(sig: &Signature, errors: &mut Errors) {
@@ -227,7 +267,7 @@ impl<'a> Parameters<'a> {
             None => {
                 let (does, name) = match role {
                     Role::ChildFailureHandler => ("handles failures", "failure"),
-                    Role::Step | Role::Compensation => ("undoes a step", "why"),
+                    _ => ("undoes a step", "why"),
                 };
                 let message =
                     format!("`{}` {does}; write `{name}: &Failure` as the last parameter", self.function);
@@ -245,22 +285,23 @@ impl<'a> Parameters<'a> {
     }
 
     /// The others are values of steps.
-    fn values(self, role: Role, errors: &mut Errors) -> Vec<&'a Type> {
+    fn values(self, role: Role, errors: &mut Errors) -> Vec<Parameter<'a>> {
         let mut values = Vec::new();
         for parameter in self.left {
-            let ty = &*parameter.ty;
-            match referenced(ty) {
-                Some(value) if role == Role::Step && is_named(value, "Failure") => {
-                    errors.at(ty, "a step has no failure; only compensations and child failure handlers do");
-                }
-                Some(value) if matches!(bare(value), Type::ImplTrait(_)) => {
-                    errors.at(value, "values of steps are found by their type; name it");
-                }
-                Some(value) => values.push(value),
-                None => {
-                    let value = text(behind_reference(ty));
-                    errors.at(ty, format!("values of steps are lent; write `&{value}`"));
-                }
+            let written = &*parameter.ty;
+            let inside = optional(written);
+            let Some(ty) = referenced(inside.unwrap_or(written)) else {
+                let value = text(behind_reference(inside.unwrap_or(written)));
+                let lent = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
+                errors.at(written, format!("values of steps are lent; write `{lent}`"));
+                continue;
+            };
+            if !role.has_failure() && is_named(ty, "Failure") {
+                errors.at(written, no_failure(role));
+            } else if matches!(bare(ty), Type::ImplTrait(_)) {
+                errors.at(ty, "values of steps are found by their type; name it");
+            } else {
+                values.push(Parameter { ty, optional: inside.is_some() });
             }
         }
         values
@@ -269,6 +310,14 @@ impl<'a> Parameters<'a> {
     fn missing(&self, what: &str, place: &str, errors: &mut Errors) {
         let function = self.function;
         errors.at(function, format!("`{function}` must take {what} {place}"));
+    }
+}
+
+fn no_failure(role: Role) -> &'static str {
+    match role {
+        Role::Due => "a step that is not yet due has no failure; remove the parameter",
+        Role::Cleanup => "what cleans up is called with or without a failure; remove the parameter",
+        _ => "a step has no failure; only compensations and child failure handlers do",
     }
 }
 

@@ -34,15 +34,21 @@ pub(super) fn ends_alike(one: &Type, other: &Type) -> bool {
     }
 }
 
-/// The first type in the angle brackets.
-pub(super) fn first_argument(segment: &PathSegment) -> Option<&Type> {
-    let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
-        return None;
+/// The types in the angle brackets.
+pub(super) fn type_arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
+    let arguments = match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) => Some(&arguments.args),
+        _ => None,
     };
-    arguments.args.iter().find_map(|argument| match argument {
+    arguments.into_iter().flatten().filter_map(|argument| match argument {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
     })
+}
+
+/// `T` of `Option<T>`.
+pub(super) fn optional(ty: &Type) -> Option<&Type> {
+    type_arguments(last_segment(ty).filter(|segment| segment.ident == "Option")?).next()
 }
 
 /// `T` of `&T`.

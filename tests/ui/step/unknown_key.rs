@@ -14,7 +14,12 @@ impl Checkout {
         Ok(())
     }
 
-    #[step(retry(max = 5))]
+    #[step(retries(max = 5))]
+    async fn pack(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(compensation = release)]
     async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
         Ok(())
     }

@@ -1,0 +1,76 @@
+//! The steps as an enum and as data.
+
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::quote;
+use syn::Ident;
+
+use crate::names;
+use crate::saga::model::{Outline, Step, Variant};
+
+/// The enum that jumps and the engine name the steps by.
+pub(super) fn step_enum(outline: &Outline) -> TokenStream {
+    let Outline { ident, step_enum, variants, .. } = outline;
+    let step_enum = ours(step_enum);
+    let about = format!(" The steps of `{ident}`, in their order.");
+    let docs = variants.iter().map(|it| format!(" The step `{}`.", it.name));
+    let names: Vec<_> = variants.iter().map(|it| ours(&it.ident)).collect();
+    let trait_impl = (!names.is_empty()).then(|| {
+        let all = variants.iter().zip(&names).flat_map(|(it, name)| std::iter::repeat_n(name, it.steps));
+        let index = index(variants, &names);
+        quote! {
+            impl ::scoop::Step for #step_enum {
+                const ALL: &'static [Self] = &[#(Self::#all),*];
+
+                fn index(self) -> usize {
+                    #index
+                }
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum #step_enum {
+            #(#[doc = #docs] #names,)*
+        }
+        #trait_impl
+    }
+}
+
+/// The position of the first step that the variant is for the protocol.
+fn index(variants: &[Variant], names: &[Ident]) -> TokenStream {
+    if variants.iter().all(|it| it.steps == 1) {
+        return quote!(self as usize);
+    }
+    let mut steps_before = 0;
+    let arms = variants.iter().zip(names).map(|(it, name)| {
+        let index = Literal::usize_unsuffixed(steps_before);
+        steps_before += it.steps;
+        quote!(Self::#name => #index,)
+    });
+    quote!(match self { #(#arms)* })
+}
+
+/// What the step is for the protocol: one step, or up to three.
+pub(super) fn definition(step: &Step) -> TokenStream {
+    let Step { name, rollback, on_child_failure, .. } = step;
+    let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
+    let handling = on_child_failure.as_ref().map(|_| quote!(.handling_child_failure()));
+    let beside = |suffix, kind: TokenStream| {
+        let name = format!("{name}{suffix}");
+        quote! {
+            ::scoop::__private::StepDefinition::new(#name).of_kind(::scoop::__private::StepKind::#kind)
+        }
+    };
+    let wait = step.at.as_ref().map(|_| beside(names::WAITING, quote!(Wait)));
+    let finally = step.finally.as_ref().map(|_| beside(names::FINALLY, quote!(Finally)));
+    let code = quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling);
+    let steps = wait.into_iter().chain([code]).chain(finally);
+    quote!(#(#steps),*)
+}
+
+/// The identifier at the same place, but not as the user's own: no lint is about it.
+fn ours(ident: &Ident) -> Ident {
+    let span = Span::call_site().located_at(ident.span());
+    Ident::new(&ident.to_string(), span)
+}

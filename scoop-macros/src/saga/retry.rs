@@ -1,0 +1,107 @@
+//! `retry(..)`: how often, and with what pauses, a step is tried again before its failure counts.
+
+use std::time::Duration;
+
+use syn::{Expr, ExprLit, Ident, Lit, Path, Signature};
+
+use super::parse::Block;
+use crate::duration;
+use crate::errors::Errors;
+use crate::settings::Settings;
+
+/// What was written; for what was not, the runtime has its defaults.
+#[derive(Clone)]
+pub(super) struct Retry {
+    pub(super) max: u32,
+    /// The first pause and the longest.
+    pub(super) backoff: Option<(Duration, Duration)>,
+    pub(super) jitter_percent: Option<u32>,
+    pub(super) when: Option<When>,
+}
+
+/// The function that finds an error worth another attempt.
+#[derive(Clone)]
+pub(super) enum When {
+    /// It stands in the block of the saga.
+    InBlock(Ident),
+    Elsewhere(Path),
+}
+
+impl Retry {
+    /// Reads the settings of `key`, if it is given.
+    pub(super) fn read(key: &str, of: &Settings, block: &Block, errors: &mut Errors) -> Option<Self> {
+        let mut errors_here = Errors::default();
+        let example = format!("{key}(max = 5)");
+        let known = ["max", "backoff", "jitter", "when"];
+        let settings = of.nested(key, &known, &example, &mut errors_here);
+        let retry = settings.and_then(|settings| {
+            let backoff = settings.text("backoff", &mut errors_here);
+            let (backoff, jitter_percent, when) = (
+                backoff.and_then(|backoff| errors_here.keep(duration::parse_range(&backoff))),
+                jitter_percent(&settings, &mut errors_here),
+                when(&settings, block, &mut errors_here),
+            );
+            let max = max(&settings, &mut errors_here);
+            if let Some(key) = of.key(key).filter(|_| max.is_none() && errors_here.is_empty()) {
+                let message = format!("`{key}` has no `max`, the number of further attempts");
+                errors_here.at(key, format!("{message}; write `{example}`"));
+            }
+            Some(Self { max: max?, backoff, jitter_percent, when })
+        });
+        errors.append(errors_here);
+        retry
+    }
+}
+
+fn max(settings: &Settings, errors: &mut Errors) -> Option<u32> {
+    let takes = "a whole number from 1 to 1_000_000: `max = 5`";
+    settings.expression("max", takes, errors, |value| match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
+            number.base10_parse().ok().filter(|max| (1..=1_000_000).contains(max))
+        }
+        _ => None,
+    })
+}
+
+/// A share of the pause in whole percents. An integer is refused, since it may be meant as either.
+fn jitter_percent(settings: &Settings, errors: &mut Errors) -> Option<u32> {
+    let takes = "a share of the pause from 0.0 to 1.0 with at most two decimals: `jitter = 0.2`";
+    settings.expression("jitter", takes, errors, |value| match value {
+        Expr::Lit(ExprLit { lit: Lit::Float(share), .. }) => {
+            let share: f64 = share.base10_parse().ok()?;
+            (0..=100).find(|percent| (f64::from(*percent) / 100.0 - share).abs() < 1e-9)
+        }
+        _ => None,
+    })
+}
+
+fn when(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<When> {
+    let takes = format!("the path of a function, `{WORTH}`: `when = is_transient`");
+    let path = settings.expression("when", &takes, errors, |value| match value {
+        Expr::Path(path) if path.qself.is_none() => Some(path.path.clone()),
+        _ => None,
+    })?;
+    let name = path.get_ident();
+    let in_block = block.functions().find(|function| name == Some(&function.sig.ident));
+    match (name, in_block) {
+        (Some(name), Some(function)) => {
+            decides_at_once(&function.sig, errors);
+            Some(When::InBlock(name.clone()))
+        }
+        _ => Some(When::Elsewhere(path)),
+    }
+}
+
+const WORTH: &str = "fn(&Error) -> bool";
+
+/// It is no method and not async. Whether its types are right, the compiler says.
+fn decides_at_once(sig: &Signature, errors: &mut Errors) {
+    let name = &sig.ident;
+    let write = format!("write `fn {name}(error: &Error) -> bool`");
+    if let Some(asyncness) = &sig.asyncness {
+        errors.at(asyncness, format!("`{name}` decides at once, so it cannot be `async`; {write}"));
+    }
+    if let Some(receiver) = sig.receiver() {
+        errors.at(receiver, format!("`{name}` sees nothing but the error; {write}"));
+    }
+}

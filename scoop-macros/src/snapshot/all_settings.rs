@@ -1,0 +1,181 @@
+/// The steps of `Checkout`, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckoutStep {
+    /// The step `charge`.
+    Charge,
+    /// The step `ship`.
+    Ship,
+    /// The step `thank`.
+    Thank,
+}
+impl ::scoop::Step for CheckoutStep {
+    const ALL: &'static [Self] = &[
+        Self::Charge,
+        Self::Charge,
+        Self::Ship,
+        Self::Ship,
+        Self::Ship,
+        Self::Thank,
+    ];
+    fn index(self) -> usize {
+        match self {
+            Self::Charge => 0,
+            Self::Ship => 2,
+            Self::Thank => 5,
+        }
+    }
+}
+impl ::scoop::Saga for Checkout {
+    type Message = OrderPlaced;
+    type Step = CheckoutStep;
+    const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
+        "checkout",
+        <OrderPlaced as ::scoop::Message>::TOPIC,
+        const {
+            &[
+                ::scoop::__private::StepDefinition::new("charge").compensated(),
+                ::scoop::__private::StepDefinition::new("charge (finally)")
+                    .of_kind(::scoop::__private::StepKind::Finally),
+                ::scoop::__private::StepDefinition::new(
+                        "ship (waiting for scheduled time)",
+                    )
+                    .of_kind(::scoop::__private::StepKind::Wait),
+                ::scoop::__private::StepDefinition::new("ship"),
+                ::scoop::__private::StepDefinition::new("ship (finally)")
+                    .of_kind(::scoop::__private::StepKind::Finally),
+                ::scoop::__private::StepDefinition::new("thank").compensated(),
+            ]
+        },
+    );
+    fn timeout(step: CheckoutStep) -> ::core::option::Option<::core::time::Duration> {
+        match step {
+            CheckoutStep::Charge => {
+                ::core::option::Option::Some(
+                    ::core::time::Duration::from_millis(30000u64),
+                )
+            }
+            _ => ::core::option::Option::None,
+        }
+    }
+    fn retry(
+        step: CheckoutStep,
+        what: ::scoop::__private::Attempted,
+    ) -> ::core::option::Option<::scoop::__private::Retry> {
+        match (step, what) {
+            (CheckoutStep::Ship, ::scoop::__private::Attempted::Step) => {
+                ::core::option::Option::Some(
+                    ::scoop::__private::Retry::new(5)
+                        .backoff(
+                            ::core::time::Duration::from_millis(100u64),
+                            ::core::time::Duration::from_millis(30000u64),
+                        )
+                        .jitter_percent(50)
+                        .when(Self::is_transient),
+                )
+            }
+            (CheckoutStep::Thank, ::scoop::__private::Attempted::Compensation) => {
+                ::core::option::Option::Some(
+                    ::scoop::__private::Retry::new(9).when(scoop::Error::is_permanent),
+                )
+            }
+            _ => ::core::option::Option::None,
+        }
+    }
+    fn sleep(step: CheckoutStep) -> ::core::option::Option<::core::time::Duration> {
+        match step {
+            CheckoutStep::Charge => {
+                ::core::option::Option::Some(
+                    ::core::time::Duration::from_millis(172800000u64),
+                )
+            }
+            _ => ::core::option::Option::None,
+        }
+    }
+    async fn invoke(
+        &self,
+        step: CheckoutStep,
+        scope: &mut ::scoop::Scope<'_>,
+        message: &OrderPlaced,
+    ) -> ::scoop::Result<::scoop::__private::StepEnd> {
+        use ::scoop::__private::{done, jump_with, output, send, value_if_any};
+        ::core::result::Result::Ok(
+            match step {
+                CheckoutStep::Charge => {
+                    output::<Payment>(send(self.charge(scope, message)).await?)?
+                }
+                CheckoutStep::Ship => done(send(self.ship(scope, message)).await?),
+                CheckoutStep::Thank => {
+                    let any_from_thank = value_if_any::<Thanks>(scope, "thank")?;
+                    jump_with::<
+                        CheckoutStep,
+                        Thanks,
+                    >(send(self.thank(scope, message, any_from_thank.as_ref())).await?)?
+                }
+            },
+        )
+    }
+    async fn due(
+        &self,
+        step: CheckoutStep,
+        scope: &mut ::scoop::Scope<'_>,
+        message: &OrderPlaced,
+    ) -> ::scoop::Result<::std::time::SystemTime> {
+        use ::scoop::__private::{send, value_of};
+        ::core::result::Result::Ok(
+            match step {
+                CheckoutStep::Ship => {
+                    let from_charge = value_of::<Payment>(scope, "charge")?;
+                    send(self.opening(scope, message, &from_charge)).await?
+                }
+                _ => ::std::time::SystemTime::UNIX_EPOCH,
+            },
+        )
+    }
+    async fn finally(
+        &self,
+        step: CheckoutStep,
+        scope: &mut ::scoop::Scope<'_>,
+        message: &OrderPlaced,
+    ) -> ::scoop::Result<()> {
+        use ::scoop::__private::{send, value_if_any};
+        match step {
+            CheckoutStep::Charge => {
+                let any_from_charge = value_if_any::<Payment>(scope, "charge")?;
+                send(self.close(scope, message, any_from_charge.as_ref())).await?
+            }
+            CheckoutStep::Ship => {
+                let any_from_charge = value_if_any::<Payment>(scope, "charge")?;
+                send(self.close(scope, message, any_from_charge.as_ref())).await?
+            }
+            _ => {}
+        }
+        ::core::result::Result::Ok(())
+    }
+    async fn compensate(
+        &self,
+        step: CheckoutStep,
+        scope: &mut ::scoop::Scope<'_>,
+        message: &OrderPlaced,
+        failure: &::scoop::Failure,
+    ) -> ::scoop::Result<()> {
+        use ::scoop::__private::{send, value_of};
+        match step {
+            CheckoutStep::Charge => {
+                let from_charge = value_of::<Payment>(scope, "charge")?;
+                send(self.refund(scope, message, &from_charge, failure)).await?
+            }
+            CheckoutStep::Thank => {
+                let from_charge = value_of::<Payment>(scope, "charge")?;
+                send(self.refund(scope, message, &from_charge, failure)).await?
+            }
+            _ => {}
+        }
+        ::core::result::Result::Ok(())
+    }
+}
+::scoop::__private::inventory::submit! {
+    ::scoop::__private::Registration::new:: < Checkout > (|| { use
+    ::scoop::__private::NotDefault as _;
+    ::scoop::__private::erase(::scoop::__private::Probe:: < Checkout > ::new()
+    .instance()) })
+}

@@ -1,0 +1,6 @@
+use scoop::prelude::*;
+
+#[derive(ContextKey)]
+struct TenantId(u32);
+
+fn main() {}

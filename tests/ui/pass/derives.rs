@@ -1,0 +1,50 @@
+//! What the derives accept.
+#![deny(warnings)]
+use scoop::prelude::*;
+use std::collections::HashMap;
+
+#[derive(Serialize, Deserialize)]
+struct Quote(u32);
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(reply = HashMap<String, Quote>, topic = "quotes.wanted")]
+struct QuotesWanted;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(reply = Option<(u32, String)>)]
+enum OfferWanted {
+    Now,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Silent;
+
+#[derive(ContextKey, Serialize, Deserialize)]
+struct TenantId(u32);
+
+#[derive(ContextKey, Serialize, Deserialize)]
+#[context(key = "Somebody else's")]
+enum Priority {
+    High,
+}
+
+macro_rules! element {
+    ($name:ident, $key:literal) => {
+        #[derive(ContextKey, Serialize, Deserialize)]
+        #[context(key = $key)]
+        struct $name;
+    };
+}
+
+element!(Made, "made");
+
+fn main() {
+    let _: <QuotesWanted as Message>::Reply = HashMap::from([(String::new(), Quote(1))]);
+    let _: <OfferWanted as Message>::Reply = Some((1, String::new()));
+    let _: <Silent as Message>::Reply = ();
+    assert_eq!(QuotesWanted::TOPIC, "quotes.wanted");
+    assert_eq!(TenantId::KEY, "TenantId");
+    assert_eq!(Priority::KEY, "Somebody else's");
+    assert_eq!(Made::KEY, "made");
+    let _ = (OfferWanted::Now, Priority::High);
+}

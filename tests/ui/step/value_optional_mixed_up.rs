@@ -1,0 +1,37 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+#[derive(Serialize, Deserialize)]
+struct Payment(u32);
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<Payment> {
+        Ok(Payment(1))
+    }
+
+    #[step]
+    async fn weigh(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
+    #[step]
+    async fn ship(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+        paid: &Option<Payment>,
+        weight: Option<&u32>,
+    ) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

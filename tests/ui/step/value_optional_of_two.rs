@@ -1,0 +1,36 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+#[derive(Serialize, Deserialize)]
+struct Payment(u32);
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<Payment> {
+        Ok(Payment(1))
+    }
+
+    #[step]
+    async fn weigh(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+        paid: Option<&Payment>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn tip(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<Payment> {
+        Ok(Payment(1))
+    }
+}
+
+fn main() {}

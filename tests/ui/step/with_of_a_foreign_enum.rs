@@ -1,0 +1,37 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+#[derive(Serialize, Deserialize)]
+struct Payment(u32);
+
+enum ShippingStep {}
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn charge(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+    ) -> Result<With<ShippingStep, Payment>> {
+        todo!()
+    }
+
+    #[step]
+    async fn weigh(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<With<Payment>> {
+        todo!()
+    }
+
+    #[step]
+    async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<With<CheckoutStep>> {
+        todo!()
+    }
+}
+
+fn main() {}

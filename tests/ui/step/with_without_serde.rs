@@ -1,0 +1,24 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Weight;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn charge(
+        &self,
+        scope: &mut Scope<'_>,
+        order: &OrderPlaced,
+    ) -> Result<With<CheckoutStep, Weight>> {
+        Ok(Next::Repeat.with(Weight))
+    }
+}
+
+fn main() {}
