@@ -5,22 +5,14 @@ use serde_json::json;
 use super::*;
 use crate::support::{Database, Notes};
 
-#[derive(Serialize, Deserialize)]
+#[derive(ContextKey, Serialize, Deserialize)]
 struct ParentContextKey {
     value: u32,
 }
 
-impl ContextKey for ParentContextKey {
-    const KEY: &'static str = "ParentContextKey";
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(ContextKey, Serialize, Deserialize)]
 struct ChildContextKey {
     value: u32,
-}
-
-impl ContextKey for ChildContextKey {
-    const KEY: &'static str = "ChildContextKey";
 }
 
 /// The context as JSON, the blanks that PostgreSQL puts into it left out.

@@ -4,13 +4,9 @@ use scoop::Context;
 
 use super::*;
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, ContextKey, Serialize, Deserialize)]
 struct TestKey {
     value: String,
-}
-
-impl ContextKey for TestKey {
-    const KEY: &'static str = "TestKey";
 }
 
 fn read(text: &str) -> Context {

@@ -293,13 +293,9 @@ mod im_08 {
         }
     }
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(ContextKey, Serialize, Deserialize)]
     struct Answer {
         value: u32,
-    }
-
-    impl ContextKey for Answer {
-        const KEY: &'static str = "Answer";
     }
 
     use super::family::ChildHandler;
@@ -553,14 +549,11 @@ mod im_15 {
     }
 
     /// The deadline under the name by which the reference looks for it, but never writes it.
-    #[derive(Serialize, Deserialize)]
+    #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "RollbackDeadlineKey")]
     struct Misspelt {
         deadline: String,
         source: String,
-    }
-
-    impl ContextKey for Misspelt {
-        const KEY: &'static str = "RollbackDeadlineKey";
     }
 
     /// Unlike in the reference, rollback deadlines work, under either name (W-07). What the deadline
@@ -609,14 +602,10 @@ mod im_15 {
 mod im_16 {
     use super::*;
 
-    #[derive(Clone, Copy, Serialize, Deserialize)]
+    #[derive(Clone, Copy, Message, Serialize, Deserialize)]
+    #[message(topic = "nap")]
     struct Nap {
         millis: u64,
-    }
-
-    impl Message for Nap {
-        const TOPIC: &'static str = "nap";
-        type Reply = ();
     }
 
     struct Sleeper {
@@ -672,14 +661,10 @@ mod im_17 {
         Online,
     }
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "want")]
     struct Want {
         wants: Wants,
-    }
-
-    impl Message for Want {
-        const TOPIC: &'static str = "want";
-        type Reply = ();
     }
 
     #[derive(Default)]
@@ -895,12 +880,8 @@ mod im_20 {
         }
     }
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(ContextKey, Serialize, Deserialize)]
     struct Mark {}
-
-    impl ContextKey for Mark {
-        const KEY: &'static str = "Mark";
-    }
 
     /// W-18 as well: a restart strands nothing.
     #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@ mod rg;
 mod rv;
 mod sb;
 mod sl;
+mod tf;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

@@ -34,14 +34,10 @@ mod pq_01 {
         Compensation,
     }
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "task")]
     struct Task {
         stop: Stop,
-    }
-
-    impl Message for Task {
-        const TOPIC: &'static str = "task";
-        type Reply = ();
     }
 
     struct Worker {
@@ -125,15 +121,11 @@ mod pq_01 {
 mod pq_06 {
     use super::*;
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "task")]
     struct Task {
         step_fails: bool,
         compensation_fails: bool,
-    }
-
-    impl Message for Task {
-        const TOPIC: &'static str = "task";
-        type Reply = ();
     }
 
     #[derive(Default)]
@@ -393,14 +385,10 @@ mod pq_35 {
 mod pq_37 {
     use super::*;
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "task")]
     struct Task {
         name: String,
-    }
-
-    impl Message for Task {
-        const TOPIC: &'static str = "task";
-        type Reply = ();
     }
 
     struct Worker {

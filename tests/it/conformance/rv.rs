@@ -9,22 +9,13 @@ struct TestResult {
     answer: u32,
 }
 
-/// As `#[message(topic = "child-topic", reply = TestResult)]` would have it.
-#[derive(Serialize, Deserialize)]
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "child-topic", reply = TestResult)]
 struct Ask;
 
-impl Message for Ask {
-    const TOPIC: &'static str = "child-topic";
-    type Reply = TestResult;
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "child-topic-2", reply = TestResult)]
 struct Ask2;
-
-impl Message for Ask2 {
-    const TOPIC: &'static str = "child-topic-2";
-    type Reply = TestResult;
-}
 
 #[derive(Default)]
 struct ChildHandler1;
