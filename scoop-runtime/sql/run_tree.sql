@@ -28,7 +28,7 @@ waiting_to_begin AS (
     WHERE r.epoch = 0 AND NOT r.told
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic, n.began_at,
-       r.state::text AS state, r.attempts, r.reason,
+       r.state::text AS state, r.attempts + r.retries AS attempts, r.reason,
        events.list AS events
 FROM (SELECT * FROM begun UNION ALL SELECT * FROM waiting_to_begin) n
 JOIN scoop.message m ON m.id = n.message_id

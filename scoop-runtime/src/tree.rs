@@ -44,7 +44,7 @@ pub enum RunState {
     NotBegun,
     /// It can go on, and nobody works on it at this moment.
     Ready,
-    /// The ground under its step failed, and it is tried again and again.
+    /// Its step failed, or the ground under it, and it is tried again.
     Retrying {
         /// How many times in vain so far.
         attempts: u32,

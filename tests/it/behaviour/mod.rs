@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod children;
+mod cleanup;
 mod failures;
 mod fence;
 mod ground;
@@ -13,12 +14,14 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod retries;
 mod setup;
 mod slow_statements;
 mod stuck;
 mod values;
 
 use scoop::prelude::*;
+use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;

@@ -199,11 +199,6 @@ impl Row {
         self.stored.context.as_ref()
     }
 
-    /// The ids of the lineage, the root's first.
-    pub(crate) fn lineage(&self) -> &[Uuid] {
-        &self.stored.lineage
-    }
-
     /// When it was written, in microseconds since 1970.
     pub(crate) fn micros(&self) -> i64 {
         self.stored.micros
