@@ -216,6 +216,11 @@ impl Engine {
         }
     }
 
+    /// Something becomes due at a certain time.
+    pub(crate) fn set_a_time(&self) {
+        self.wakeups.clock.notify_one();
+    }
+
     /// Something may become ready soon, when a transaction that is not ours commits.
     pub(crate) fn expect(&self) {
         self.wakeups.expected.store(true, Ordering::Relaxed);

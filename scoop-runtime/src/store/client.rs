@@ -51,6 +51,11 @@ impl Launched {
         self.context = context;
         self
     }
+
+    /// Whether something becomes due at a certain time because of this.
+    pub(crate) fn sets_a_time(&self) -> bool {
+        self.due.is_some() || !self.deadlines.is_empty()
+    }
 }
 
 /// What became of a launch.
