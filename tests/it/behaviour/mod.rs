@@ -3,6 +3,7 @@
 mod cancelled;
 mod children;
 mod cleanup;
+mod deadlines;
 mod failures;
 mod fence;
 mod ground;
@@ -14,6 +15,7 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod requests_to_cancel;
 mod retries;
 mod setup;
 mod slow_statements;
