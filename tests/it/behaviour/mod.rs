@@ -3,6 +3,7 @@
 mod cancelled;
 mod children;
 mod cleanup;
+mod contexts;
 mod deadlines;
 mod failures;
 mod fence;
@@ -15,15 +16,19 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod replies;
 mod requests_to_cancel;
+mod requests_to_undo;
 mod retries;
 mod setup;
+mod sleeping;
 mod slow_statements;
 mod stuck;
+mod uniqueness;
 mod values;
 
 use scoop::prelude::*;
-use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;
