@@ -375,3 +375,114 @@ mod failed {
         Ok(())
     }
 }
+
+mod told_in_vain {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            Err(IllegalStateException("it cannot be undone").into())
+        }
+    }
+
+    /// Nobody may take it for undone, asked for the part or for the whole.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_that_failed_is_not_answered_as_if_it_had_not() -> Result<()> {
+        for whole in [false, true] {
+            let db = Database::new().await;
+            let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+            let root = scoop.launch(Root).await?;
+            assert_eq!(root.ends().await?, Outcome::Committed);
+            let id = if whole { root.id() } else { run_of(&root, "child-handler").await? };
+            assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::Accepted);
+            let failed = |tree: &Tree| {
+                tree.runs().into_iter().filter(|run| matches!(run.state, RunState::RollbackFailed(_))).count()
+            };
+            root.comes_to(|tree| failed(tree) == if whole { 2 } else { 1 }).await?;
+            assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::FailedBefore);
+            assert_eq!(scoop.rollback(root.id(), "x").await?, RollbackAnswer::FailedBefore);
+            calls_of(&root).expect("");
+        }
+        Ok(())
+    }
+}
+
+mod of_two_handlers {
+    use super::*;
+
+    #[derive(Default)]
+    struct Succeeding;
+
+    #[saga(name = "succeeding")]
+    #[subscribes(Root)]
+    impl Succeeding {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Failing;
+
+    #[saga(name = "failing")]
+    #[subscribes(Root)]
+    impl Failing {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// Of the handlers of a message those are undone that are not yet.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_succeeded_is_undone_although_another_handler_failed() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Succeeding>().only::<Failing>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect("invoke succeeding/0");
+        assert_eq!(scoop.rollback(root.id(), "all of it").await?, RollbackAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke succeeding/0
+            rollback succeeding/0",
+        );
+        assert_eq!(scoop.rollback(root.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
+        Ok(())
+    }
+}
