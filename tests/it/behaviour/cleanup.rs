@@ -162,3 +162,89 @@ async fn a_cancelled_run_is_cleaned_up_after() -> Result<()> {
     assert_eq!(notes.all(), ["step", "undo 7", "clean up Some(7)"]);
     Ok(())
 }
+
+/// What a step did is discarded when it has to give up, or cannot be committed; what it did elsewhere
+/// is there all the same, so it is cleaned up after.
+mod discarded {
+    use super::*;
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    struct Mark {}
+
+    struct RootHandler {
+        notes: Notes,
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", finally = clean_up)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<u32> {
+            self.notes.add("step");
+            scope.set(Mark {})?;
+            // A constraint that is looked at when the transaction is committed, where there is one.
+            sqlx::query("INSERT INTO effect VALUES ('step')").execute(scope.tx().await?).await?;
+            self.gate.pass().await;
+            Ok(7)
+        }
+
+        async fn clean_up(&self, scope: &mut Scope<'_>, _: &Root, output: Option<&u32>) -> Result<()> {
+            assert!(scope.get::<Mark>()?.is_some());
+            self.notes.add(format!("clean up {output:?}"));
+            Ok(())
+        }
+    }
+
+    async fn start(db: &Database, notes: &Notes, gate: &Gate) -> Result<Scoop> {
+        let root = RootHandler { notes: notes.clone(), gate: gate.clone() };
+        Ok(db.scoop().only::<RootHandler>().provide(root).start().await?)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_gives_up_at_its_end_is_cleaned_up_after() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (what text)").await;
+        let (notes, gate) = (Notes::default(), Gate::default());
+        let scoop = start(&db, &notes, &gate).await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        scoop.cancel(root.id(), "enough").await?;
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(notes.all(), ["step", "clean up None"]);
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
+        db.history().await.expect_with(
+            &[("M", serde_json::json!({"Mark": {}}))],
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 CANCELLATION_REQUESTED · ·
+            M0 ROLLING_BACK root-handler 0 ctx=M exc=GU@root-handler[=row 3]
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=M",
+        );
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_cannot_be_committed_is_cleaned_up_after() -> Result<()> {
+        let db = Database::new().await;
+        db.execute(
+            "CREATE TABLE known (what text PRIMARY KEY);
+             CREATE TABLE effect (what text REFERENCES known DEFERRABLE INITIALLY DEFERRED)",
+        )
+        .await;
+        let (notes, gate) = (Notes::default(), Gate::default());
+        gate.open(1);
+        let scoop = start(&db, &notes, &gate).await?;
+        assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(notes.all(), ["step", "clean up None"]);
+        db.history().await.expect_with(
+            &[("M", serde_json::json!({"Mark": {}}))],
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 ROLLING_BACK root-handler 0 ctx=M exc=TransactionError
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=M",
+        );
+        Ok(())
+    }
+}

@@ -294,3 +294,45 @@ mod timeouts {
         Ok(())
     }
 }
+
+mod given_up {
+    use super::*;
+    use crate::support::Gate;
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(tenant("too late"))?;
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_gives_up_at_its_end_leaves_its_context_behind() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop =
+            db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        scoop.cancel(root.id(), "enough").await?;
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        db.history().await.expect_with(
+            &[("T", json!({"Tenant": {"name": "too late"}}))],
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 CANCELLATION_REQUESTED · ·
+            M0 ROLLING_BACK root-handler 0 ctx=T
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=T",
+        );
+        Ok(())
+    }
+}

@@ -368,3 +368,91 @@ mod times {
         Ok(())
     }
 }
+
+/// A compensation that has others do its work.
+mod compensations {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.stop_signal().raised().await;
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Undoer;
+
+    #[saga(name = "undoer")]
+    #[subscribes(Child)]
+    impl Undoer {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            scope.check().await?;
+            scope.launch(Grandchild).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Helper;
+
+    #[saga(name = "helper")]
+    #[subscribes(Grandchild)]
+    impl Helper {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    /// The deadlines that led to the rollback are in the context of what it launches; they have done
+    /// their work.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_compensation_launches_is_not_ended_by_the_deadline_that_led_to_it() -> Result<()> {
+        for total in [false, true] {
+            let db = Database::new().await;
+            let scoop = db.scoop().only::<RootHandler>().only::<Undoer>().only::<Helper>().start().await?;
+            let launch = scoop.launch(Root);
+            let launch = if total { launch.total_deadline(SOON) } else { launch.deadline(SOON) };
+            let root = launch.await?;
+            assert!(matches!(root.ends().await?, Outcome::RolledBack(_)), "{}", root.tree().await?);
+            calls_of(&root).expect(
+                "invoke root-handler/0
+                invoke root-handler/1
+                rollback root-handler/0
+                invoke undoer/0
+                invoke helper/0
+                invoke undoer/1",
+            );
+        }
+        Ok(())
+    }
+}
