@@ -10,7 +10,7 @@ use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invo
 /// Nothing is found by polling within a test, so whatever gives up does so by the clock.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-const SOON: Duration = Duration::from_millis(150);
+const SOON: Duration = Duration::from_millis(700);
 
 /// A parent and a child that holds out until it is told to stop.
 mod family {

@@ -5,6 +5,7 @@ mod children;
 mod cleanup;
 mod contexts;
 mod deadlines;
+mod decisions;
 mod failures;
 mod fence;
 mod ground;

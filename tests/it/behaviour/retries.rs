@@ -264,7 +264,7 @@ mod pauses {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = start(&db, &gate).await?;
-        let root = scoop.launch(Task { pause: Pause::Long }).deadline(Duration::from_millis(200)).await?;
+        let root = scoop.launch(Task { pause: Pause::Long }).deadline(Duration::from_secs(1)).await?;
         gate.open(1);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         calls_of(&root).expect(UNDONE);

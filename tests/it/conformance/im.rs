@@ -186,7 +186,7 @@ mod im_03 {
         let db = Database::new().await;
         list!(db, ChildHandler, ChildHandler);
         let scoop = db.scoop().only::<RootHandler>().start().await?;
-        let root = scoop.launch(Root).deadline(Duration::from_millis(200)).await?;
+        let root = scoop.launch(Root).deadline(Duration::from_secs(1)).await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         let history = db.history().await;
         let deadline = json!({"HappyPathDeadlineKey": {"deadline": "…", "source": "client", "trace": []}});
@@ -487,7 +487,7 @@ mod im_14 {
         let gate = Gate::default();
         gate.open(1);
         let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate }).start().await?;
-        let root = scoop.launch(Root).total_deadline(Duration::from_millis(150)).source("me").await?;
+        let root = scoop.launch(Root).total_deadline(Duration::from_secs(1)).source("me").await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let deadline = json!({"AbsoluteDeadlineKey": {"deadline": "…", "source": "me", "trace": []}});
@@ -565,10 +565,10 @@ mod im_15 {
             let scoop = db.scoop().only::<RootHandler>().start().await?;
             let root = match misspelt {
                 false => {
-                    scoop.launch(Root).rollback_deadline(Duration::from_millis(300)).source("me").await?
+                    scoop.launch(Root).rollback_deadline(Duration::from_millis(1_500)).source("me").await?
                 }
                 true => {
-                    let sql = "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '300 ms', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+                    let sql = "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1500 ms', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
                     let deadline = db.texts(sql).await.remove(0);
                     scoop.launch(Root).with(Misspelt { deadline, source: "me".into() }).await?
                 }
