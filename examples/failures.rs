@@ -48,7 +48,10 @@ impl Bakery {
     async fn bake_smaller(&self, _: &mut Scope<'_>, cake: &CakeOrdered, why: &Failure) -> Result<()> {
         match why.find::<NotEnoughEggs>() {
             Some(short) if short.left > 0 => {
-                println!("a smaller {} cake, of {} eggs instead of {}", cake.flavour, short.left, short.wanted);
+                println!(
+                    "a smaller {} cake, of {} eggs instead of {}",
+                    cake.flavour, short.left, short.wanted
+                );
                 Ok(())
             }
             _ => Err(Error::failure(why.clone())),

@@ -1,5 +1,6 @@
 -- Hands runs back that are still mine, to be taken again by anybody: after an attempt in vain
--- (with a pause and the reason) or at shutdown (without). No pause goes on after a deadline.
+-- (with a pause and the reason) or at shutdown (without). No pause goes on after a deadline, and
+-- whoever was asked to give up makes none.
 -- Locks: the released rows of run.
 -- $1 roots, $2 ids, $3 epochs, $4 pauses in seconds, $5 reasons, null where there was no attempt,
 -- $6 whether the attempt is one of those that the step is granted

@@ -1,6 +1,6 @@
 -- Can what followed from this message be undone? How many runs handled it, how many of them are still
 -- to be undone, whether somebody demanded that before, whether any run of it, above it or below it is
--- unfinished, and whether something below could not be undone before.
+-- unfinished, and whether one that handled it, or something below, could not be undone before.
 -- Locks: nothing.
 -- $1 root, $2 message
 WITH RECURSIVE handled AS (
@@ -9,15 +9,26 @@ WITH RECURSIVE handled AS (
     WHERE s.type = 'SEEN' AND s.message_id = $2
 ),
 below AS (
-    SELECT * FROM handled
+    SELECT *, true AS handled_it FROM handled
   UNION ALL
-    SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
+    SELECT child.cooperation_lineage, child.message_id, child.coroutine_name, false
     FROM below
     JOIN scoop.message_event emitted
       ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
             = below.lineage[cardinality(below.lineage)]
      AND emitted.type = 'EMITTED' AND emitted.coroutine_name = below.handler
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
+),
+failed AS (
+    SELECT b.handled_it
+    FROM below b
+    JOIN scoop.message_event e
+      ON e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = b.handler AND e.message_id = b.message_id
+    WHERE NOT EXISTS (
+        SELECT FROM scoop.message_event mended
+        WHERE mended.type = 'ROLLED_BACK' AND mended.coroutine_name = b.handler
+          AND mended.message_id = b.message_id
+    )
 )
 SELECT (SELECT count(*) FROM handled) AS handled,
        (SELECT count(*) FROM handled h
@@ -31,12 +42,5 @@ SELECT (SELECT count(*) FROM handled) AS handled,
                SELECT FROM scoop.run r JOIN handled h ON r.lineage @> h.lineage OR h.lineage @> r.lineage
                WHERE r.root = $1
            ) AS unfinished,
-       EXISTS (
-           SELECT FROM below b
-           JOIN scoop.message_event e
-             ON e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = b.handler AND e.message_id = b.message_id
-           WHERE NOT EXISTS (
-               SELECT FROM scoop.message_event mended
-               WHERE mended.type = 'ROLLED_BACK' AND mended.coroutine_name = b.handler
-                 AND mended.message_id = b.message_id
-           )) AS failed
+       coalesce((SELECT bool_or(handled_it) FROM failed), false) AS failed_itself,
+       EXISTS (SELECT FROM failed) AS failed

@@ -100,12 +100,13 @@ impl<M: Message> IntoFuture for Launch<M> {
     fn into_future(self) -> Self::IntoFuture {
         async move {
             let (scoop, launched) = self.prepare().await?;
-            let (root, id, sets_a_time) = (launched.root, launched.id, launched.sets_a_time());
+            let (root, id) = (launched.root, launched.id);
+            let sets_a_time = launched.sets_a_time();
             let launch = scoop.store().launch(scoop.store().pool(), &[launched]).await;
             let launch = launch.map_err(RuntimeError::database("a message was launched"))?;
             scoop.announce(&launch.handlers);
-            if let (true, Some(engine)) = (sets_a_time, scoop.engine()) {
-                engine.time_was_set();
+            if sets_a_time {
+                scoop.set_a_time();
             }
             Ok(Handle::new(scoop, root, id))
         }

@@ -38,8 +38,8 @@ pub enum RollbackAnswer {
     Unhandled,
     /// It was rolled back already, by itself or on request.
     AlreadyRolledBack,
-    /// Something below could not be undone when it had to be. Nothing happens before somebody has
-    /// seen to that.
+    /// It could not be undone when it had to be, or something below could not. Nothing happens before
+    /// somebody has seen to that.
     FailedBefore,
 }
 
@@ -134,7 +134,7 @@ impl<A> Request<A> {
             }
             Undone::Unfinished => RollbackAnswer::StillRunning,
             Undone::Unhandled => RollbackAnswer::Unhandled,
-            Undone::ToldBefore | Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
+            Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
             Undone::FailedBefore => RollbackAnswer::FailedBefore,
         })
     }

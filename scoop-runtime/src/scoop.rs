@@ -280,6 +280,13 @@ impl Scoop {
         }
     }
 
+    /// Something becomes due at a certain time, perhaps before anything that was known of.
+    pub(crate) fn set_a_time(&self) {
+        if let Some(engine) = &self.inner.engine {
+            engine.set_a_time();
+        }
+    }
+
     /// Runs were asked to give up: has whoever runs them look, and wakes those that wait.
     pub(crate) async fn asked_to_give_up(&self, runs: Vec<Parent>) -> Result<(), RuntimeError> {
         match &self.inner.engine {

@@ -1,14 +1,14 @@
 //! How rows and calls are written down in scripts.
 //!
-//! A row: message, type, handler, step; then what is not null of `next`, `cfhi` and `exc`, and the
-//! lineage where it is new. `RB(x)` is `Rollback of x`, `RBC(x)` is `Rollback of x (rolling back
+//! A row: message, type, handler, step; then what is not null of `next`, `cfhi`, `ctx` and `exc`, and
+//! the lineage where it is new. `RB(x)` is `Rollback of x`, `RBC(x)` is `Rollback of x (rolling back
 //! child scopes)`. A failure is `Type(message)@saga[causes]`, or `=row k` if row k has it first;
-//! `CRB(x)`, `CRF(x)` and `PSS` are the protocol's own. A call says what is not 0 or empty.
+//! `CRB(x)`, `CRF(x)`, `PSS` and `GU` are the protocol's own. A call says what is not 0 or empty.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use scoop_core::{EventKind, Failure, Lineage};
+use scoop_core::{Context, EventKind, Failure, Lineage};
 use uuid::Uuid;
 
 use super::script::Code;
@@ -83,6 +83,9 @@ impl<'a> Names<'a> {
         if row.handler.is_none() || event.kind == EventKind::Seen {
             let _ = write!(text, " L={}", self.lineage(&row.lineage));
         }
+        if !event.context.is_empty() {
+            let _ = write!(text, " ctx={}", short(&event.context));
+        }
         if let Some(failure) = &event.exception {
             let _ = write!(text, " exc={}", self.failure(failure, index));
         }
@@ -94,6 +97,7 @@ impl<'a> Names<'a> {
             Code::Invoke => "invoke",
             Code::Undo => "rollback",
             Code::OnChildFailure => "hcf",
+            Code::Finally => "finally",
         };
         let step = quoted(&called.step);
         let mut text = format!("{code} {}/{step}", called.handler);
@@ -102,6 +106,9 @@ impl<'a> Names<'a> {
         }
         if let Some((iteration, _)) = called.failure {
             let _ = write!(text, " cfhi={iteration}");
+        }
+        if !called.context.is_empty() {
+            let _ = write!(text, " ctx={}", short(&called.context));
         }
         if !called.outputs.is_empty() {
             let outputs = serde_json::to_string(&called.outputs).expect("values are JSON");
@@ -158,6 +165,7 @@ fn kind(failure: &Failure) -> String {
         "ChildRolledBackException" => ("CRB", "Child failure"),
         "ChildRollbackFailedException" => ("CRF", "Child rollback failure"),
         "ParentSaidSoException" => ("PSS", "?"),
+        "GaveUpException" => ("GU", "?"),
         _ => return format!("{kind}({message})"),
     };
     if message == "<no message>" {
@@ -177,6 +185,12 @@ fn kind(failure: &Failure) -> String {
             },
         },
     }
+}
+
+/// `P=1,Q=2`.
+fn short(context: &Context) -> String {
+    let elements: Vec<_> = context.iter().map(|(key, text)| format!("{key}={text}")).collect();
+    elements.join(",")
 }
 
 fn quoted(step: &str) -> String {

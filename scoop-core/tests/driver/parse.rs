@@ -5,21 +5,23 @@
 //!   step <name> [compensated]: <outcome>, <outcome>, ...
 //!     undo: <outcome>, ...
 //!     on child failure: <outcome>, ...
-//! launch <topic>
+//!     finally: <outcome>, ...
+//! launch <topic> [with <key>=<number> ...]
+//! give up <saga> once <n> rows: "<reason>"
 //! ```
 //!
-//! An outcome is `nothing`, or joins with `and`: `emit <topic>`, `emit detached <topic>`,
-//! `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `fail "<text>"`, `rethrow`,
+//! An outcome is `nothing`, or joins with `and`: `set <key>=<number>` (before anything is emitted),
+//! `emit <topic>`, `emit detached <topic>`, `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `fail "<text>"`, `rethrow`,
 //! `ignore`. The n-th call of the code has the n-th outcome, any further call the last one.
 //! A name with blanks stands in double quotes. A line that begins with `#` is a comment.
 
 use scoop_core::Next;
 
-use super::script::{Emit, End, Outcome, Saga, Script, Since, Step};
+use super::script::{Element, Emit, End, Launch, Outcome, Request, Saga, Script, Since, Step};
 
 /// The script of this text.
 pub(crate) fn parse(text: &str) -> Result<Script, String> {
-    let mut script = Script { sagas: vec![], launches: vec![] };
+    let mut script = Script { sagas: vec![], launches: vec![], requests: vec![] };
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -39,7 +41,26 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
     let mut words = words(line)?.into_iter().peekable();
     let first = words.next().unwrap_or_default();
     match first.as_str() {
-        "launch" => script.launches.push(name(&mut words)?),
+        "launch" => {
+            let topic = name(&mut words)?;
+            let mut context = vec![];
+            if words.next_if_eq("with").is_some() {
+                while words.peek().is_some() {
+                    context.push(element(&mut words)?);
+                }
+            }
+            script.launches.push(Launch { topic, context });
+        }
+        "give" => {
+            expect(&mut words, "up")?;
+            let handler = name(&mut words)?;
+            expect(&mut words, "once")?;
+            let rows = number(&mut words)?;
+            for word in ["rows", ":"] {
+                expect(&mut words, word)?;
+            }
+            script.requests.push(Request { handler, rows, reason: name(&mut words)? });
+        }
         "saga" => {
             let saga = name(&mut words)?;
             expect(&mut words, "on")?;
@@ -58,7 +79,7 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
                 None => vec![Outcome::default()],
             };
             let saga = script.sagas.last_mut().ok_or("a step without a saga")?;
-            saga.steps.push(Step { name, invoke, undo, on_child_failure: None });
+            saga.steps.push(Step { name, invoke, undo, on_child_failure: None, finally: None });
         }
         "undo" => {
             expect(&mut words, ":")?;
@@ -70,7 +91,11 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
             }
             newest_step(script)?.on_child_failure = Some(outcomes(&mut words)?);
         }
-        _ => return Err("a line begins with saga, step, undo, on or launch".into()),
+        "finally" => {
+            expect(&mut words, ":")?;
+            newest_step(script)?.finally = Some(outcomes(&mut words)?);
+        }
+        _ => return Err("a line begins with saga, step, undo, on, finally, launch or give up".into()),
     }
     words.next().map_or(Ok(()), |word| Err(format!("`{word}` is not understood")))
 }
@@ -115,6 +140,13 @@ fn number(words: &mut Words) -> Result<usize, String> {
     word.parse().map_err(|_| format!("`{word}` is not a number"))
 }
 
+fn element(words: &mut Words) -> Result<Element, String> {
+    let word = words.next().ok_or("an element is missing")?;
+    let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is no element"))?;
+    let value = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
+    Ok((key.to_owned(), value))
+}
+
 fn since(words: &mut Words) -> Result<Since, String> {
     if words.next_if_eq("once").is_none() {
         return Ok(Since::Start);
@@ -151,6 +183,7 @@ fn outcome(words: &mut Words) -> Result<Outcome, String> {
             "goto" => outcome.end = End::Next(Next::GoTo(number(words)?)),
             "rethrow" => outcome.end = End::Rethrow,
             "fail" => outcome.end = End::Fail(name(words)?),
+            "set" => outcome.sets.push(element(words)?),
             "return" => {
                 let value = name(words)?;
                 let value = serde_json::from_str(&value).map_err(|error| error.to_string())?;

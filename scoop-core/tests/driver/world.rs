@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::{
-    Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, Event, EventKind, Failure,
-    Fate, Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, Suspension, output_name,
+    Action, Call, ChildFailure, Conclusion, Context, Continuation, Definition, Emission, Event, EventKind,
+    Failure, Fate, Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, StepKind, Suspension,
+    output_name,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::script::{Code, End, Saga, Script, Since};
+use super::script::{Code, Element, End, Saga, Script, Since};
 
 /// No script needs as many moves; one that does never ends.
 const MOVES_MAX: usize = 5_000;
@@ -45,6 +46,8 @@ pub(crate) struct Called {
     pub(crate) iteration: u32,
     /// Of a child failure handler: how often it was called before, and what it has to handle.
     pub(crate) failure: Option<(u32, Failure)>,
+    /// What it left behind of the context.
+    pub(crate) context: Context,
     /// What it could read of what steps had returned.
     pub(crate) outputs: BTreeMap<String, Value>,
     /// The messages that it emitted for good, detached ones left out.
@@ -72,6 +75,8 @@ pub(crate) struct World<'a> {
     runs: Vec<Entry>,
     calls: BTreeMap<(String, String, Code), usize>,
     set_aside: BTreeSet<String>,
+    /// The runs that were asked to give up, by request.
+    asked: BTreeSet<(Uuid, usize)>,
     counter: u64,
 }
 
@@ -91,6 +96,9 @@ struct Entry {
     last: Option<Suspension>,
     suspensions: u32,
     outputs: BTreeMap<String, Value>,
+    context: Context,
+    /// What the parent knew when it told this run to turn back.
+    told_with: Context,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,12 +125,14 @@ impl<'a> World<'a> {
             runs: vec![],
             calls: BTreeMap::new(),
             set_aside: BTreeSet::new(),
+            asked: BTreeSet::new(),
             counter: 0,
         };
-        for topic in &script.launches {
+        for launch in &script.launches {
             let (message, root) = (world.id(), Lineage::root(world.id()));
-            world.write(None, &root, Event::new(EventKind::Emitted, message));
-            world.deliver(message, topic, &root, None);
+            let context = with(Context::default(), &launch.context);
+            world.write(None, &root, Event::new(EventKind::Emitted, message).with(context.clone()));
+            world.deliver(message, &launch.topic, (&root, None), &context);
         }
         let mut moves = 0;
         while let Some(id) = world.next_ready() {
@@ -177,6 +187,7 @@ impl<'a> World<'a> {
             let saga = self.saga_at_hand(&handler, &topic);
             let definition = saga.definition();
             self.recall(&definition, &mut run);
+            run.give_up = self.ask(id, &handler);
             let conclusion = match Continuation::of(&definition, &run) {
                 Err(stuck) => return self.put_aside(id, stuck.to_string()),
                 Ok(Continuation::Record(record)) => record.conclude(),
@@ -188,6 +199,18 @@ impl<'a> World<'a> {
                 None => return,
             }
         }
+    }
+
+    /// Why the run has to give up now, if it has not done so yet.
+    fn ask(&mut self, id: Uuid, handler: &str) -> Vec<Failure> {
+        let mut reasons = vec![];
+        for (index, request) in self.script.requests.iter().enumerate() {
+            let concerns = request.handler == handler && self.rows.len() >= request.rows;
+            if concerns && self.asked.insert((id, index)) {
+                reasons.push(Failure::new("CancellationRequestedException", &request.reason, "script"));
+            }
+        }
+        reasons
     }
 
     /// Adds what follows without code.
@@ -209,60 +232,106 @@ impl<'a> World<'a> {
     }
 
     fn call(&mut self, saga: &Saga, run: &Run, call: Call<'_>) -> Conclusion {
-        let (step, code, iteration, failure) = match call.action() {
-            Action::Invoke { step, iteration } => (*step, Code::Invoke, *iteration, None),
-            Action::Compensate { step, iteration, cause, .. } => {
+        let (step, codes, iteration, failure) = match call.action() {
+            Action::Invoke { step, iteration } => {
+                let cleanup = saga.definition().steps[*step].kind == StepKind::Finally;
+                (*step, vec![if cleanup { Code::Finally } else { Code::Invoke }], *iteration, None)
+            }
+            Action::Compensate { step, iteration, cause, finally, .. } => {
                 self.check_cause(run, cause);
-                (*step, Code::Undo, *iteration, None)
+                let undo = saga.definition().steps[*step].compensated.then_some(Code::Undo);
+                let cleanup = finally.then_some(Code::Finally);
+                (*step, undo.into_iter().chain(cleanup).collect(), *iteration, None)
             }
             Action::HandleChildFailure { step, iteration, handler_iteration, failure } => {
-                (*step, Code::OnChildFailure, *iteration, Some((*handler_iteration, failure.clone())))
+                (*step, vec![Code::OnChildFailure], *iteration, Some((*handler_iteration, failure.clone())))
             }
         };
         let outputs = match call.action() {
             Action::Compensate { outputs, .. } => outputs.clone(),
             Action::Invoke { .. } | Action::HandleChildFailure { .. } => run.outputs.clone(),
         };
+        let definition = saga.definition();
         let mut called = Called {
             rows_before: self.rows.len(),
             lineage: run.lineage.clone(),
             handler: saga.name.clone(),
-            step: saga.steps[step].name.clone(),
-            code,
+            step: saga.step(&definition.steps[step].name).name.clone(),
+            code: codes[0],
             iteration,
             failure,
+            context: run.context.clone(),
             outputs,
             emitted: vec![],
             returned: None,
             ended_well: false,
         };
-        let outcome = self.perform(saga, run, &called);
-        let conclusion = call.conclude(run.context.clone(), outcome);
-        called.ended_well = matches!(&conclusion.fate, Fate::GoesOn(after) if after.path == run.path);
+        let first = self.notes.len();
+        let mut outcome = Ok(Returned::nothing());
+        for code in codes {
+            called.code = code;
+            outcome = self.perform_after(outcome, saga, run, &mut called);
+        }
+        // A step that failed is cleaned up after; what that emits is lost with the step.
+        let cleanup =
+            called.code == Code::Invoke && !saga.step(&called.step).outcomes(Code::Finally).is_empty();
+        if cleanup && outcome.is_err() {
+            called.code = Code::Finally;
+            let cleaned = self.perform(saga, run, &mut called);
+            self.notes.push(Note::Called(Box::new(called.clone())));
+            if let (Err(failure), Err(another)) = (&mut outcome, cleaned) {
+                *failure = failure.clone().caused_by([another]);
+            }
+        }
+        let conclusion = call.conclude(called.context.clone(), outcome);
+        let ended_well = matches!(&conclusion.fate, Fate::GoesOn(after) if after.path == run.path);
         let scoped = |emission: &&Emission| emission.detached_root.is_none();
-        let scoped = conclusion.emissions.iter().filter(scoped);
-        called.emitted = scoped.map(|emission| emission.message).collect();
-        called.returned = conclusion.values.first().map(|(_, value)| value.clone());
-        self.notes.push(Note::Called(Box::new(called)));
+        let scoped: Vec<_> =
+            conclusion.emissions.iter().filter(scoped).map(|emission| emission.message).collect();
+        let returned = conclusion.values.first().map(|(_, value)| value.clone());
+        for note in &mut self.notes[first..] {
+            if let Note::Called(called) = note {
+                called.ended_well = ended_well;
+                called.emitted.clone_from(&scoped);
+                called.returned.clone_from(&returned);
+            }
+        }
         conclusion
     }
 
+    /// One call after another, unless one failed.
+    fn perform_after(
+        &mut self,
+        before: Result<Returned, Failure>,
+        saga: &Saga,
+        run: &Run,
+        called: &mut Called,
+    ) -> Result<Returned, Failure> {
+        let mut before = before?;
+        let outcome = self.perform(saga, run, called);
+        self.notes.push(Note::Called(Box::new(called.clone())));
+        let after = outcome?;
+        before.emissions.extend(after.emissions);
+        Ok(Returned { emissions: before.emissions, ..after })
+    }
+
     /// What the script says that this call does.
-    fn perform(&mut self, saga: &Saga, run: &Run, called: &Called) -> Result<Returned, Failure> {
+    fn perform(&mut self, saga: &Saga, run: &Run, called: &mut Called) -> Result<Returned, Failure> {
         let key = (called.handler.clone(), called.step.clone(), called.code);
         let before = self.calls.entry(key).or_insert(0);
-        let step = saga.steps.iter().find(|step| step.name == called.step);
-        let outcomes = step.expect("called").outcomes(called.code);
+        let outcomes = saga.step(&called.step).outcomes(called.code);
         let outcome = &outcomes[(*before).min(outcomes.len() - 1)];
         *before += 1;
+        called.context = with(called.context.clone(), &outcome.sets);
         let mut emissions = vec![];
         for emit in &outcome.emits {
+            let context = if emit.detached { Context::default() } else { called.context.clone() };
             emissions.push(Emission {
                 message: self.id(),
                 topic: emit.topic.clone(),
                 payload: json!({ "from": called.handler }),
                 detached_root: emit.detached.then(|| self.id()),
-                context: run.context.clone(),
+                context,
             });
         }
         let next = match &outcome.end {
@@ -273,7 +342,7 @@ impl<'a> World<'a> {
                 return Err(failure.clone());
             }
             End::Next(next) => Some(*next),
-            End::Well => (called.code == Code::Invoke).then_some(Next::Continue),
+            End::Well => [Code::Invoke, Code::Finally].contains(&called.code).then_some(Next::Continue),
         };
         Ok(Returned { next, output: outcome.returns.clone(), reply: None, emissions })
     }
@@ -335,6 +404,7 @@ impl<'a> World<'a> {
         run.last = entry.last.clone();
         run.suspensions = entry.suspensions;
         run.outputs = entry.outputs.clone();
+        run.context = entry.context.clone();
         if let Some(cause) = &entry.cause {
             run.path = Path::Backward { cause: cause.clone(), told: entry.told, begun: false, plan: None };
         }
@@ -354,9 +424,10 @@ impl<'a> World<'a> {
             return;
         }
         let (handler, lineage) = (entry.handler.clone(), entry.lineage.clone());
-        let mut event = Event::new(EventKind::Seen, entry.message);
+        let mut event = Event::new(EventKind::Seen, entry.message).with(entry.context.clone());
         if let Some(cause) = &entry.cause {
             event = Event::new(EventKind::RollingBack, entry.message).because_of(cause.clone());
+            event = event.with(entry.told_with.clone());
         }
         self.write(Some(handler), &lineage, event);
         self.entry_mut(id).turned_back_at = self.counter;
@@ -364,6 +435,7 @@ impl<'a> World<'a> {
 
     /// Writes what follows from a move. The run as it is now, if it goes on at once.
     fn settle(&mut self, id: Uuid, before: &Run, conclusion: Conclusion) -> Option<Run> {
+        let told_with = conclusion.context().cloned().unwrap_or_default();
         let undoing: Vec<_> =
             conclusion.told.iter().flat_map(|message| self.to_be_undone(*message)).collect();
         let handler = self.entry(id).handler.clone();
@@ -384,12 +456,15 @@ impl<'a> World<'a> {
                 Some(root) => (Lineage::root(root), None),
                 None => (before.lineage.clone(), Some(id)),
             };
-            let delivered = self.deliver(emission.message, &emission.topic, &lineage, parent);
+            let place = (&lineage, parent);
+            let delivered = self.deliver(emission.message, &emission.topic, place, &emission.context);
             waits |= delivered && parent.is_some();
         }
         for mut entry in undoing {
             entry.parent = Some(id);
             entry.cause = conclusion.told_because.clone();
+            entry.told_with = told_with.clone();
+            entry.context = entry.context.overlaid_by(&told_with);
             entry.state = State::Ready(self.tick());
             self.runs.push(entry);
             waits = true;
@@ -468,13 +543,21 @@ impl<'a> World<'a> {
                 let topic = self.topics[&message].clone();
                 let mut entry = Entry::new(seen.lineage.clone(), message, topic, handler);
                 entry.told = true;
+                let mut committed = of(EventKind::Committed).filter(|row| row.handler == seen.handler);
+                entry.context = committed.next().map(|row| row.event.context.clone()).unwrap_or_default();
                 entry
             })
             .collect()
     }
 
     /// Starts a run for each handler of the topic. Whether there is one.
-    fn deliver(&mut self, message: Uuid, topic: &str, lineage: &Lineage, parent: Option<Uuid>) -> bool {
+    fn deliver(
+        &mut self,
+        message: Uuid,
+        topic: &str,
+        (lineage, parent): (&Lineage, Option<Uuid>),
+        context: &Context,
+    ) -> bool {
         self.topics.insert(message, topic.to_owned());
         let mut handlers: Vec<String> = vec![];
         for saga in self.script.sagas.iter().filter(|saga| saga.topic == topic) {
@@ -487,6 +570,7 @@ impl<'a> World<'a> {
             let lineage = lineage.child(self.id());
             let mut entry = Entry::new(lineage, message, topic.to_owned(), handler);
             entry.parent = parent;
+            entry.context = context.clone();
             entry.state = State::Ready(self.tick());
             self.runs.push(entry);
         }
@@ -550,6 +634,13 @@ impl<'a> World<'a> {
     }
 }
 
+/// The context with these elements.
+fn with(context: Context, elements: &[Element]) -> Context {
+    let newer: BTreeMap<_, _> = elements.iter().cloned().collect();
+    let newer = serde_json::to_string(&newer).and_then(|text| serde_json::from_str(&text));
+    context.overlaid_by(&newer.expect("numbers are JSON"))
+}
+
 impl Entry {
     fn new(lineage: Lineage, message: Uuid, topic: String, handler: String) -> Self {
         Self {
@@ -567,6 +658,8 @@ impl Entry {
             last: None,
             suspensions: 0,
             outputs: BTreeMap::new(),
+            context: Context::default(),
+            told_with: Context::default(),
         }
     }
 
@@ -575,6 +668,7 @@ impl Entry {
         self.last = run.last.clone();
         self.suspensions = run.suspensions;
         self.outputs = run.outputs.clone();
+        self.context = run.context.clone();
         if let Path::Backward { cause, .. } = &run.path {
             self.cause = Some(cause.clone());
         }

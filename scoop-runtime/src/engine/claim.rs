@@ -46,7 +46,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
         }
         // What is expected may be due later than it comes.
         if engine.wakeups.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
-            engine.time_was_set();
+            engine.set_a_time();
         }
         poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
             true => Some(POLL_MIN),

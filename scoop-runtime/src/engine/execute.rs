@@ -42,6 +42,10 @@ struct Job {
     /// Whether it may have to give up.
     overdue: bool,
     run: Run,
+    /// What the run's context is on record, without what a step changed that came to nothing.
+    recorded: Context,
+    /// Why the step that has just ended well has failed after all. What it did is undone.
+    failed: Option<Failure>,
 }
 
 /// Why a run does not go on here.
@@ -96,7 +100,9 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
     let saga = saga.clone();
     let Claimed { key, payload, attempts, retries, surroundings, overdue, run, .. } = claimed;
     let message = OnceLock::new();
-    let mut job = Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run };
+    let (recorded, failed) = (run.context.clone(), None);
+    let mut job =
+        Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run, recorded, failed };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {
         halt = advance(&engine, &mut job).await.err();
@@ -149,7 +155,7 @@ async fn release(engine: &Engine, release: Release) {
         warn!(%error, %run, "the run could not be handed back");
         engine.doubt();
     }
-    engine.time_was_set();
+    engine.set_a_time();
 }
 
 /// One turn: what is next, and what follows from it.
@@ -158,9 +164,11 @@ async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     if std::mem::take(&mut job.overdue) {
         job.run.give_up = reasons_to_give_up(engine, job).await?;
     }
-    let (conclusion, opened) = match next(job)? {
-        Continuation::Record(record) => (record.conclude(), None),
-        Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
+    let failed = job.failed.take();
+    let (conclusion, opened) = match (next(job)?, failed) {
+        (Continuation::Record(record), _) => (record.conclude(), None),
+        (Continuation::Call(call), None) => call_and_conclude(engine, job, call).await?,
+        (Continuation::Call(call), Some(failure)) => fail_after_all(engine, job, call, failure).await?,
     };
     match opened {
         None => settle_batched(engine, job, conclusion).await,
@@ -214,6 +222,22 @@ async fn call_and_conclude(
     }
 }
 
+/// The failure of a step whose code had returned well.
+async fn fail_after_all(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+    failure: Failure,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    let context = job.run.context.clone();
+    match (cleanup_of(job, call.action()), job.message.get()) {
+        (Some(step), Some(message)) => {
+            clean_up(engine, job, call, &**message, (step, context, failure)).await
+        }
+        _ => Ok((call.conclude(context, Err(failure)), None)),
+    }
+}
+
 /// How long to wait before the failed code is tried again, if it is to be.
 fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Duration> {
     let (step, what) = match action {
@@ -246,6 +270,7 @@ async fn clean_up(
     let mut scope = Scope::new(engine, place(job, &call), context);
     let code = async { job.saga.handler.finally(step, &mut scope, message).await };
     let outcome = panics::caught(&job.run.source, code).await;
+    engine.watched.forget(job.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
@@ -426,7 +451,7 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&conclusion);
-    let settlement = Settlement::new(job.key, &job.run, job.surroundings, conclusion);
+    let settlement = Settlement::new(job.key, (&job.run, &job.recorded), job.surroundings, conclusion);
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
@@ -449,7 +474,7 @@ async fn settle_within(
     let after = After::of(&conclusion);
     // A failure goes on record even if what the cleanup wrote does not.
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
-    let settlement = Settlement::new(job.key, &job.run, job.surroundings, conclusion);
+    let settlement = Settlement::new(job.key, (&job.run, &job.recorded), job.surroundings, conclusion);
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, job.key, settlement, opened).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
@@ -457,7 +482,12 @@ async fn settle_within(
         Err(Uncommitted::Halt(halt)) => Err(halt),
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => settle_batched(engine, job, conclusion).await,
-            None => fail(engine, job, &why).await,
+            None => {
+                // What the step changed of the context outlives it.
+                job.run.context = after.context;
+                job.failed = Some(Failure::new("TransactionError", why, &job.run.source));
+                Ok(())
+            }
         },
     }
 }
@@ -470,7 +500,12 @@ async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Hal
     }
     // What the step changed of the context outlives it.
     job.run.context = after.context;
-    job.run.give_up = reasons;
+    match next(job)? {
+        Continuation::Call(call) if cleanup_of(job, call.action()).is_some() => {
+            job.failed = Some(Failure::gave_up(&job.run.source, reasons));
+        }
+        _ => job.run.give_up = reasons,
+    }
     Ok(())
 }
 
@@ -557,16 +592,6 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     })
 }
 
-/// The step, whose code returned well, has failed after all.
-async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
-    let failure = Failure::new("TransactionError", why, &job.run.source);
-    let conclusion = match next(job)? {
-        Continuation::Call(call) => call.conclude(job.run.context.clone(), Err(failure)),
-        Continuation::Record(record) => record.conclude(),
-    };
-    settle_batched(engine, job, conclusion).await
-}
-
 /// Whether the transaction is still the one that the engine began.
 async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> sqlx::Result<bool> {
     let current: Option<String> = sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
@@ -585,7 +610,7 @@ fn proceed(
 ) -> Result<(), Halt> {
     engine.announce(&settled.started);
     if sets_a_time {
-        engine.time_was_set();
+        engine.set_a_time();
     }
     if settled.ended {
         match job.run.lineage.parent() {
@@ -599,6 +624,7 @@ fn proceed(
     match after.run {
         Some(run) if settled.goes_on => {
             job.surroundings.undoing |= run.is_backward();
+            job.recorded = run.context.clone();
             job.run = run;
             job.key.epoch += 1;
             job.attempts = 0;

@@ -220,8 +220,8 @@ impl Engine {
         }
     }
 
-    /// Something becomes due at a time that was not known.
-    pub(crate) fn time_was_set(&self) {
+    /// Something becomes due at a certain time.
+    pub(crate) fn set_a_time(&self) {
         self.wakeups.clock.notify_one();
     }
 

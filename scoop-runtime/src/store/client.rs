@@ -44,17 +44,17 @@ impl Launched {
         self
     }
 
-    /// Whether something becomes due at a certain time because of it.
-    pub(crate) fn sets_a_time(&self) -> bool {
-        self.due.is_some() || !self.deadlines.is_empty()
-    }
-
     /// The same message, with this context.
     pub(crate) fn with(mut self, context: Context) -> Self {
         self.due = context.not_before();
         self.deadlines = context.give_up_at(false);
         self.context = context;
         self
+    }
+
+    /// Whether something becomes due at a certain time because of this.
+    pub(crate) fn sets_a_time(&self) -> bool {
+        self.due.is_some() || !self.deadlines.is_empty()
     }
 }
 

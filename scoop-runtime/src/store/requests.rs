@@ -31,7 +31,6 @@ pub(crate) enum Undone {
     Begun(Vec<String>),
     Unfinished,
     Unhandled,
-    ToldBefore,
     RolledBack,
     FailedBefore,
 }
@@ -88,13 +87,11 @@ impl Store {
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(Undone::Unhandled);
         }
-        if state.try_get("told")? {
-            return Ok(Undone::ToldBefore);
-        }
-        if state.try_get::<i64, _>("done")? == 0 {
+        let turned_back = state.try_get("told")? || state.try_get::<i64, _>("done")? == 0;
+        if turned_back && !state.try_get("failed_itself")? {
             return Ok(Undone::RolledBack);
         }
-        if state.try_get("failed")? {
+        if turned_back || state.try_get("failed")? {
             return Ok(Undone::FailedBefore);
         }
         let handlers = sqlx::query_scalar(self.sql.undo_begin.clone())

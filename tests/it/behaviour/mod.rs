@@ -2,7 +2,11 @@
 
 mod cancelled;
 mod children;
+mod cleanup;
 mod clock;
+mod contexts;
+mod deadlines;
+mod decisions;
 mod failures;
 mod failures_above;
 mod fence;
@@ -15,13 +19,20 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod replies;
+mod requests_to_cancel;
+mod requests_to_undo;
+mod retries;
 mod schedules;
 mod setup;
+mod sleeping;
 mod slow_statements;
 mod stuck;
+mod uniqueness;
 mod values;
 
 use scoop::prelude::*;
+use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;

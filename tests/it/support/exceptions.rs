@@ -30,7 +30,7 @@ pub(super) enum Source {
 }
 
 /// The short names of the protocol's own failures, and what their messages are made of.
-const PROTOCOL: [(&str, &str, Message); 3] = [
+const PROTOCOL: [(&str, &str, Message); 6] = [
     ("CRB", "ChildRolledBackException", Message::OfStep("Child failure occurred while suspended in step")),
     (
         "CRF",
@@ -38,11 +38,16 @@ const PROTOCOL: [(&str, &str, Message); 3] = [
         Message::OfStep("Child rollback failure occurred while suspended in step"),
     ),
     ("PSS", "ParentSaidSoException", Message::None),
+    ("GU", "GaveUpException", Message::None),
+    ("CR", "CancellationRequestedException", Message::Own),
+    ("RR", "RollbackRequestedException", Message::Own),
 ];
 
 enum Message {
     /// This text and the step in brackets, or none if no step is given.
     OfStep(&'static str),
+    /// What stands in the block.
+    Own,
     None,
 }
 
@@ -151,6 +156,7 @@ fn kind_and_message(name: &str, inside: Option<&str>) -> (String, Option<String>
         if name == short {
             let message = match (text, inside) {
                 (Message::OfStep(text), Some(step)) => format!("{text} [{}]", in_full(step)),
+                (Message::Own, Some(reason)) => reason.into(),
                 _ => NO_MESSAGE.into(),
             };
             return (kind.into(), Some(message));

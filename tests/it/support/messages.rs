@@ -19,6 +19,10 @@ pub(crate) struct Child2;
 #[message(topic = "grandchild-topic")]
 pub(crate) struct Grandchild;
 
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "finally-topic")]
+pub(crate) struct Finally;
+
 /// What the steps of the catalogue throw.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

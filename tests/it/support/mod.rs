@@ -4,10 +4,12 @@ mod calls;
 mod database;
 mod exceptions;
 pub(crate) mod messages;
+mod process;
 mod rows;
 mod server;
 mod signals;
 
 pub(crate) use calls::{calls_of, compensated, handled, invoked};
 pub(crate) use database::Database;
-pub(crate) use signals::{Ends, Gate, eventually, takes};
+pub(crate) use process::in_a_process_that_dies;
+pub(crate) use signals::{Ends, Gate, Notes, eventually, takes};

@@ -1,11 +1,12 @@
 //! The rows of `message_event` in the notation of the conformance catalogue.
 //!
 //! ```text
-//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [L=[R,a,..]] [exc=<exception>]
+//! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]
 //! ```
 //!
-//! `·` is NULL, as are `next` and `cfhi` where they are not mentioned. `RB(x)` and `RBC(x)` are
-//! the parts of a rollback. An exception is `Type(message)@source[causes]`, each part but the
+//! `·` is NULL, as are `next`, `cfhi` and `ctx` where they are not mentioned. `RB(x)` and `RBC(x)`
+//! are the parts of a rollback. What a context's name stands for is said beside the block, see
+//! [`History::expect_with`]. An exception is `Type(message)@source[causes]`, each part but the
 //! type free to be missing, `…` is any message, `=row k` what stands in that row of the block.
 //! `@h` is the source of a run of `h`.
 
@@ -14,7 +15,7 @@ use std::fmt;
 
 use scoop::Failure;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -30,6 +31,13 @@ const QUERY: &str = "
         FROM {schema}.message_event
         ORDER BY created_at, id
     ) e";
+
+/// The types of rows that have an exception. No others do.
+const WITH_EXCEPTION: [&str; 4] =
+    ["ROLLING_BACK", "ROLLBACK_EMITTED", "ROLLBACK_FAILED", "CANCELLATION_REQUESTED"];
+
+/// What stands for any value in a context.
+const ANY: &str = "…";
 
 /// All that is on record, in order.
 pub(crate) struct History {
@@ -124,10 +132,17 @@ impl History {
     /// Fails if these are not the rows of a block of the catalogue.
     #[track_caller]
     pub(crate) fn expect(&self, block: &str) {
+        self.expect_with(&[], block);
+    }
+
+    /// The same for a block that mentions contexts: what each of their names stands for. The text
+    /// `…` in there stands for any value.
+    #[track_caller]
+    pub(crate) fn expect_with(&self, contexts: &[(&str, Value)], block: &str) {
         let lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
         let expected: Vec<_> = lines.map(Expected::parse).collect();
         let texts: Vec<_> = expected.iter().map(|row| row.columns.clone()).collect();
-        let actual: Vec<_> = self.rows.iter().map(Row::columns).collect();
+        let actual: Vec<_> = self.rows.iter().map(|row| row.columns(contexts)).collect();
         if texts != actual {
             panic!(
                 "other rows than expected (-), but these (+):\n{}\nin full:\n{self}",
@@ -162,8 +177,8 @@ impl History {
             }
             let ours = worker.as_deref().is_some_and(|worker| worker.starts_with("scoop-rs:"));
             assert_eq!(ours, handler.is_some(), "who wrote this: {row}");
-            assert_eq!(row.stored.context, None, "nobody gave a context: {row}");
-            let fails = ["ROLLING_BACK", "ROLLBACK_EMITTED", "ROLLBACK_FAILED"].contains(&kind.as_str());
+            assert_ne!(row.stored.context, Some(json!({})), "an empty context is NULL: {row}");
+            let fails = WITH_EXCEPTION.contains(&kind.as_str());
             assert_eq!(row.exception.is_some(), fails, "an exception where one belongs: {row}");
             let (parent, seen) = (emissions[&row.message], kind == "SEEN");
             let extends = lineage.len() == parent.len() + 1 && lineage.starts_with(parent);
@@ -179,9 +194,19 @@ impl History {
 }
 
 impl Row {
-    /// Everything but lineage and exception.
-    fn columns(&self) -> String {
-        let Stored { kind, handler, step, next_step, cfhi, .. } = &self.stored;
+    /// The context, if there is one.
+    pub(crate) fn context(&self) -> Option<&Value> {
+        self.stored.context.as_ref()
+    }
+
+    /// When it was written, in microseconds since 1970.
+    pub(crate) fn micros(&self) -> i64 {
+        self.stored.micros
+    }
+
+    /// Everything but lineage and exception; contexts by their names, where they have one.
+    fn columns(&self, contexts: &[(&str, Value)]) -> String {
+        let Stored { kind, handler, step, next_step, cfhi, context, .. } = &self.stored;
         let handler = handler.as_deref().unwrap_or("·");
         let step = step.as_deref().map_or("·".into(), abbreviated);
         let mut text = format!("{} {kind} {handler} {step}", self.message);
@@ -190,13 +215,35 @@ impl Row {
                 text += &format!(" {name}={value}");
             }
         }
+        if let Some(context) = context {
+            match contexts.iter().find(|(_, pattern)| fits(pattern, context)) {
+                Some((name, _)) => text += &format!(" ctx={name}"),
+                None => text += &format!(" ctx={context}"),
+            }
+        }
         text
+    }
+}
+
+/// Whether the value is the one of the pattern, in which some are free.
+fn fits(pattern: &Value, value: &Value) -> bool {
+    match (pattern, value) {
+        (Value::String(any), _) if any == ANY => true,
+        (Value::Object(pattern), Value::Object(value)) => {
+            let known = |(key, pattern)| value.get(key).is_some_and(|value| fits(pattern, value));
+            pattern.len() == value.len() && pattern.iter().all(known)
+        }
+        (Value::Array(pattern), Value::Array(value)) => {
+            let mut pairs = pattern.iter().zip(value);
+            pattern.len() == value.len() && pairs.all(|(pattern, value)| fits(pattern, value))
+        }
+        (pattern, value) => pattern == value,
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.columns())?;
+        f.write_str(&self.columns(&[]))?;
         if let Some(failure) = &self.exception {
             write!(f, " exc={}", Exception::of(failure))?;
         }
@@ -235,7 +282,7 @@ impl Expected {
                     let letters = lineage.trim_matches(['[', ']']).split(',');
                     row.lineage = Some(letters.map(str::to_owned).collect());
                 }
-                ("next" | "cfhi", _) => row.columns += &format!(" {word}"),
+                ("next" | "cfhi" | "ctx", _) => row.columns += &format!(" {word}"),
                 _ => panic!("`{word}` in a block of rows"),
             }
         }

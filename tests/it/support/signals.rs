@@ -1,6 +1,6 @@
 //! How tests and steps wait for each other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use scoop::{Handle, Outcome, RuntimeError, Tree};
@@ -94,5 +94,21 @@ impl Gate {
     /// Lets so many through, now or when they come.
     pub(crate) fn open(&self, count: usize) {
         self.opened.add_permits(count);
+    }
+}
+
+/// What steps have to say, in order. Clones are the same list.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    /// Says it.
+    pub(crate) fn add(&self, note: impl Into<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note.into());
+    }
+
+    /// All that was said.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,0 +1,338 @@
+//! The context, beyond what the scenarios of the catalogue say of it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::support::{Database, Notes};
+
+#[derive(Debug, PartialEq, ContextKey, Serialize, Deserialize)]
+struct Tenant {
+    name: String,
+}
+
+fn tenant(name: &str) -> Tenant {
+    Tenant { name: name.into() }
+}
+
+fn name(scope: &Scope<'_>) -> Result<String> {
+    Ok(scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name))
+}
+
+mod flow {
+    use super::*;
+
+    struct RootHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            scope.set(tenant("later"))?;
+            scope.launch(Child).await?;
+            scope.launch(Child).with(tenant("its own")).await?;
+            scope.detach(Child2).await?;
+            scope.detach(Child2).with(tenant("given")).await?;
+            assert_eq!(name(scope)?, "later");
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add(format!("after: {}", name(scope)?));
+            assert!(scope.remove::<Tenant>());
+            assert!(!scope.remove::<Tenant>());
+            Ok(())
+        }
+
+        #[step(name = "2")]
+        async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add(format!("removed: {}", name(scope)?));
+            assert!(scope.context().is_empty());
+            Ok(())
+        }
+    }
+
+    struct ChildHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            self.notes.add(format!("child: {}", name(scope)?));
+            scope.set(tenant("the child's"))
+        }
+    }
+
+    struct Detached {
+        notes: Notes,
+    }
+
+    #[saga(name = "detached")]
+    #[subscribes(Child2)]
+    impl Detached {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
+            self.notes.add(format!("detached: {}", name(scope)?));
+            Ok(())
+        }
+    }
+
+    /// What is launched gets the context of that moment, and nothing comes back from it; what is
+    /// detached gets what it is given.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_context_goes_down_and_along_but_neither_up_nor_into_what_is_detached() -> Result<()> {
+        let db = Database::new().await;
+        let notes = Notes::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<Detached>();
+        let scoop = scoop.provide(RootHandler { notes: notes.clone() });
+        let scoop = scoop.provide(ChildHandler { notes: notes.clone() });
+        let scoop = scoop.provide(Detached { notes: notes.clone() }).start().await?;
+        let root = scoop.launch(Root).with(tenant("first")).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        crate::support::eventually("all have said it", async || notes.all().len() == 7).await;
+        let mut notes = notes.all();
+        notes.sort();
+        assert_eq!(
+            notes,
+            [
+                "after: later",
+                "child: first",
+                "child: its own",
+                "child: later",
+                "detached: given",
+                "detached: nobody",
+                "removed: nobody",
+            ]
+        );
+        db.history().await.of(&["root-handler"]).about(&["M0"]).expect_with(
+            &[("F", json!({"Tenant": {"name": "first"}})), ("L", json!({"Tenant": {"name": "later"}}))],
+            "M0 EMITTED · · ctx=F
+            M0 SEEN root-handler · ctx=F
+            M0 SUSPENDED root-handler 0 next=1 ctx=L
+            M0 SUSPENDED root-handler 1 next=2
+            M0 SUSPENDED root-handler 2
+            M0 COMMITTED root-handler 2",
+        );
+        Ok(())
+    }
+}
+
+mod limits {
+    use super::*;
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    struct Bulk(String);
+
+    /// The same key, another shape.
+    #[derive(Debug, ContextKey, Serialize, Deserialize)]
+    #[context(key = "Tenant")]
+    struct OtherTenant {
+        number: u32,
+    }
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(tenant("small"))?;
+            let before = scope.context().clone();
+            let refusals = [
+                scope.set(Bulk("x".repeat(200))).expect_err("too large"),
+                scope.launch(Child).with(Bulk("x".repeat(200))).await.expect_err("too large"),
+                scope.get::<OtherTenant>().expect_err("another shape"),
+                scope.set(OtherTenant { number: 1 }).expect_err("another shape"),
+                scope.set(tenant("a\0b")).expect_err("a NUL"),
+            ];
+            assert_eq!(*scope.context(), before, "it stays as it was");
+            let words = ["`Bulk`", "`Bulk`", "`Tenant`", "`Tenant`", "`Tenant`"];
+            for (refusal, word) in refusals.iter().zip(words) {
+                assert!(refusal.to_string().contains(word), "{refusal}");
+            }
+            scope.launch(Child).await?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_cannot_be_kept_is_refused_by_its_key_and_changes_nothing() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().context_bytes_max(100).start().await?;
+        let refused = scoop.launch(Root).with(Bulk("x".repeat(200))).await;
+        let Err(RuntimeError::ContextTooLarge { limit: 100, largest, .. }) = refused else {
+            panic!("it is too large");
+        };
+        assert_eq!(largest, "Bulk");
+        let refused = scoop.launch(Root).with(tenant("a\0b")).await;
+        assert!(matches!(refused, Err(RuntimeError::Context(_))));
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed, "{}", root.tree().await?);
+        assert_eq!(db.history().await.count("EMITTED"), 2);
+        Ok(())
+    }
+}
+
+mod numbers {
+    use super::*;
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    struct Count {
+        value: u32,
+    }
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(Count { value: 1 })?;
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            scope.set(Count { value: 3 })
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(Count { value: 2 })?;
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            scope.set(Count { value: 10 })
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            scope.set(Count { value: 11 })
+        }
+    }
+
+    const SOMEBODY_ELSES: &str =
+        r#"{"price": 1.10, "huge": 12345678901234567890123456789.000000000000000000001, "null": null}"#;
+
+    /// W-41 and W-42: what nobody here knows is in every row to the last digit, whatever is merged
+    /// beside it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn w_41_w_42_numbers_that_nobody_knows_stay_exact_from_the_first_row_to_the_last() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let theirs: Theirs = serde_json::from_str(SOMEBODY_ELSES)?;
+        let root = scoop.launch(Root).with(theirs).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+
+        let distinct = "SELECT DISTINCT (context -> 'Theirs')::text FROM scoop.message_event";
+        let expected =
+            r#"{"huge": 12345678901234567890123456789.000000000000000000001, "null": null, "price": 1.10}"#;
+        assert_eq!(db.texts(distinct).await, [expected]);
+        let counts = "SELECT coalesce(context #>> '{Count,value}', '-') FROM scoop.message_event
+                      WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_EMITTED') ORDER BY created_at";
+        assert_eq!(db.texts(counts).await, ["10", "2", "11", "3"]);
+        Ok(())
+    }
+
+    /// Kept as text, so that this program does not touch it.
+    #[derive(ContextKey, Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Theirs(Box<serde_json::value::RawValue>);
+}
+
+mod timeouts {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", timeout = "50ms")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(tenant("in time"))?;
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            Ok(())
+        }
+    }
+
+    /// What a step changed of it outlives its failure, whatever that is.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_takes_too_long_leaves_its_context_behind() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
+        db.history().await.expect_with(
+            &[("T", json!({"Tenant": {"name": "in time"}}))],
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 ROLLING_BACK root-handler 0 ctx=T
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=T",
+        );
+        Ok(())
+    }
+}
+
+mod given_up {
+    use super::*;
+    use crate::support::Gate;
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(tenant("too late"))?;
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_gives_up_at_its_end_leaves_its_context_behind() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop =
+            db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        scoop.cancel(root.id(), "enough").await?;
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        db.history().await.expect_with(
+            &[("T", json!({"Tenant": {"name": "too late"}}))],
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 CANCELLATION_REQUESTED · ·
+            M0 ROLLING_BACK root-handler 0 ctx=T
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=T",
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,450 @@
+//! What is cancelled, whatever it is doing, and what is not.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{Database, Gate, Notes, calls_of, compensated, eventually, handled, invoked};
+
+/// Nothing is found by polling within a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+mod of_a_part {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", on_child_failure = handle)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.launch(Child).await?;
+            scope.launch(Child2).await?;
+            Ok(())
+        }
+
+        async fn handle(&self, scope: &mut Scope<'_>, _: &Root, failure: &Failure) -> Result<()> {
+            handled(scope);
+            assert_eq!(failure.root_causes()[0].message, "enough");
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    struct Sleepy {
+        gate: Gate,
+    }
+
+    #[saga(name = "sleepy")]
+    #[subscribes(Child)]
+    impl Sleepy {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            scope.sleep(NEVER).await
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    struct Sibling {
+        gate: Gate,
+    }
+
+    #[saga(name = "sibling")]
+    #[subscribes(Child2)]
+    impl Sibling {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    /// A part of a hierarchy that sleeps gives up at once; its sibling does not learn of it, and its
+    /// parent handles the failure like any other.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sleeping_part_gives_up_at_once_and_the_rest_goes_on() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<Sleepy>().only::<Sibling>();
+        let scoop = scoop.provide(Sleepy { gate: gate.clone() }).provide(Sibling { gate: gate.clone() });
+        let scoop = scoop.poll_interval(NEVER).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let sleeps = |run: &&&RunInfo| run.handler == "sleepy" && run.state == RunState::Waiting;
+        let tree = root.comes_to(|tree| tree.runs().iter().any(|run| sleeps(&run))).await?;
+        let part = tree.runs().iter().find(sleeps).expect("it sleeps").lineage.id();
+        assert_eq!(scoop.cancel(part, "enough").await?, CancelAnswer::Accepted);
+        let undone = |run: &&RunInfo| run.handler == "sleepy" && matches!(run.state, RunState::RolledBack(_));
+        root.comes_to(|tree| tree.runs().into_iter().any(|run| undone(&run))).await?;
+        gate.open(1);
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke sleepy/0
+            rollback sleepy/0
+            hcf root-handler/0
+            invoke root-handler/1",
+        );
+        db.history().await.of(&["sleepy"]).about(&["M1", "M3"]).expect_with(
+            &[("S", serde_json::json!({"SleepUntilKey": {"wakeAfter": "…"}}))],
+            r#"M1 SEEN sleepy ·
+            M3 EMITTED sleepy 0 ctx=S
+            M1 SUSPENDED sleepy 0 next=1
+            M1 CANCELLATION_REQUESTED · · L=[R,a,b] exc=CR(enough)@"scoop"
+            M1 ROLLING_BACK sleepy 1 exc=GU@sleepy[=row 4]
+            M3 ROLLBACK_EMITTED sleepy RBC(0[0,])
+            M1 SUSPENDED sleepy RBC(0[0,])
+            M1 SUSPENDED sleepy RB(0[0,])
+            M1 ROLLED_BACK sleepy RB(0[0,])"#,
+        );
+        Ok(())
+    }
+
+    /// A part that nobody has begun yet is known by its place in the tree, too.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_part_that_nobody_has_begun_can_be_cancelled() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        db.scoop().only::<Sleepy>().provide(Sleepy { gate: gate.clone() }).start().await?.shutdown().await;
+        gate.open(1);
+        let scoop =
+            db.scoop().only::<RootHandler>().only::<Sibling>().provide(Sibling { gate: gate.clone() });
+        let scoop = scoop.start().await?;
+        let root = scoop.launch(Root).await?;
+        let pending = |run: &&&RunInfo| run.handler == "sleepy" && run.state == RunState::NotBegun;
+        let tree = root.comes_to(|tree| tree.runs().iter().any(|run| pending(&run))).await?;
+        let part = tree.runs().iter().find(pending).expect("it is pending").lineage.id();
+        assert_eq!(scoop.cancel(part, "enough").await?, CancelAnswer::Accepted);
+        let back = Scoop::builder().postgres(db.another_pool(5).await).only::<Sleepy>();
+        let _back = back.provide(Sleepy { gate }).start().await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            hcf root-handler/0
+            invoke root-handler/1",
+        );
+        Ok(())
+    }
+}
+
+mod of_a_running_step {
+    use super::*;
+
+    #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+    enum How {
+        Signal,
+        Check,
+    }
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    struct Work {
+        how: How,
+    }
+
+    struct Worker {
+        gate: Gate,
+    }
+
+    #[saga(name = "worker")]
+    #[subscribes(Work)]
+    impl Worker {
+        #[step(name = "0", retry(max = 5))]
+        async fn zero(&self, scope: &mut Scope<'_>, work: &Work) -> Result<()> {
+            invoked(scope);
+            scope.check().await?;
+            let stop = scope.stop_signal();
+            assert!(!stop.is_raised());
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            self.gate.pass().await;
+            match work.how {
+                How::Signal => {
+                    stop.raised().await;
+                    assert!(scope.stop_signal().is_raised());
+                }
+                How::Check => {}
+            }
+            scope.check().await?;
+            unreachable!("it was to give up");
+        }
+    }
+
+    /// The signal comes from another process, which notifies; and a step that looks may stop in
+    /// the middle. It is not tried again.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_that_looks_stops_in_the_middle() -> Result<()> {
+        for how in [How::Signal, How::Check] {
+            let db = Database::new().await;
+            db.execute("CREATE TABLE effect (n int)").await;
+            let gate = Gate::default();
+            let scoop = db.scoop().only::<Worker>().provide(Worker { gate: gate.clone() });
+            let scoop = scoop.poll_interval(NEVER).start().await?;
+            let root = scoop.launch(Work { how }).await?;
+            gate.arrivals(1).await;
+            let client = Scoop::builder().postgres(db.another_pool(2).await).client().await?;
+            let answer = client.cancel(root.id(), "en\0ough").source("some\0body").await?;
+            assert_eq!(answer, CancelAnswer::Accepted);
+            gate.open(1);
+            assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+            db.history().await.expect(
+                r#"M0 EMITTED · ·
+                M0 SEEN worker ·
+                M0 CANCELLATION_REQUESTED · · L=[R] exc=CR(enough)@"somebody"
+                M0 ROLLING_BACK worker 0 exc=GU@worker[=row 3]
+                M0 ROLLED_BACK worker RB(0[0,])"#,
+            );
+            calls_of(&root).expect("invoke worker/0");
+            assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
+        }
+        Ok(())
+    }
+}
+
+mod of_a_rollback {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            assert!(!scope.stop_signal().is_raised());
+            scope.check().await?;
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// What a compensation launches: two steps, and something of its own.
+    struct Undoer {
+        gate: Gate,
+    }
+
+    #[saga(name = "undoer")]
+    #[subscribes(Child)]
+    impl Undoer {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            self.gate.pass().await;
+            scope.check().await?;
+            scope.launch(Grandchild).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Helper;
+
+    #[saga(name = "helper")]
+    #[subscribes(Grandchild)]
+    impl Helper {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    /// W-45: neither the rollback nor what compensations launch is cancelled, whether that runs, or is
+    /// launched afterwards.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn w_45_neither_a_rollback_nor_what_it_launches_is_cancelled() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<Undoer>().only::<Helper>();
+        let scoop = scoop.provide(Undoer { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::NothingToDo);
+        gate.open(1);
+        let Outcome::RolledBack(failure) = root.ends().await? else {
+            panic!("{}", root.tree().await?);
+        };
+        assert_eq!(failure.message, SIMULATED.0);
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/1
+            rollback root-handler/0
+            invoke undoer/0
+            invoke helper/0
+            invoke undoer/1",
+        );
+        Ok(())
+    }
+}
+
+mod of_what_nobody_runs {
+    use super::*;
+
+    struct RootHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add("begun");
+            Ok(())
+        }
+    }
+
+    /// The request waits with the message for a process; the step is never entered.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_message_that_is_cancelled_before_anybody_has_it_is_never_begun() -> Result<()> {
+        let db = Database::new().await;
+        let notes = Notes::default();
+        let start = async || {
+            let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
+            scoop.start().await
+        };
+        start().await?.shutdown().await;
+        let client = db.scoop().client().await?;
+        let roots = [client.launch(Root).await?, client.launch(Root).delay(NEVER).await?];
+        for root in &roots {
+            assert_eq!(client.cancel(root.id(), "enough").await?, CancelAnswer::Accepted);
+            assert_eq!(client.cancel(root.id(), "again").await?, CancelAnswer::AlreadyRequested);
+        }
+        let _scoop = start().await?;
+        for root in &roots {
+            assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        }
+        assert_eq!(notes.all(), [""; 0]);
+        Ok(())
+    }
+}
+
+/// Cancelling many hierarchies at any moment of their lives.
+mod races {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "branch")]
+    struct Branch {
+        tree: u32,
+        depth: u32,
+    }
+
+    #[derive(Default)]
+    struct Brancher;
+
+    async fn book(scope: &mut Scope<'_>, tree: u32, amount: i32) -> Result<()> {
+        let sql = "INSERT INTO effect VALUES ($1, $2)";
+        sqlx::query(sql).bind(i64::from(tree)).bind(amount).execute(scope.tx().await?).await?;
+        Ok(())
+    }
+
+    #[saga(name = "brancher")]
+    #[subscribes(Branch)]
+    impl Brancher {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, branch: &Branch) -> Result<()> {
+            book(scope, branch.tree, 1).await?;
+            if branch.depth > 0 {
+                for _ in 0..3 {
+                    scope.launch(Branch { tree: branch.tree, depth: branch.depth - 1 }).await?;
+                }
+            }
+            Ok(())
+        }
+
+        #[step(name = "1", rollback = undo)]
+        async fn one(&self, scope: &mut Scope<'_>, branch: &Branch) -> Result<()> {
+            book(scope, branch.tree, 1).await
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, branch: &Branch, _: &Failure) -> Result<()> {
+            book(scope, branch.tree, -1).await
+        }
+    }
+
+    /// Whatever the moment: all of a hierarchy is done, or nothing of it is; nothing is left over,
+    /// and nobody waits for ever. Deadlines take the same way as requests.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_hierarchy_that_is_cancelled_at_any_moment_is_done_or_undone() -> Result<()> {
+        const TREES: u32 = 40;
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (tree bigint, amount int)").await;
+        let scoop = db.scoop().only::<Brancher>().start().await?;
+        let other = Scoop::builder().postgres(db.another_pool(6).await).only::<Brancher>().start().await?;
+        let mut roots = vec![];
+        for tree in 0..TREES {
+            let launch = scoop.launch(Branch { tree, depth: 2 });
+            let root = match tree % 4 {
+                0 => launch.deadline(Duration::from_millis(u64::from(tree) * 3)).await?,
+                _ => launch.await?,
+            };
+            let canceller = if tree % 2 == 0 { scoop.clone() } else { other.clone() };
+            let id = root.id();
+            let request = tokio::spawn(async move {
+                if tree % 4 == 0 {
+                    return Ok(CancelAnswer::NothingToDo);
+                }
+                tokio::time::sleep(Duration::from_millis(u64::from(tree % 13) * 8)).await;
+                canceller.cancel(id, "enough").await
+            });
+            roots.push((tree, root, request));
+        }
+        let mut undone = 0;
+        for (tree, root, request) in roots {
+            request.await??;
+            let sum = format!("SELECT coalesce(sum(amount), 0)::bigint FROM effect WHERE tree = {tree}");
+            match root.ends().await? {
+                Outcome::Committed => {
+                    assert_eq!(db.number(&sum).await, 2 * (1 + 3 + 9), "{}", root.tree().await?)
+                }
+                Outcome::RolledBack(_) => {
+                    undone += 1;
+                    assert_eq!(db.number(&sum).await, 0, "{}", root.tree().await?);
+                }
+                other => panic!("{other:?}\n{}", root.tree().await?),
+            }
+        }
+        assert!(undone > 0, "some were cancelled in time");
+        eventually("nothing is left", async || db.number("SELECT count(*) FROM scoop.run").await == 0).await;
+        // One SEEN, one end, for each handler and message (I3), is what reading the history checks.
+        db.history().await;
+        Ok(())
+    }
+}

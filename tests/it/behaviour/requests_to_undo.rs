@@ -1,0 +1,488 @@
+//! Rolling back what has ended, on request: every answer, and what comes of it.
+
+use super::*;
+use crate::support::{Database, Gate, Notes, calls_of, compensated, invoked};
+
+/// A hierarchy of three levels. The child has two handlers, one of which may fail.
+mod family {
+    use super::*;
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    pub(super) struct Tenant {
+        pub(super) name: String,
+    }
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    pub(super) struct Order {
+        /// The second handler of the child fails, which the root handles.
+        pub(super) child_fails: bool,
+        /// The root fails after all.
+        pub(super) fails: bool,
+    }
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "child-topic", reply = u32)]
+    pub(super) struct Part {
+        pub(super) fails: bool,
+    }
+
+    pub(super) struct RootHandler {
+        pub(super) notes: Notes,
+        pub(super) gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Order)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo, on_child_failure = ignore)]
+        async fn zero(&self, scope: &mut Scope<'_>, order: &Order) -> Result<u64> {
+            invoked(scope);
+            scope.launch(Part { fails: order.child_fails }).await?;
+            Ok(5)
+        }
+
+        async fn ignore(&self, _: &mut Scope<'_>, _: &Order, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Order, output: &u64, why: &Failure) -> Result<()> {
+            compensated(scope);
+            let tenant = scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name);
+            self.notes.add(format!("root: {output}, {tenant}, {}", why.root_causes()[0].message));
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+            invoked(scope);
+            self.gate.pass().await;
+            let replies = scope.all_replies::<Part>().await?;
+            let replies: Vec<_> = replies.into_iter().map(|reply| (reply.handler, reply.value)).collect();
+            self.notes.add(format!("{replies:?}"));
+            if order.fails { Err(SIMULATED.into()) } else { Ok(()) }
+        }
+    }
+
+    pub(super) struct ChildHandler {
+        pub(super) notes: Notes,
+        pub(super) gate: Gate,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Part)]
+    impl ChildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, part: &Part) -> Result<String> {
+            invoked(scope);
+            scope.set(Tenant { name: "the child's".into() })?;
+            scope.reply(part, 42)?;
+            scope.launch(Grandchild).await?;
+            Ok("kept".into())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Part, output: &String, why: &Failure) -> Result<()> {
+            compensated(scope);
+            let tenant = scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name);
+            self.notes.add(format!("child: {output}, {tenant}, {}", why.root_causes()[0].message));
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    pub(super) struct Other;
+
+    #[saga(name = "other")]
+    #[subscribes(Part)]
+    impl Other {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Part) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Part, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, part: &Part) -> Result<()> {
+            if part.fails { Err(SIMULATED.into()) } else { Ok(()) }
+        }
+    }
+
+    #[derive(Default)]
+    pub(super) struct GrandchildHandler;
+
+    #[saga(name = "grandchild-handler")]
+    #[subscribes(Grandchild)]
+    impl GrandchildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    /// A program with all of them, on a database of its own.
+    pub(super) struct Program {
+        pub(super) db: Database,
+        pub(super) scoop: Scoop,
+        pub(super) notes: Notes,
+        /// Where the root waits before its second step.
+        pub(super) root_gate: Gate,
+        /// Where the child's compensation waits.
+        pub(super) undo_gate: Gate,
+    }
+
+    pub(super) async fn start() -> Result<Program> {
+        let db = Database::new().await;
+        let (notes, root_gate, undo_gate) = (Notes::default(), Gate::default(), Gate::default());
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
+        let scoop = scoop.only::<Other>().only::<GrandchildHandler>();
+        let scoop = scoop.provide(RootHandler { notes: notes.clone(), gate: root_gate.clone() });
+        let scoop = scoop.provide(ChildHandler { notes: notes.clone(), gate: undo_gate.clone() });
+        let scoop = scoop.start().await?;
+        Ok(Program { db, scoop, notes, root_gate, undo_gate })
+    }
+
+    impl Program {
+        /// A hierarchy that has ended well.
+        pub(super) async fn ended(&self, child_fails: bool) -> Result<scoop::Handle> {
+            self.root_gate.open(1);
+            let order = Order { child_fails, fails: false };
+            let root = self.scoop.launch(order).with(Tenant { name: "Northwind".into() }).await?;
+            assert_eq!(root.ends().await?, Outcome::Committed);
+            Ok(root)
+        }
+    }
+
+    /// The id of the run of this handler.
+    pub(super) async fn run_of(root: &scoop::Handle, handler: &str) -> Result<uuid::Uuid> {
+        let tree = root.tree().await?;
+        let runs = tree.runs();
+        let run = runs.iter().find(|run| run.handler == handler).expect("it has such a run");
+        Ok(run.lineage.id())
+    }
+}
+
+use family::*;
+
+/// Values, replies and contexts are what they were when the hierarchy ended, long ago; of the context
+/// the parent's elements count.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_of_a_finished_hierarchy_is_undone_with_what_it_had() -> Result<()> {
+    let program = start().await?;
+    let root = program.ended(false).await?;
+    assert_eq!(program.scoop.rollback(root.id(), "sent back").await?, RollbackAnswer::Accepted);
+    program.undo_gate.open(1);
+    let Outcome::RolledBack(failure) = root.ends().await? else {
+        panic!("{}", root.tree().await?);
+    };
+    assert_eq!((&*failure.kind, &*failure.message), ("RollbackRequestedException", "sent back"));
+    assert_eq!(
+        program.notes.all(),
+        [r#"[("child-handler", 42)]"#, "child: kept, Northwind, sent back", "root: 5, Northwind, sent back",]
+    );
+    let undone = calls_of(&root);
+    undone.of(&["child-handler", "grandchild-handler", "root-handler"]).expect(
+        "invoke root-handler/0
+        invoke child-handler/0
+        invoke grandchild-handler/0
+        invoke root-handler/1
+        rollback grandchild-handler/0
+        rollback child-handler/0
+        rollback root-handler/0",
+    );
+    assert_eq!(undone.of(&["other"]).len(), 2);
+    assert_eq!(program.db.number("SELECT count(*) FROM scoop.run").await, 0);
+    Ok(())
+}
+
+/// W-11: that something below was rolled back by itself does not bar it; and W-14: nor does that a
+/// part was undone on request, with everybody who handled the message (W-13).
+#[tokio::test(flavor = "multi_thread")]
+async fn w_11_w_13_w_14_the_whole_can_be_undone_after_a_part_of_it() -> Result<()> {
+    for child_fails in [false, true] {
+        let program = start().await?;
+        let root = program.ended(child_fails).await?;
+        let part = run_of(&root, "child-handler").await?;
+        assert_eq!(program.scoop.rollback(part, "not this").await?, RollbackAnswer::Accepted);
+        program.undo_gate.open(1);
+        let undone =
+            |run: &RunInfo| run.handler == "root-handler" || matches!(run.state, RunState::RolledBack(_));
+        root.comes_to(|tree| tree.runs().into_iter().all(undone)).await?;
+        // Who is above is not told, and does not change.
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(calls_of(&root).of(&["root-handler"]).len(), 2);
+        let again = program.scoop.rollback(part, "not this").await?;
+        assert_eq!(again, RollbackAnswer::AlreadyRolledBack);
+
+        assert_eq!(program.scoop.rollback(root.id(), "nor the rest").await?, RollbackAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        for handler in ["child-handler", "other", "grandchild-handler", "root-handler"] {
+            let calls = calls_of(&root).of(&[handler]);
+            assert_eq!(
+                calls.len(),
+                if handler == "root-handler" { 3 } else { 2 },
+                "{handler} is undone once"
+            );
+        }
+        let again = program.scoop.rollback(root.id(), "nor the rest").await?;
+        assert_eq!(again, RollbackAnswer::AlreadyRolledBack);
+    }
+    Ok(())
+}
+
+/// W-15: whatever of it runs, above or below.
+#[tokio::test(flavor = "multi_thread")]
+async fn w_15_what_is_unfinished_is_refused() -> Result<()> {
+    let program = start().await?;
+    let root = program.scoop.launch(Order { child_fails: false, fails: false }).await?;
+    program.root_gate.arrivals(1).await;
+    let part = run_of(&root, "grandchild-handler").await?;
+    for id in [root.id(), run_of(&root, "root-handler").await?, run_of(&root, "other").await?, part] {
+        assert_eq!(program.scoop.rollback(id, "now").await?, RollbackAnswer::StillRunning);
+    }
+    program.root_gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+
+    // While a part is undone, neither what is above nor what is below can be.
+    let child = run_of(&root, "child-handler").await?;
+    assert_eq!(program.scoop.rollback(child, "now").await?, RollbackAnswer::Accepted);
+    program.undo_gate.arrivals(1).await;
+    for id in [root.id(), child] {
+        assert_eq!(program.scoop.rollback(id, "too").await?, RollbackAnswer::StillRunning);
+    }
+    program.undo_gate.open(1);
+    let undone =
+        |run: &RunInfo| run.handler == "root-handler" || matches!(run.state, RunState::RolledBack(_));
+    root.comes_to(|tree| tree.runs().into_iter().all(undone)).await?;
+    assert_eq!(db_requests(&program.db).await, 1, "what was refused is not on record");
+    Ok(())
+}
+
+async fn db_requests(db: &Database) -> i64 {
+    db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED' AND step IS NULL")
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_handled_or_what_failed_by_itself_needs_no_undoing() -> Result<()> {
+    let program = start().await?;
+    let unhandled = program.scoop.launch(Finally).await?;
+    assert_eq!(program.scoop.rollback(unhandled.id(), "x").await?, RollbackAnswer::Unhandled);
+
+    let root = program.scoop.launch(Order { child_fails: false, fails: true }).await?;
+    program.root_gate.open(1);
+    program.undo_gate.open(1);
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(program.scoop.rollback(root.id(), "x").await?, RollbackAnswer::AlreadyRolledBack);
+    assert_eq!(db_requests(&program.db).await, 0);
+    Ok(())
+}
+
+/// Of many who ask at the same time, for the whole or for parts, one is obeyed; in the end each
+/// compensation has run once at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
+    let program = start().await?;
+    let root = program.ended(false).await?;
+    let ids = [root.id(), run_of(&root, "child-handler").await?, run_of(&root, "grandchild-handler").await?];
+    program.undo_gate.open(1);
+    let mut requests = tokio::task::JoinSet::new();
+    for n in 0..12 {
+        let (scoop, id) = (program.scoop.clone(), ids[n % 3]);
+        requests.spawn(async move { scoop.rollback(id, format!("request {n}")).await });
+    }
+    let answers: Vec<_> = requests.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    let accepted = answers.iter().filter(|answer| **answer == RollbackAnswer::Accepted).count();
+    assert!((1..=3).contains(&accepted), "{answers:?}");
+    assert_eq!(db_requests(&program.db).await, i64::try_from(accepted)?);
+    crate::support::eventually("nothing is left", async || {
+        program.db.number("SELECT count(*) FROM scoop.run").await == 0
+    })
+    .await;
+    for handler in ["child-handler", "other", "grandchild-handler"] {
+        assert!(calls_of(&root).of(&[handler]).len() <= 2, "{handler} is undone once");
+    }
+    program.db.history().await;
+    Ok(())
+}
+
+mod failed {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo, on_child_failure = ignore)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn ignore(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            Err(IllegalStateException("it cannot be undone").into())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn where_something_below_could_not_be_undone_somebody_has_to_look_first() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(scoop.rollback(root.id(), "x").await?, RollbackAnswer::FailedBefore);
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect("");
+        Ok(())
+    }
+}
+
+mod told_in_vain {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            Err(IllegalStateException("it cannot be undone").into())
+        }
+    }
+
+    /// Nobody may take it for undone, asked for the part or for the whole.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_that_failed_is_not_answered_as_if_it_had_not() -> Result<()> {
+        for whole in [false, true] {
+            let db = Database::new().await;
+            let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+            let root = scoop.launch(Root).await?;
+            assert_eq!(root.ends().await?, Outcome::Committed);
+            let id = if whole { root.id() } else { run_of(&root, "child-handler").await? };
+            assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::Accepted);
+            let failed = |tree: &Tree| {
+                tree.runs().into_iter().filter(|run| matches!(run.state, RunState::RollbackFailed(_))).count()
+            };
+            root.comes_to(|tree| failed(tree) == if whole { 2 } else { 1 }).await?;
+            assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::FailedBefore);
+            assert_eq!(scoop.rollback(root.id(), "x").await?, RollbackAnswer::FailedBefore);
+            calls_of(&root).expect("");
+        }
+        Ok(())
+    }
+}
+
+mod of_two_handlers {
+    use super::*;
+
+    #[derive(Default)]
+    struct Succeeding;
+
+    #[saga(name = "succeeding")]
+    #[subscribes(Root)]
+    impl Succeeding {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Failing;
+
+    #[saga(name = "failing")]
+    #[subscribes(Root)]
+    impl Failing {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// Of the handlers of a message those are undone that are not yet.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_succeeded_is_undone_although_another_handler_failed() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Succeeding>().only::<Failing>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect("invoke succeeding/0");
+        assert_eq!(scoop.rollback(root.id(), "all of it").await?, RollbackAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke succeeding/0
+            rollback succeeding/0",
+        );
+        assert_eq!(scoop.rollback(root.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
+        Ok(())
+    }
+}

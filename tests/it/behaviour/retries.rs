@@ -1,0 +1,318 @@
+//! Steps that are tried again before their failure counts.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{
+    Database, Gate, Notes, calls_of, compensated, eventually, in_a_process_that_dies, invoked,
+};
+
+const NEVER: Duration = Duration::from_secs(3_600);
+
+mod steps {
+    use super::*;
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    struct Mark {
+        attempt: u32,
+    }
+
+    #[derive(Clone, Copy, Serialize, Deserialize)]
+    enum Why {
+        Transient,
+        Permanent,
+        Panic,
+        NotWorthIt,
+    }
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    struct Try {
+        /// How often it fails.
+        fails: usize,
+        with: Why,
+    }
+
+    struct RootHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Try)]
+    impl RootHandler {
+        #[step(name = "0", retry(max = 2, backoff = "1ms..2ms", when = is_worth_it))]
+        async fn zero(&self, scope: &mut Scope<'_>, message: &Try) -> Result<()> {
+            let before = invoked(scope);
+            assert_eq!(scope.attempt() as usize, before);
+            self.notes.add(scope.idempotency_key().to_string());
+            assert!(scope.get::<Mark>()?.is_none(), "what an attempt in vain did to the context is gone");
+            scope.set(Mark { attempt: scope.attempt() })?;
+            scope.launch(Child).await?;
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            if before >= message.fails {
+                return Ok(());
+            }
+            match message.with {
+                Why::Transient => Err(SIMULATED.into()),
+                Why::Permanent => Err(Error::from(SIMULATED).into_permanent()),
+                Why::Panic => panic!("an attempt in vain"),
+                Why::NotWorthIt => Err(RuntimeException("not worth it").into()),
+            }
+        }
+
+        fn is_worth_it(error: &Error) -> bool {
+            !error.to_string().contains("not worth it")
+        }
+    }
+
+    async fn play(fails: usize, with: Why) -> Result<(Database, Outcome, Vec<String>)> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        let notes = Notes::default();
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
+        // The pauses end by the clock, not because somebody looks.
+        let scoop = scoop.poll_interval(NEVER).start().await?;
+        let outcome = scoop.launch(Try { fails, with }).await?.ends().await?;
+        Ok((db, outcome, notes.all()))
+    }
+
+    /// One failure, of an attempt that counts.
+    async fn failed(fails: usize, with: Why, attempts: usize) -> Result<()> {
+        let (db, outcome, keys) = play(fails, with).await?;
+        assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
+        assert_eq!(keys.len(), attempts);
+        let history = db.history().await;
+        assert_eq!((history.count("ROLLING_BACK"), history.count("EMITTED")), (1, 1), "{history}");
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn attempts_in_vain_leave_nothing_behind() -> Result<()> {
+        for with in [Why::Transient, Why::Panic] {
+            let (db, outcome, keys) = play(2, with).await?;
+            assert_eq!(outcome, Outcome::Committed);
+            assert_eq!(keys.len(), 3);
+            assert!(keys.iter().all(|key| *key == keys[0]), "one key for all attempts: {keys:?}");
+            assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
+            db.history().await.expect_with(
+                &[("M", serde_json::json!({"Mark": {"attempt": 2}}))],
+                "M0 EMITTED · ·
+                M0 SEEN root-handler ·
+                M1 EMITTED root-handler 0 ctx=M
+                M0 SUSPENDED root-handler 0 ctx=M
+                M0 COMMITTED root-handler 0 ctx=M",
+            );
+        }
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_last_attempt_counts() -> Result<()> {
+        failed(9, Why::Transient, 3).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_not_worth_it_is_not_tried_again() -> Result<()> {
+        failed(9, Why::Permanent, 1).await?;
+        failed(9, Why::NotWorthIt, 1).await
+    }
+}
+
+mod compensations {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo, rollback_retry(max = 3, backoff = "1ms"))]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            match compensated(scope) {
+                0 | 1 => Err(SIMULATED.into()),
+                _ => Ok(()),
+            }
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_compensation_is_tried_again_too() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().poll_interval(NEVER).start().await?;
+        let root = scoop.launch(Root).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/1
+            rollback root-handler/0
+            rollback root-handler/0
+            rollback root-handler/0",
+        );
+        assert_eq!(db.history().await.count("ROLLBACK_FAILED"), 0);
+        Ok(())
+    }
+}
+
+mod pauses {
+    use super::*;
+
+    #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+    enum Pause {
+        Long,
+        None,
+    }
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    struct Task {
+        pause: Pause,
+    }
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Task)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Task) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Task, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "1", retry(max = 3, backoff = "1h"))]
+        async fn one(&self, scope: &mut Scope<'_>, task: &Task) -> Result<()> {
+            invoked(scope);
+            if task.pause == Pause::None {
+                return Ok(());
+            }
+            self.gate.pass().await;
+            Err(SIMULATED.into())
+        }
+    }
+
+    const UNDONE: &str = "invoke root-handler/0
+        invoke root-handler/1
+        rollback root-handler/0";
+
+    async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
+        Ok(scoop.concurrency(1).poll_interval(NEVER).start().await?)
+    }
+
+    /// W-29 and W-30: the pause is the run's own.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn w_29_w_30_a_run_that_pauses_is_in_nobodys_way_and_can_be_cancelled() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = start(&db, &gate).await?;
+        let long = scoop.launch(Task { pause: Pause::Long }).await?;
+        gate.arrivals(1).await;
+        gate.open(1);
+        let retries = async || db.number("SELECT count(*) FROM scoop.run WHERE retries = 1").await == 1;
+        eventually("it pauses", retries).await;
+        let tree = long.tree().await?;
+        assert!(
+            matches!(&tree.runs()[0].state, RunState::Retrying { attempts: 1, reason } if reason.contains("Simulated")),
+            "{tree}"
+        );
+        // There is but one slot.
+        let other = scoop.launch(Task { pause: Pause::None }).await?;
+        assert_eq!(other.ends().await?, Outcome::Committed);
+
+        assert_eq!(scoop.cancel(long.id(), "enough").await?, CancelAnswer::Accepted);
+        assert!(matches!(long.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&long).expect(UNDONE);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_cancelled_in_an_attempt_does_not_pause_after_it() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = start(&db, &gate).await?;
+        let root = scoop.launch(Task { pause: Pause::Long }).await?;
+        gate.arrivals(1).await;
+        assert_eq!(scoop.cancel(root.id(), "enough").await?, CancelAnswer::Accepted);
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(UNDONE);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deadline_ends_a_pause() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = start(&db, &gate).await?;
+        let root = scoop.launch(Task { pause: Pause::Long }).deadline(Duration::from_secs(1)).await?;
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(UNDONE);
+        Ok(())
+    }
+
+    /// What counts is on record, so another process goes on counting.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn attempts_are_counted_over_a_death() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let root = in_a_process_that_dies(&db, {
+            let gate = gate.clone();
+            move |builder: scoop::Builder| async move {
+                let scoop = builder.only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
+                let scoop = scoop.start().await?;
+                let root = scoop.launch(Task { pause: Pause::Long }).await?;
+                gate.open(1);
+                root.comes_to(|tree| !matches!(tree.runs()[0].state, RunState::Running | RunState::NotBegun))
+                    .await?;
+                Ok((scoop, root.id()))
+            }
+        })
+        .await?;
+        let counted = "SELECT count(*) FROM scoop.run WHERE retries = 1 AND state = 'ready'";
+        eventually("the attempt is on record", async || db.number(counted).await == 1).await;
+        // The hour has passed.
+        db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
+        for count in 2..=4 {
+            let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
+            let scoop = scoop.start().await?;
+            gate.open(1);
+            let root = scoop.find(root).await?;
+            if count == 4 {
+                assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+                assert_eq!(
+                    calls_of(&root).len(),
+                    1 + 4 + 1,
+                    "first attempt and three more, and the way back"
+                );
+                return Ok(());
+            }
+            let counted =
+                format!("SELECT count(*) FROM scoop.run WHERE retries = {count} AND state = 'ready'");
+            eventually("the attempt is on record", async || db.number(&counted).await == 1).await;
+            scoop.shutdown().await;
+            db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! Sleeping, and beginning later, beyond the scenarios of the catalogue.
+
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::support::{Database, Gate, calls_of, compensated, invoked};
+
+/// Nothing is found by polling within a test.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+mod steps {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    struct Nap {
+        until: SystemTime,
+        fails: bool,
+    }
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Nap)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, nap: &Nap) -> Result<()> {
+            invoked(scope);
+            scope.sleep(nap.until).await?;
+            // Whoever launches something as well waits for both.
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Nap, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, nap: &Nap) -> Result<()> {
+            invoked(scope);
+            assert!(scope.context().is_empty(), "that it slept is not its own context");
+            if nap.fails { Err(SIMULATED.into()) } else { Ok(()) }
+        }
+    }
+
+    struct ChildHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().poll_interval(NEVER);
+        Ok(scoop.provide(ChildHandler { gate: gate.clone() }).start().await?)
+    }
+
+    async fn server_time(db: &Database) -> Result<SystemTime> {
+        let micros = db.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into()?))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_sleeps_and_waits_goes_on_when_both_are_over() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = start(&db, &gate).await?;
+        let until = server_time(&db).await? + Duration::from_millis(50);
+        let root = scoop.launch(Nap { until, fails: false }).await?;
+        let slept = |run: &&RunInfo| run.handler == "sleep-handler" && run.state == RunState::Committed;
+        root.comes_to(|tree| tree.runs().into_iter().any(|run| slept(&run))).await?;
+        calls_of(&root).expect("invoke root-handler/0");
+        gate.open(1);
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/1",
+        );
+        Ok(())
+    }
+
+    /// It sleeps while nobody is there, and the next program knows when to wake it, by the clock.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_restart_neither_wakes_nor_forgets_who_sleeps() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        gate.open(1);
+        let first = start(&db, &gate).await?;
+        let until = server_time(&db).await? + Duration::from_secs(2);
+        let root = first.launch(Nap { until, fails: false }).await?;
+        let rests = |tree: &Tree| {
+            let state = |handler: &str| {
+                tree.runs().into_iter().find(|run| run.handler == handler).map(|run| &run.state)
+            };
+            (state("child-handler"), state("sleep-handler"))
+                == (Some(&RunState::Committed), Some(&RunState::NotBegun))
+        };
+        root.comes_to(rests).await?;
+        first.shutdown().await;
+
+        let second = start(&db, &gate).await?;
+        let root = second.find(root.id()).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        let woken = db.history().await.only("COMMITTED", "sleep-handler").micros();
+        let until = i64::try_from(until.duration_since(SystemTime::UNIX_EPOCH)?.as_micros())?;
+        assert!(woken >= until, "{woken} is before {until}");
+        Ok(())
+    }
+
+    /// A time that has passed is no reason to wait; and what slept has nothing to undo.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_sleep_that_is_over_is_undone_with_the_step() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        gate.open(1);
+        let scoop = start(&db, &gate).await?;
+        let root = scoop.launch(Nap { until: SystemTime::UNIX_EPOCH, fails: true }).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/1
+            rollback root-handler/0",
+        );
+        db.history().await.about(&["M1"]).of(&["sleep-handler"]).expect_with(
+            &[("S", serde_json::json!({"SleepUntilKey": {"wakeAfter": "1970-01-01T00:00:00Z"}}))],
+            "M1 SEEN sleep-handler · ctx=S
+            M1 SUSPENDED sleep-handler sleep ctx=S
+            M1 COMMITTED sleep-handler sleep ctx=S
+            M1 ROLLING_BACK sleep-handler ·
+            M1 SUSPENDED sleep-handler RBC(sleep[0,]) ctx=S
+            M1 SUSPENDED sleep-handler RB(sleep[0,]) ctx=S
+            M1 ROLLED_BACK sleep-handler RB(sleep[0,]) ctx=S",
+        );
+        Ok(())
+    }
+}
+
+mod attribute {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", sleep = "30ms")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
+            invoked(scope);
+            Ok(if scope.iteration() < 2 { Next::Repeat } else { Next::Continue })
+        }
+    }
+
+    /// Each iteration sleeps; so does the last one, before the run ends.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_in_a_loop_sleeps_after_each_iteration() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().poll_interval(NEVER).start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/0 it=1
+            invoke root-handler/0 it=2",
+        );
+        let history = db.history().await;
+        assert_eq!(history.of(&["sleep-handler"]).count("COMMITTED"), 3);
+        let (seen, committed) =
+            (history.only("SEEN", "root-handler"), history.only("COMMITTED", "root-handler"));
+        let lasted = committed.micros() - seen.micros();
+        assert!(lasted >= 90_000, "{lasted} µs for three times 30 ms");
+        Ok(())
+    }
+}
+
+mod delays {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.launch(Child).delay(Duration::from_millis(300)).await?;
+            scope.launch(Child2).await?;
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Later;
+
+    #[saga(name = "later")]
+    #[subscribes(Child)]
+    impl Later {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct AtOnce;
+
+    #[saga(name = "at-once")]
+    #[subscribes(Child2)]
+    impl AtOnce {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child2) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_launched_for_later_begins_later() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<Later>().only::<AtOnce>();
+        let scoop = scoop.poll_interval(NEVER).start().await?;
+        let root = scoop.launch(Root).delay(Duration::from_millis(60)).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke at-once/0
+            invoke later/0",
+        );
+        let history = db.history().await;
+        let at = |kind, handler: &str| history.only(kind, handler).micros();
+        assert!(at("SEEN", "root-handler") - history.rows()[0].micros() >= 50_000, "{history}");
+        assert!(at("SEEN", "later") - at("SEEN", "root-handler") >= 250_000, "{history}");
+        Ok(())
+    }
+}

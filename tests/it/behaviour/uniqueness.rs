@@ -1,0 +1,113 @@
+//! Messages that are launched once, however often somebody tries.
+
+use super::*;
+use crate::support::{Database, Notes};
+
+struct Worker {
+    notes: Notes,
+}
+
+#[saga(name = "worker")]
+#[subscribes(Child)]
+impl Worker {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        self.notes.add(scope.message_id().to_string());
+        Ok(())
+    }
+}
+
+struct RootHandler {
+    notes: Notes,
+}
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "0", retry(max = 1, backoff = "1ms"))]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        let (id, fresh) = scope.detach_unique(Child, "the key").await?;
+        let (again, fresh_again) = scope.detach_unique(Child, "the key").await?;
+        assert_eq!((again, fresh_again), (id, false));
+        self.notes.add(format!("{id} {fresh}"));
+        // What an attempt in vain launched was not launched.
+        if scope.attempt() == 0 { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+async fn start(db: &Database, worker: &Notes, root: &Notes) -> Result<Scoop> {
+    let scoop = db.scoop().only::<Worker>().only::<RootHandler>();
+    let scoop = scoop.provide(Worker { notes: worker.clone() });
+    Ok(scoop.provide(RootHandler { notes: root.clone() }).start().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_launch_at_once_one_does() -> Result<()> {
+    let db = Database::new().await;
+    let notes = Notes::default();
+    let scoop = start(&db, &notes, &Notes::default()).await?;
+    let client = Scoop::builder().postgres(db.another_pool(4).await).client().await?;
+    let mut launches = tokio::task::JoinSet::new();
+    for n in 0..20 {
+        let scoop = if n % 2 == 0 { scoop.clone() } else { client.clone() };
+        launches.spawn(async move { scoop.launch(Child).unique("order 7").await });
+    }
+    let roots: Vec<_> = launches.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    for root in &roots {
+        assert_eq!((root.id(), root.message_id()), (roots[0].id(), roots[0].message_id()));
+        assert_eq!(root.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(notes.all(), [roots[0].message_id().to_string()]);
+
+    // Long after it has ended as well; and another key or topic is another matter.
+    assert_eq!(scoop.launch(Child).unique("order 7").await?.id(), roots[0].id());
+    let others =
+        [scoop.launch(Child).unique("order 8").await?, scoop.launch(Finally).unique("order 7").await?];
+    assert!(others.iter().all(|other| other.id() != roots[0].id()));
+    assert_eq!(others[0].ends().await?, Outcome::Committed);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 3);
+    Ok(())
+}
+
+/// Whoever comes second waits for the first one's transaction, and launches it if that is rolled
+/// back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_launch_that_is_rolled_back_leaves_the_key_to_others() -> Result<()> {
+    let db = Database::new().await;
+    let notes = Notes::default();
+    let scoop = start(&db, &notes, &Notes::default()).await?;
+    let mut tx = db.pool().begin().await?;
+    let given_up = scoop.launch(Child).unique("key").within(&mut tx).await?;
+    let second = tokio::spawn({
+        let scoop = scoop.clone();
+        async move { scoop.launch(Child).unique("key").await }
+    });
+    crate::support::eventually("the second one waits", async || {
+        db.number("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'").await == 1
+    })
+    .await;
+    tx.rollback().await?;
+    let second = second.await??;
+    assert_eq!(second.id(), given_up.id());
+    assert_eq!(second.ends().await?, Outcome::Committed);
+    assert_eq!(given_up.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all().len(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_steps_detach_under_one_key_is_launched_once() -> Result<()> {
+    let db = Database::new().await;
+    let (worker, steps) = (Notes::default(), Notes::default());
+    let scoop = start(&db, &worker, &steps).await?;
+    for root in [scoop.launch(Root).await?, scoop.launch(Root).await?] {
+        assert_eq!(root.ends().await?, Outcome::Committed, "{}", root.tree().await?);
+    }
+    let said = steps.all();
+    let id = said[0].split(' ').next().expect("an id").to_owned();
+    assert!(said.iter().all(|line| line.starts_with(&id)), "{said:?}");
+    let detached = scoop.find(id.parse()?).await?;
+    assert_eq!(detached.ends().await?, Outcome::Committed);
+    assert_eq!(worker.all(), [detached.message_id().to_string()]);
+    Ok(())
+}

@@ -1,0 +1,925 @@
+//! IM: what follows from the protocol without a scenario of its own, with what DECISIONS of this
+//! implementation changed of it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
+
+/// Lists a saga as a listener whose process is not there any more.
+macro_rules! list {
+    ($db:expr, $saga:ty, $value:expr) => {
+        $db.scoop().only::<$saga>().provide($value).start().await?.shutdown().await
+    };
+}
+
+mod im_02 {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", on_child_failure = handle_zero)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn handle_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            handled(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// Unlike in the reference, which calls the handler for ever, the failure is over (W-01).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_02_a_handler_that_returns_normally_ends_the_failure() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+
+        db.history().await.expect(
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M1 EMITTED root-handler 0
+            M0 SUSPENDED root-handler 0 next=1
+            M1 SEEN child-handler ·
+            M1 ROLLING_BACK child-handler 0
+            M1 ROLLED_BACK child-handler RB(0[0,])
+            M0 SUSPENDED root-handler 0 next=1 cfhi=0
+            M0 SUSPENDED root-handler 1
+            M0 COMMITTED root-handler 1",
+        );
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke child-handler/0
+            hcf root-handler/0 cfhi=0 next=Continue
+            invoke root-handler/1",
+        );
+        Ok(())
+    }
+}
+
+/// A parent of two steps, both of which can be undone, and a child that may be away.
+mod family {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1", rollback = undo)]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    pub(super) struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+}
+
+mod im_03 {
+    use super::family::*;
+    use super::*;
+
+    const UNDONE: &str = "M0 EMITTED · ·
+        M0 SEEN root-handler ·
+        M1 EMITTED root-handler 0
+        M0 SUSPENDED root-handler 0 next=1
+        M0 CANCELLATION_REQUESTED · ·
+        M0 ROLLING_BACK root-handler 1 exc=GU@root-handler[=row 5]
+        M1 ROLLBACK_EMITTED root-handler RBC(0[0,])
+        M0 SUSPENDED root-handler RBC(0[0,])
+        M0 SUSPENDED root-handler RB(0[0,])
+        M0 ROLLED_BACK root-handler RB(0[0,])";
+
+    /// Unlike in the reference, where the parent then waits for ever, a delivery that nobody began
+    /// ends with its emitter's way forward (W-06): no rows, and nobody waits for it, whether the whole
+    /// is cancelled or only the emitter (W-44).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_03_w_06_w_44_a_child_that_nobody_began_never_begins_once_its_parent_gave_up() -> Result<()> {
+        for whole in [true, false] {
+            let db = Database::new().await;
+            list!(db, ChildHandler, ChildHandler);
+            let scoop = db.scoop().only::<RootHandler>().start().await?;
+            let root = scoop.launch(Root).await?;
+            let waits = |tree: &Tree| tree.runs().len() == 2 && tree.runs()[0].state == RunState::Waiting;
+            let tree = root.comes_to(waits).await?;
+            assert_eq!(tree.runs()[1].state, RunState::NotBegun);
+            let id = if whole { root.id() } else { tree.runs()[0].lineage.id() };
+            assert_eq!(scoop.cancel(id, "changed my mind").await?, CancelAnswer::Accepted);
+            assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+            db.history().await.expect(UNDONE);
+
+            // Nor when its process comes back.
+            let child = Scoop::builder().postgres(db.another_pool(5).await).only::<ChildHandler>();
+            let _child = child.start().await?;
+            assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+            db.history().await.expect(UNDONE);
+            calls_of(&root).expect(
+                "invoke root-handler/0
+                rollback root-handler/0",
+            );
+        }
+        Ok(())
+    }
+
+    /// The same with a deadline (W-06).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_03_w_06_the_same_when_a_deadline_passes() -> Result<()> {
+        let db = Database::new().await;
+        list!(db, ChildHandler, ChildHandler);
+        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let root = scoop.launch(Root).deadline(Duration::from_secs(1)).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        let history = db.history().await;
+        let deadline = json!({"HappyPathDeadlineKey": {"deadline": "…", "source": "client", "trace": []}});
+        history.expect_with(
+            &[("D", deadline)],
+            "M0 EMITTED · · ctx=D
+            M0 SEEN root-handler · ctx=D
+            M1 EMITTED root-handler 0 ctx=D
+            M0 SUSPENDED root-handler 0 next=1 ctx=D
+            M0 ROLLING_BACK root-handler 1 ctx=D exc=GU@root-handler[MissedHappyPathDeadline]
+            M1 ROLLBACK_EMITTED root-handler RBC(0[0,]) ctx=D
+            M0 SUSPENDED root-handler RBC(0[0,]) ctx=D
+            M0 SUSPENDED root-handler RB(0[0,]) ctx=D
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=D",
+        );
+        assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+        Ok(())
+    }
+}
+
+mod im_07 {
+    use super::family::*;
+    use super::*;
+
+    /// Unlike in the reference, a request says what became of it, and an id that nobody has is the
+    /// caller's error (W-11 to W-15).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_07_requests_are_idempotent_and_may_be_void() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+
+        // A cancellation that comes too late is on record, and has no effect.
+        assert_eq!(scoop.cancel(root.id(), "late").await?, CancelAnswer::NothingToDo);
+        assert_eq!(scoop.cancel(root.id(), "later").await?, CancelAnswer::AlreadyRequested);
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::AlreadyRolledBack);
+
+        let nobody = scoop.cancel(root.message_id(), "who?").await;
+        assert!(
+            matches!(nobody, Err(RuntimeError::NoSuchRun { id }) if id == root.message_id()),
+            "{nobody:?}"
+        );
+        let nobody = scoop.rollback(root.message_id(), "who?").await;
+        assert!(matches!(nobody, Err(RuntimeError::NoSuchRun { .. })), "{nobody:?}");
+
+        db.history().await.expect(
+            r#"M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M1 EMITTED root-handler 0
+            M0 SUSPENDED root-handler 0 next=1
+            M1 SEEN child-handler ·
+            M1 SUSPENDED child-handler 0
+            M1 COMMITTED child-handler 0
+            M0 SUSPENDED root-handler 1
+            M0 COMMITTED root-handler 1
+            M0 CANCELLATION_REQUESTED · · L=[R] exc=CR(late)@"scoop"
+            M0 ROLLBACK_EMITTED · · L=[R] exc=RR(undo)@"scoop"
+            M0 ROLLING_BACK root-handler · L=[R,a] exc==row 11
+            M0 SUSPENDED root-handler RBC(1[0,])
+            M0 SUSPENDED root-handler RB(1[0,])
+            M1 ROLLBACK_EMITTED root-handler RBC(0[0,]) exc=PSS@root-handler[=row 11]
+            M0 SUSPENDED root-handler RBC(0[0,])
+            M1 ROLLING_BACK child-handler · exc==row 15
+            M1 SUSPENDED child-handler RBC(0[0,])
+            M1 SUSPENDED child-handler RB(0[0,])
+            M1 ROLLED_BACK child-handler RB(0[0,])
+            M0 SUSPENDED root-handler RB(0[0,])
+            M0 ROLLED_BACK root-handler RB(0[0,])"#,
+        );
+        Ok(())
+    }
+}
+
+mod im_08 {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(Answer { value: 42 })?;
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.set(Answer { value: 43 })?;
+            scope.launch(Child2).await?;
+            Ok(())
+        }
+
+        #[step(name = "2")]
+        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    struct Answer {
+        value: u32,
+    }
+
+    use super::family::ChildHandler;
+
+    struct Pause {
+        gate: Gate,
+    }
+
+    #[saga(name = "pause")]
+    #[subscribes(Child2)]
+    impl Pause {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_08_a_run_is_frozen_between_rollback_emitted_and_rolling_back() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<Pause>();
+        let scoop = scoop.provide(Pause { gate: gate.clone() }).start().await?;
+        let child =
+            async || Scoop::builder().postgres(db.another_pool(5).await).only::<ChildHandler>().start().await;
+        let away = child().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        away.shutdown().await;
+        gate.open(1);
+
+        // Told, but its process is away: nothing on record says that it knows.
+        let told = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::Waiting);
+        crate::support::eventually("the child is told", async || {
+            db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED'").await == 2
+        })
+        .await;
+        root.comes_to(told).await?;
+        db.history().await.of(&["child-handler"]).about(&["M1"]).expect_with(
+            &[("A42", json!({"Answer": {"value": 42}}))],
+            "M1 SEEN child-handler · ctx=A42
+            M1 SUSPENDED child-handler 0 ctx=A42
+            M1 COMMITTED child-handler 0 ctx=A42",
+        );
+
+        let _back = child().await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        db.history().await.about(&["M1"]).expect_with(
+            &[("A42", json!({"Answer": {"value": 42}})), ("A43", json!({"Answer": {"value": 43}}))],
+            "M1 EMITTED root-handler 0 ctx=A42
+            M1 SEEN child-handler · ctx=A42
+            M1 SUSPENDED child-handler 0 ctx=A42
+            M1 COMMITTED child-handler 0 ctx=A42
+            M1 ROLLBACK_EMITTED root-handler RBC(0[0,]) ctx=A43
+            M1 ROLLING_BACK child-handler · ctx=A43 exc==row 5
+            M1 SUSPENDED child-handler RBC(0[0,]) ctx=A43
+            M1 SUSPENDED child-handler RB(0[0,]) ctx=A43
+            M1 ROLLED_BACK child-handler RB(0[0,]) ctx=A43",
+        );
+        Ok(())
+    }
+}
+
+mod im_09 {
+    use super::family::RootHandler;
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_09_where_nobody_listens_nobody_is_waited_for() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+
+        db.history().await.expect(
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M1 EMITTED root-handler 0
+            M0 SUSPENDED root-handler 0 next=1
+            M0 SUSPENDED root-handler 1
+            M0 COMMITTED root-handler 1
+            M0 ROLLBACK_EMITTED · ·
+            M0 ROLLING_BACK root-handler · exc==row 7
+            M0 SUSPENDED root-handler RBC(1[0,])
+            M0 SUSPENDED root-handler RB(1[0,])
+            M1 ROLLBACK_EMITTED root-handler RBC(0[0,]) exc=PSS@root-handler[=row 7]
+            M0 SUSPENDED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RB(0[0,])
+            M0 ROLLED_BACK root-handler RB(0[0,])",
+        );
+        Ok(())
+    }
+}
+
+mod im_10 {
+    use super::family::ChildHandler;
+    use super::*;
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.gate.pass().await;
+            scope.launch(Child).await?;
+            Ok(())
+        }
+    }
+
+    /// Unlike in the reference, where that depends on when the handler looks, it is fixed at emission
+    /// who is delivered to (W-19): a handler that comes later gets what is emitted later, and neither
+    /// what was before, nor what was launched from outside before.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_10_w_19_a_late_handler_gets_what_is_emitted_after_it_came() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
+        let scoop = scoop.start().await?;
+        let unheard = scoop.launch(Child).await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let late = Scoop::builder().postgres(db.another_pool(5).await).only::<ChildHandler>();
+        let _late = late.start().await?;
+        gate.open(1);
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(unheard.ends().await?, Outcome::Unhandled);
+
+        let history = db.history().await;
+        history.about(&["M0"]).expect("M0 EMITTED · ·");
+        history.about(&["M2"]).expect("M2 EMITTED root-handler 0");
+        history.about(&["M3"]).expect(
+            "M3 EMITTED root-handler 1
+            M3 SEEN child-handler ·
+            M3 SUSPENDED child-handler 0
+            M3 COMMITTED child-handler 0",
+        );
+        Ok(())
+    }
+}
+
+mod im_14 {
+    use super::*;
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo_zero)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.stop_signal().raised().await;
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    /// Unlike in the reference, which then undoes nothing, the rollback runs (W-08).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_14_w_08_an_absolute_deadline_missed_on_the_happy_path_is_followed_by_the_rollback()
+    -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        gate.open(1);
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate }).start().await?;
+        let root = scoop.launch(Root).total_deadline(Duration::from_secs(1)).source("me").await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+
+        let deadline = json!({"AbsoluteDeadlineKey": {"deadline": "…", "source": "me", "trace": []}});
+        db.history().await.expect_with(
+            &[("D", deadline)],
+            "M0 EMITTED · · ctx=D
+            M0 SEEN root-handler · ctx=D
+            M0 SUSPENDED root-handler 0 next=1 ctx=D
+            M0 ROLLING_BACK root-handler 1 ctx=D exc=GU@root-handler[MissedAbsoluteDeadline]
+            M0 SUSPENDED root-handler RBC(0[0,]) ctx=D
+            M0 SUSPENDED root-handler RB(0[0,]) ctx=D
+            M0 ROLLED_BACK root-handler RB(0[0,]) ctx=D",
+        );
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/1
+            rollback root-handler/0",
+        );
+        Ok(())
+    }
+}
+
+mod im_15 {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        #[step(name = "1", rollback = undo_slowly)]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        async fn undo_slowly(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            scope.stop_signal().raised().await;
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "2")]
+        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// The deadline under the name by which the reference looks for it, but never writes it.
+    #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "RollbackDeadlineKey")]
+    struct Misspelt {
+        deadline: String,
+        source: String,
+    }
+
+    /// Unlike in the reference, rollback deadlines work, under either name (W-07). What the deadline
+    /// interrupted is not on record: its effects are gone.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_15_w_07_a_rollback_deadline_that_passes_during_the_rollback_ends_it() -> Result<()> {
+        for misspelt in [false, true] {
+            let db = Database::new().await;
+            let scoop = db.scoop().only::<RootHandler>().start().await?;
+            let root = match misspelt {
+                false => {
+                    scoop.launch(Root).rollback_deadline(Duration::from_millis(1_500)).source("me").await?
+                }
+                true => {
+                    let sql = "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1500 ms', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+                    let deadline = db.texts(sql).await.remove(0);
+                    scoop.launch(Root).with(Misspelt { deadline, source: "me".into() }).await?
+                }
+            };
+            assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+
+            let deadline = match misspelt {
+                false => json!({"RollbackPathDeadlineKey": {"deadline": "…", "source": "me", "trace": []}}),
+                true => json!({"RollbackDeadlineKey": {"deadline": "…", "source": "me"}}),
+            };
+            db.history().await.expect_with(
+                &[("D", deadline)],
+                "M0 EMITTED · · ctx=D
+                M0 SEEN root-handler · ctx=D
+                M0 SUSPENDED root-handler 0 next=1 ctx=D
+                M0 SUSPENDED root-handler 1 next=2 ctx=D
+                M0 ROLLING_BACK root-handler 2 ctx=D
+                M0 SUSPENDED root-handler RBC(1[0,]) ctx=D
+                M0 ROLLBACK_FAILED root-handler RB(1[0,]) ctx=D exc=GU@root-handler[MissedRollbackDeadline]",
+            );
+            calls_of(&root).expect(
+                "invoke root-handler/0
+                invoke root-handler/1
+                rollback root-handler/1",
+            );
+        }
+        Ok(())
+    }
+}
+
+mod im_16 {
+    use super::*;
+
+    #[derive(Clone, Copy, Message, Serialize, Deserialize)]
+    #[message(topic = "nap")]
+    struct Nap {
+        millis: u64,
+    }
+
+    struct Sleeper {
+        notes: Notes,
+        gate: Gate,
+    }
+
+    #[saga(name = "sleeper")]
+    #[subscribes(Nap)]
+    impl Sleeper {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, nap: &Nap) -> Result<()> {
+            scope.sleep(Duration::from_millis(nap.millis)).await?;
+            self.gate.pass().await;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, nap: &Nap) -> Result<()> {
+            self.notes.add(nap.millis.to_string());
+            Ok(())
+        }
+    }
+
+    /// Unlike in the reference, whoever sleeps longer is not woken with whoever sleeps less (W-04).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_16_w_04_of_two_sleepers_each_wakes_in_its_own_time() -> Result<()> {
+        let db = Database::new().await;
+        let (notes, gate) = (Notes::default(), Gate::default());
+        let scoop = db.scoop().only::<Sleeper>();
+        let scoop = scoop.provide(Sleeper { notes: notes.clone(), gate: gate.clone() }).start().await?;
+        let long = scoop.launch(Nap { millis: 3_600_000 }).await?;
+        gate.arrivals(1).await;
+        gate.open(1);
+        long.comes_to(|tree| tree.runs()[0].state == RunState::Waiting).await?;
+        let short = scoop.launch(Nap { millis: 50 }).await?;
+        gate.open(1);
+        assert_eq!(short.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all(), ["50"]);
+        let tree = long.tree().await?;
+        assert_eq!((&tree.runs()[0].state, &tree.runs()[1].state), (&RunState::Waiting, &RunState::NotBegun));
+        Ok(())
+    }
+}
+
+mod im_17 {
+    use super::*;
+
+    /// Which child the run waits for.
+    #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+    enum Wants {
+        Offline,
+        Online,
+    }
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "want")]
+    struct Want {
+        wants: Wants,
+    }
+
+    #[derive(Default)]
+    struct Parent;
+
+    #[saga(name = "parent")]
+    #[subscribes(Want)]
+    impl Parent {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, want: &Want) -> Result<()> {
+            invoked(scope);
+            match want.wants {
+                Wants::Offline => scope.launch(Child).await?,
+                Wants::Online => scope.launch(Child2).await?,
+            };
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Want) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    use super::family::ChildHandler as Offline;
+
+    #[derive(Default)]
+    struct Online;
+
+    #[saga(name = "online")]
+    #[subscribes(Child2)]
+    impl Online {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Unlike in the reference, each run is judged for itself (W-02, W-03).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_17_w_02_w_03_two_runs_of_one_saga_do_not_concern_each_other() -> Result<()> {
+        let db = Database::new().await;
+        list!(db, Offline, Offline);
+        let scoop = db.scoop().only::<Parent>().only::<Online>().start().await?;
+        let waits = |tree: &Tree| tree.runs().len() == 2 && tree.runs()[0].state == RunState::Waiting;
+
+        // One whose child has not started keeps nobody else waiting.
+        let x = scoop.launch(Want { wants: Wants::Offline }).await?;
+        x.comes_to(waits).await?;
+        let y = scoop.launch(Want { wants: Wants::Online }).await?;
+        assert_eq!(y.ends().await?, Outcome::Committed);
+
+        // One that is cancelled does not have the others go on without their children.
+        let z = scoop.launch(Want { wants: Wants::Offline }).await?;
+        z.comes_to(waits).await?;
+        scoop.cancel(x.id(), "enough").await?;
+        assert!(matches!(x.ends().await?, Outcome::RolledBack(_)));
+        assert!(waits(&z.tree().await?));
+        calls_of(&z).expect("invoke parent/0");
+        Ok(())
+    }
+}
+
+mod im_18 {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", on_child_failure = handle)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
+            let before = invoked(scope);
+            scope.launch(Child).await?;
+            Ok(if before < 2 { Next::Repeat } else { Next::Continue })
+        }
+
+        async fn handle(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            handled(scope);
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// Unlike in the reference, which counts for the step that would run next, the handler gets the
+    /// iteration of the step that emitted (W-39); each iteration's failures are counted anew (W-01).
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_18_w_38_w_39_the_handler_gets_the_iteration_of_the_step_that_emitted() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect(
+            "invoke root-handler/0 it=0
+            hcf root-handler/0 it=0 cfhi=0
+            invoke root-handler/0 it=1
+            hcf root-handler/0 it=1 cfhi=0
+            invoke root-handler/0 it=2
+            hcf root-handler/0 it=2 cfhi=0",
+        );
+        Ok(())
+    }
+}
+
+mod im_19 {
+    use super::*;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            scope.launch(Child2).await?;
+            Ok(())
+        }
+    }
+
+    struct First {
+        gate: Gate,
+    }
+
+    #[saga(name = "first")]
+    #[subscribes(Child)]
+    impl First {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            self.gate.pass().await;
+            Err(RuntimeException("first").into())
+        }
+    }
+
+    #[derive(Default)]
+    struct Second;
+
+    #[saga(name = "second")]
+    #[subscribes(Child2)]
+    impl Second {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child2) -> Result<()> {
+            Err(RuntimeException("second").into())
+        }
+    }
+
+    /// Unlike in the reference, the order of the causes is fixed: that in which the children turned
+    /// back (W-51), whatever the order in which they were launched.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_19_w_51_two_children_fail_and_both_failures_are_told_in_order() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<First>().only::<Second>();
+        let scoop = scoop.provide(First { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let failed = |run: &RunInfo| matches!(run.state, RunState::RolledBack(_));
+        root.comes_to(|tree| tree.runs().iter().any(|run| failed(run))).await?;
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+
+        db.history().await.of(&["root-handler"]).about(&["M0"]).expect(
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 SUSPENDED root-handler 0
+            M0 ROLLING_BACK root-handler 0 cfhi=0 exc=CRB(0)@root-handler[RTE(second)@second,RTE(first)@first]
+            M0 SUSPENDED root-handler RBC(0[0,])
+            M0 SUSPENDED root-handler RB(0[0,])
+            M0 ROLLED_BACK root-handler RB(0[0,])",
+        );
+        Ok(())
+    }
+}
+
+mod im_20 {
+    use super::*;
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.set(Mark {})?;
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    struct Mark {}
+
+    /// W-18 as well: a restart strands nothing.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn im_20_w_18_an_interrupted_step_leaves_no_trace_and_runs_again() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        let gate = Gate::default();
+        let root = crate::support::in_a_process_that_dies(&db, {
+            let gate = gate.clone();
+            move |builder: scoop::Builder| async move {
+                let scoop = builder.only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
+                let scoop = scoop.start().await?;
+                let root = scoop.launch(Root).await?.id();
+                gate.arrivals(1).await;
+                Ok((scoop, root))
+            }
+        })
+        .await?;
+
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
+        let scoop = scoop.start().await?;
+        gate.open(1);
+        let root = scoop.find(root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        db.history().await.expect_with(
+            &[("M", json!({"Mark": {}}))],
+            "M0 EMITTED · ·
+            M0 SEEN root-handler ·
+            M0 SUSPENDED root-handler 0 next=1
+            M0 SUSPENDED root-handler 1 ctx=M
+            M0 COMMITTED root-handler 1 ctx=M",
+        );
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke root-handler/1
+            invoke root-handler/1",
+        );
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! RG: the reconcile gate of the reference decides when a worker looks for new work. Here the
+//! working set has what is ready in an index, and three things stand in for the gate: the claimer,
+//! which goes on while there is more, and again when it is told; the timekeeper, which knows the next
+//! time that stands in the database; and polling, for what nobody told.
+//!
+//! * RG-01 (a gate that is always open) cannot exist: nothing has to be kept shut.
+//! * RG-02 (a new gate looks a few times): what was there before the start is found by it.
+//! * RG-03 (a mark opens the gate): `pn_01`, with polling switched off.
+//! * RG-04, RG-05, RG-06, RG-07: below.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{Database, Gate, calls_of, eventually, invoked};
+
+const NEVER: Duration = Duration::from_secs(3_600);
+
+struct Worker {
+    gate: Gate,
+}
+
+#[saga(name = "worker")]
+#[subscribes(Root)]
+impl Worker {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        invoked(scope);
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+/// Lists the handler without running it.
+async fn list(db: &Database) -> Result<()> {
+    let scoop = db.scoop().only::<Worker>().provide(Worker { gate: Gate::default() }).start().await?;
+    scoop.shutdown().await;
+    Ok(())
+}
+
+/// RG-02, and RG-04: a look that found something is followed by another, here as long as one slot
+/// is too few.
+#[tokio::test(flavor = "multi_thread")]
+async fn rg_02_rg_04_a_productive_look_is_followed_by_another() -> Result<()> {
+    let db = Database::new().await;
+    list(&db).await?;
+    let client = db.scoop().client().await?;
+    let roots = client.launch_all((0..20).map(|_| Root)).await?;
+    let gate = Gate::default();
+    gate.open(20);
+    let scoop = db.scoop().only::<Worker>().provide(Worker { gate }).concurrency(1).poll_interval(NEVER);
+    let _scoop = scoop.start().await?;
+    for root in roots {
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        calls_of(&root).expect("invoke worker/0");
+    }
+    Ok(())
+}
+
+/// A commit that nobody tells of: that of a transaction of a client.
+#[tokio::test(flavor = "multi_thread")]
+async fn rg_05_polling_finds_what_nobody_told() -> Result<()> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    gate.open(2);
+    let scoop = db.scoop().only::<Worker>().provide(Worker { gate });
+    let scoop = scoop.poll_interval(Duration::from_millis(20)).start().await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+
+    let client = db.scoop().client().await?;
+    let mut tx = db.pool().begin().await?;
+    let root = client.launch_in(&mut tx, Root).await?;
+    tx.commit().await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+/// The table is away for a while, so that every look fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn rg_06_a_look_that_failed_is_made_again() -> Result<()> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    let scoop = db.scoop().only::<Worker>().provide(Worker { gate: gate.clone() }).poll_interval(NEVER);
+    let _scoop = scoop.start().await?;
+    let client = db.scoop().client().await?;
+    let away = "ALTER TABLE scoop.worker RENAME TO worker_away";
+    let back = "ALTER TABLE scoop.worker_away RENAME TO worker";
+    db.execute(away).await;
+    let root = client.launch(Root).await?;
+    let failed = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let before = db.number(failed).await;
+    eventually("a look fails", async || db.number(failed).await > before).await;
+    assert_eq!(gate.arrived(), 0);
+    db.execute(back).await;
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+/// Marks that come while a look is under way are not lost: with polling switched off each of many
+/// messages, launched one by one from two sides, is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn rg_07_a_mark_that_arrives_during_a_look_is_not_lost() -> Result<()> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    gate.open(100);
+    let scoop = db.scoop().only::<Worker>().provide(Worker { gate }).poll_interval(NEVER).start().await?;
+    let client = Scoop::builder().postgres(db.another_pool(2).await).client().await?;
+    for _ in 0..50 {
+        let roots = [scoop.launch(Root).await?, client.launch(Root).await?];
+        for root in roots {
+            assert_eq!(root.ends().await?, Outcome::Committed);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! SB: a listener whose process is away.
+
+use super::*;
+use crate::support::{Database, calls_of, invoked};
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "stub-topic")]
+struct Stub;
+
+#[derive(Default)]
+struct RootHandler;
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "loop-step")]
+    async fn loop_step(&self, scope: &mut Scope<'_>, _: &Root) -> Result<Next<RootHandlerStep>> {
+        if invoked(scope) == 0 {
+            scope.launch(Child).await?;
+            scope.launch(Stub).await?;
+        }
+        Ok(Next::Repeat)
+    }
+}
+
+#[derive(Default)]
+struct ChildHandler;
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        invoked(scope);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct StubHandler;
+
+#[saga(name = "stub-handler")]
+#[subscribes(Stub)]
+impl StubHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Stub) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Nothing but the absent handler is left to be done, so what is seen then is what stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn sb_01_a_handler_that_is_listed_and_that_nobody_runs_blocks_the_parent() -> Result<()> {
+    let db = Database::new().await;
+    db.scoop().only::<StubHandler>().start().await?.shutdown().await;
+    let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
+    let root = scoop.launch(Root).await?;
+    let at_rest = |run: &&RunInfo| !matches!(run.state, RunState::NotBegun | RunState::Waiting);
+    root.comes_to(|tree| {
+        let runs = tree.runs();
+        runs.len() == 3
+            && runs.iter().filter(|run| at_rest(run)).all(|run| run.state == RunState::Committed)
+            && runs.iter().any(|run| run.state == RunState::Committed)
+    })
+    .await?;
+    // The child's end has been told to the parent by the time another hierarchy has ended.
+    assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Committed);
+
+    calls_of(&root).expect(
+        "invoke root-handler/loop-step
+        invoke child-handler/0",
+    );
+    db.history().await.of(&["root-handler"]).about(&["M0"]).expect(
+        "M0 EMITTED · ·
+        M0 SEEN root-handler ·
+        M0 SUSPENDED root-handler loop-step next=0",
+    );
+    assert_eq!(root.tree().await?.runs()[0].state, RunState::Waiting);
+    Ok(())
+}
