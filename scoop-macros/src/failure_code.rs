@@ -2,11 +2,14 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Attribute, Data, DeriveInput, Meta};
+use syn::DeriveInput;
 
+use crate::derive::{self, Attribute};
 use crate::errors::Errors;
 use crate::names::{self, Kind, kebab_case};
-use crate::settings::Settings;
+
+const FAILURE: Attribute =
+    Attribute { name: "failure", keys: &["code"], example: "#[failure(code = \"..\")]" };
 
 /// The implementation of `FailureCode`, and its registration. What else an error needs is asked
 /// for by the trait's supertraits, so that the compiler reports their lack at the user's type.
@@ -16,15 +19,11 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         Err(error) => return error.to_compile_error(),
     };
     let mut errors = Errors::default();
-    let code = code(&input, &mut errors);
-    if !input.generics.params.is_empty() {
-        let message = "an error with a code cannot be generic: its code names one type; \
-                       derive `FailureCode` on a type without parameters";
-        errors.at(&input.generics, message);
-        return quote!(#errors);
-    }
-    if let Data::Union(data) = &input.data {
-        errors.at(data.union_token, "an error is a struct or an enum");
+    let code = FAILURE.settings(&input, &mut errors).text("code", &mut errors);
+    let code = names::stored(Kind::Code, code.as_ref(), &input.ident, kebab_case, &mut errors);
+
+    let generic = "its code names one type; derive `FailureCode` on a type without parameters";
+    if !derive::is_one_type(&input, "an error with a code", generic, &mut errors) {
         return quote!(#errors);
     }
     let ident = &input.ident;
@@ -35,29 +34,6 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         }
         ::scoop::__private::inventory::submit! {
             ::scoop::__private::CodedError::new::<#ident>()
-        }
-    }
-}
-
-fn code(input: &DeriveInput, errors: &mut Errors) -> String {
-    let mut attributes = input.attrs.iter().filter(|a| a.path().is_ident("failure"));
-    let settings = match attributes.next() {
-        Some(attribute) => settings(attribute, errors),
-        None => Settings::default(),
-    };
-    for repeated in attributes {
-        errors.at(repeated, "`#[failure]` stands here twice; remove one");
-    }
-    let written = settings.text("code", errors);
-    names::stored(Kind::Code, written.as_ref(), &input.ident, kebab_case, errors)
-}
-
-fn settings(attribute: &Attribute, errors: &mut Errors) -> Settings {
-    match &attribute.meta {
-        Meta::List(list) => Settings::read("#[failure]", &["code"], list.tokens.clone(), errors),
-        other => {
-            errors.at(other, "write `#[failure(code = \"..\")]`");
-            Settings::default()
         }
     }
 }
