@@ -14,6 +14,7 @@ mod payload;
 #[doc(hidden)]
 pub mod private;
 mod registry;
+mod repair;
 mod requests;
 mod retry;
 mod saga;
@@ -30,6 +31,7 @@ pub use client::{Handle, Launch, Outcome, Status};
 pub use clock::When;
 pub use engine::StopSignal;
 pub use error::{RuntimeError, SetupError};
+pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
 pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};

@@ -3,6 +3,7 @@
 mod client;
 mod engine;
 mod migrate;
+mod repair;
 mod requests;
 mod rows;
 mod sql;
@@ -10,8 +11,9 @@ mod sql;
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
+pub(crate) use repair::{Page, Remedied, Repaired, lineage};
 pub(crate) use requests::{Target, Undone};
-pub(crate) use rows::{Claimed, Key, Settled, Settlement, Surroundings, Unreadable};
+pub(crate) use rows::{Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, timestamps};
 pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;
