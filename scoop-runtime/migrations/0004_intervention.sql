@@ -30,3 +30,7 @@ ALTER TABLE scoop.run
     ADD failed_handling int;       -- how often the children's failures had been handled before, if they were why
 ALTER TABLE scoop.run ADD CHECK (failed_part IS NULL OR (state = 'stuck' AND failed_before));
 CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
+
+-- A handler that will not come back can be struck out, and with it what waits for it.
+ALTER TABLE scoop.handler
+    ADD dropped timestamptz CHECK (dropped IS NULL OR until IS NOT NULL);  -- what nobody had begun then is not begun

@@ -12,7 +12,8 @@ INSERT INTO scoop.run AS r
      suspensions, context, replied, give_up_at, undoing_since, failure, turned_back_at,
      last_event_at, reason, failed_part, failed_handling)
 SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state::scoop.run_state,
-       1,  -- its beginning is on record
+       -- higher than any before, so that nobody who once held the run can settle it
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        true, v.told, true,
        (SELECT count(*) FROM scoop.message_event e
         WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = v.id AND e.type = 'SUSPENDED'

@@ -13,6 +13,7 @@ mod launch;
 mod payload;
 #[doc(hidden)]
 pub mod private;
+mod rebuild;
 mod registry;
 mod repair;
 mod requests;
@@ -31,6 +32,7 @@ pub use client::{Handle, Launch, Outcome, Status};
 pub use clock::When;
 pub use engine::StopSignal;
 pub use error::{RuntimeError, SetupError};
+pub use rebuild::Rebuild;
 pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
 pub use retry::Retry;

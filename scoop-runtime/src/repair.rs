@@ -15,7 +15,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-pub(crate) use self::decision::{Decision, Presence, Refusal, Remedy, Unrolled, Unrolleds};
+pub(crate) use self::decision::{Decision, HELD, Presence, Refusal, Remedy, Unrolled, Unrolleds};
 use crate::store::{Page, Store, lineage};
 use crate::{Request, RuntimeError, Scoop};
 

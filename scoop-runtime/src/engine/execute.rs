@@ -55,7 +55,7 @@ enum Halt {
     /// No definition at hand can continue it.
     Stuck(String),
     /// It could not be undone, once more.
-    FailedAgain(FailedPart),
+    FailedAgain(Box<FailedPart>),
     /// It is not known whether the last thing was written.
     InDoubt(String),
     /// Somebody else has taken it over.
@@ -434,7 +434,7 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 /// The batched lane.
 async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
     if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
-        return Err(Halt::FailedAgain(FailedPart { part, handler_iteration, failure }));
+        return Err(Halt::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
     }
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&conclusion);

@@ -129,7 +129,8 @@ pub(crate) struct Revived {
     handling: Option<u32>,
 }
 
-const HELD: &str = "it could not be undone; retry, skip or resolve it";
+/// Why a run is set aside that nobody has seen to.
+pub(crate) const HELD: &str = "it could not be undone; retry, skip or resolve it";
 
 impl Unrolled {
     fn id(&self) -> Uuid {

@@ -3,6 +3,7 @@
 mod client;
 mod engine;
 mod migrate;
+mod rebuild;
 mod repair;
 mod requests;
 mod rows;

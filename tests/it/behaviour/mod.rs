@@ -13,6 +13,7 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod rebuild;
 mod repair;
 mod setup;
 mod slow_statements;
