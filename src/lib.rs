@@ -10,9 +10,9 @@ pub use scoop_core::{
 pub use scoop_macros::{ContextKey, Message, saga, step, subscribes};
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, Intervention,
-    Launch, Listing, Mending, Outcome, Rebuild, RepairAnswer, Reply, Request, Retry, RollbackAnswer,
-    RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd,
-    StopSignal, StuckRun, Tree, When, embedded,
+    Launch, ListedHandler, Listing, Mending, Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired,
+    Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
+    Step, StepEnd, StopSignal, StuckRun, Tree, When, embedded,
 };
 
 /// What a program with sagas imports.

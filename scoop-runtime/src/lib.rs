@@ -24,6 +24,7 @@ mod scope;
 mod settings;
 mod sleeper;
 mod store;
+mod topology;
 mod tree;
 
 pub use builder::Builder;
@@ -39,4 +40,5 @@ pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;
 pub use scope::{Emit, Scope};
+pub use topology::{ListedHandler, Retire, Retired};
 pub use tree::{RunEvent, RunInfo, RunState, Tree};

@@ -16,6 +16,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 pub(crate) use self::decision::{Decision, HELD, Presence, Refusal, Remedy, Unrolled, Unrolleds};
+use crate::clock::since_1970;
 use crate::store::{Page, Store, lineage};
 use crate::{Request, RuntimeError, Scoop};
 
@@ -37,6 +38,8 @@ pub enum RepairAnswer {
     /// The run failed because runs below it could not be undone. To retry those comes first; the run
     /// then goes on by itself. Nothing happens.
     FailedBelow,
+    /// The run did not fail, but is [stuck](Scoop::stuck_runs): it can only be retried. Nothing happens.
+    Stuck,
 }
 
 impl From<Refusal> for RepairAnswer {
@@ -45,6 +48,7 @@ impl From<Refusal> for RepairAnswer {
             Refusal::NotFailed => Self::NotFailed,
             Refusal::Busy => Self::StillRunning,
             Refusal::FailedBelow => Self::FailedBelow,
+            Refusal::Stuck => Self::Stuck,
         }
     }
 }
@@ -181,11 +185,6 @@ impl Intervention {
             at: since_1970(row.try_get("requested_at")?),
         })
     }
-}
-
-fn since_1970(time: OffsetDateTime) -> Duration {
-    let since = time - OffsetDateTime::UNIX_EPOCH;
-    Duration::try_from(since).unwrap_or_default()
 }
 
 /// An entry of a [`Listing`].

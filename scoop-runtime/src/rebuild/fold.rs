@@ -313,9 +313,11 @@ impl<'a> Hierarchy<'a> {
         let Some(emitter) = emitter.filter(|run| self.going.contains(&run.id())) else {
             return false;
         };
+        if !emitter.is_newest_window(emission) {
+            return false;
+        }
         let row = self.row(emitter);
-        let gives_up = row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now);
-        !gives_up && emitter.is_newest_window(emission)
+        !row.gives_up && row.give_up_at.is_none_or(|deadline| deadline > self.now)
     }
 
     fn delivery(&self, emission: &Recorded, handler: &str) -> Rebuilt {

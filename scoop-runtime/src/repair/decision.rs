@@ -41,6 +41,8 @@ pub(crate) enum Refusal {
     Busy,
     /// It failed because of others, which come first.
     FailedBelow,
+    /// It waits for a program that can continue it.
+    Stuck,
 }
 
 /// How far a run is in the working set.

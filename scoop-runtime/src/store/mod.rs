@@ -8,6 +8,7 @@ mod repair;
 mod requests;
 mod rows;
 mod sql;
+mod topology;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
 pub(crate) use engine::{Parent, Release};

@@ -55,7 +55,10 @@ impl Store {
         let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
         let is_stuck = state.as_deref() == Some("stuck");
         let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::Held);
-        if asked.remedy == Remedy::Retry && is_stuck && !held {
+        if is_stuck && !held {
+            if asked.remedy != Remedy::Retry {
+                return Ok(Err(Refusal::Stuck));
+            }
             let repaired = self.give_a_chance(&mut tx, target, asked).await?;
             tx.commit().await?;
             return Ok(Ok(repaired));

@@ -18,6 +18,7 @@ mod repair;
 mod setup;
 mod slow_statements;
 mod stuck;
+mod topology;
 mod values;
 
 use scoop::prelude::*;

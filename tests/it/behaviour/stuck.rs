@@ -207,7 +207,7 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     assert_eq!((&stuck.reason, stuck.backward, stuck.gives_up), (&reason, false, false));
     assert_eq!(stuck.lineage.root_id(), root.id());
     assert_eq!(client.stuck_runs().after(stuck).await?.len(), 0);
-    assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::StillRunning);
+    assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);
 
     // The same program comes to the same end.
     assert_eq!(client.retry(stuck.lineage.id()).source("support").await?, RepairAnswer::Accepted);
