@@ -24,6 +24,8 @@ mod scope;
 mod settings;
 mod sleeper;
 mod store;
+mod tick;
+mod timetable;
 mod topology;
 mod tree;
 
@@ -40,5 +42,6 @@ pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;
 pub use scope::{Emit, Scope};
+pub use tick::Tick;
 pub use topology::{ListedHandler, Retire, Retired};
 pub use tree::{RunEvent, RunInfo, RunState, Tree};

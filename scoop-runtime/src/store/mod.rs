@@ -7,6 +7,7 @@ mod rebuild;
 mod repair;
 mod requests;
 mod rows;
+mod schedule;
 mod sql;
 mod topology;
 
@@ -16,6 +17,7 @@ pub(crate) use migrate::migrate;
 pub(crate) use repair::{Page, Remedied, Repaired, lineage};
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, timestamps};
+pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;

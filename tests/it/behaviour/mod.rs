@@ -3,6 +3,7 @@
 mod cancelled;
 mod children;
 mod failures;
+mod failures_above;
 mod fence;
 mod ground;
 mod hierarchies;
@@ -15,6 +16,7 @@ mod panics;
 mod processes;
 mod rebuild;
 mod repair;
+mod schedules;
 mod setup;
 mod slow_statements;
 mod stuck;

@@ -199,11 +199,8 @@ async fn is_rebuilt(db: &Database) -> Result<()> {
     let before = db.texts(WORKING_SET).await;
     let rebuild = Scoop::client(db.pool().clone()).rebuild_working_set().await?;
     let after = db.texts(WORKING_SET).await;
-    assert_eq!(
-        (rebuild.before as usize, rebuild.after as usize),
-        (before.len(), after.len()),
-        "{before:#?}\n{after:#?}"
-    );
+    let counts = [before.len(), after.len()].map(|count| u64::try_from(count).unwrap());
+    assert_eq!([rebuild.before, rebuild.after], counts, "{before:#?}\n{after:#?}");
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(
             before,

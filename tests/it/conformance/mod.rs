@@ -1,6 +1,7 @@
 //! The scenarios of structured cooperation, named as in the catalogue, with the rows and the
 //! calls that it lists. A scenario is a module with its sagas and a test.
 
+mod cf;
 mod gt;
 mod hp;
 mod if_;
