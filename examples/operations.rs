@@ -103,7 +103,7 @@ async fn main() -> Result<ExitCode> {
     let mut undone = 0;
     for order in &orders {
         for done in scoop.interventions(order.id()).await? {
-            println!("  {}: {} ({})", done.source, done.kind, done.note.unwrap_or_default());
+            println!("  {done}");
         }
         undone += usize::from(matches!(order.wait().await?, Outcome::RolledBack(_)));
     }

@@ -3,6 +3,7 @@
 
 mod decision;
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::panic::Location;
 use std::time::Duration;
@@ -133,6 +134,13 @@ pub struct Intervention {
     pub source: String,
     /// When, since 1970.
     pub at: Duration,
+}
+
+impl fmt::Display for Intervention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.kind, self.source)?;
+        self.note.as_ref().map_or(Ok(()), |note| write!(f, ": {note}"))
+    }
 }
 
 impl FailedCompensation {

@@ -276,6 +276,15 @@ async fn a_hierarchy_with_a_handled_failure_is_rebuilt_wherever_it_stood() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_whose_children_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Result<()> {
+    let top = Top { top_fails: true, middle_cannot_be_undone: true, ..Top::default() };
+    for steps in 6..9 {
+        assert!(matches!(stopped_after(steps, &top).await?, Outcome::RollbackFailed(_)));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hierarchy_that_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Result<()> {
     let top = Top { middle_fails: true, middle_cannot_be_undone: true, ..Top::default() };
     for steps in 5..8 {

@@ -251,6 +251,9 @@ async fn a_skipped_compensation_is_left_undone_and_the_rest_runs() -> Result<()>
     );
     let done = broken.scoop.interventions(broken.root.id()).await?;
     assert_eq!((&*done[0].kind, done[0].note.as_deref()), ("skip", Some("it has expired")));
+    let tree = broken.root.tree().await?;
+    assert_eq!(tree.roots()[0].interventions, done);
+    assert!(tree.to_string().contains("skip by scoop: it has expired"), "{tree}");
     Ok(())
 }
 
@@ -640,6 +643,65 @@ mod accepted {
         root.comes_to(undone).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
         assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+        Ok(())
+    }
+}
+
+mod deadlines {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Its first compensation takes until the deadline, the first time.
+    #[derive(Default)]
+    struct Late;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl Late {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        #[step(name = "1", rollback = undo_late)]
+        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        #[step(name = "2")]
+        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        async fn undo_late(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            if compensated(scope) == 0 {
+                scope.stop_signal().raised().await;
+            }
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_rollback_that_took_too_long_goes_on_without_the_deadline() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Late>().start().await?;
+        let launch = scoop.launch(Root).rollback_deadline(Duration::from_secs(2));
+        let broken = Broken { root: launch.await?, scoop, db, faults: Faults::default() };
+        assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
+        assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await?;
+        calls_of(&broken.root).expect(
+            "rollback root-handler/1
+            rollback root-handler/1
+            rollback root-handler/0",
+        );
         Ok(())
     }
 }
