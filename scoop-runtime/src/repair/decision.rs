@@ -193,8 +193,9 @@ impl Unrolleds {
         let target = self.get(run).ok_or(Refusal::NotFailed)?;
         let in_the_way = self.all_in_the_way_of(target);
         let above = self.above(target);
-        let concerned = || in_the_way.iter().chain(&above).chain([&target]);
-        if others || concerned().any(|run| run.presence == Presence::Busy) {
+        let mut at_or_below = in_the_way.iter().chain([&target]);
+        let busy_above = above.iter().any(|run| run.presence == Presence::Busy);
+        if others || busy_above || at_or_below.any(|run| self.is_busy(run)) {
             return Err(Refusal::Busy);
         }
         let mut decision = Decision { part: target.part.clone(), ..Decision::default() };
@@ -219,6 +220,15 @@ impl Unrolleds {
             Remedy::Retry | Remedy::Skip => decision.revived.push(target.revived("ready", parent)),
         }
         Ok(decision)
+    }
+
+    /// Whether the run is at work, or may be at any moment: it waits, but for nothing that is held.
+    fn is_busy(&self, run: &Unrolled) -> bool {
+        match run.presence {
+            Presence::Absent | Presence::Held => false,
+            Presence::Waiting => self.in_the_way_of(run).is_empty(),
+            Presence::Busy => true,
+        }
     }
 
     /// Those above have to wait for the run, and for what else is in their way.

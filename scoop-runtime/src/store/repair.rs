@@ -61,7 +61,7 @@ impl Store {
             }
             let repaired = self.give_a_chance(&mut tx, target, asked).await?;
             tx.commit().await?;
-            return Ok(Ok(repaired));
+            return Ok(repaired.ok_or(Refusal::Busy));
         }
         let decision = match unrolled.decide(asked.remedy, run, others) {
             Ok(decision) => decision,
@@ -112,21 +112,24 @@ impl Store {
         Ok((row.try_get("state")?, row.try_get("others")?))
     }
 
-    /// Gives a run another chance that no program could continue.
+    /// Gives a run another chance that no program could continue, if that is still so.
     async fn give_a_chance(
         &self,
         connection: &mut PgConnection,
         target: &Target,
         asked: &Remedied<'_>,
-    ) -> sqlx::Result<Repaired> {
-        let handler: String = sqlx::query_scalar(self.sql.repair_chance.clone())
+    ) -> sqlx::Result<Option<Repaired>> {
+        let handler: Option<String> = sqlx::query_scalar(self.sql.repair_chance.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
-            .fetch_one(&mut *connection)
+            .fetch_optional(&mut *connection)
             .await?;
+        let Some(handler) = handler else {
+            return Ok(None);
+        };
         let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
         self.record(connection, target, (&handler, None, false), asked, now).await?;
-        Ok(Repaired { handlers: vec![handler], parent: None })
+        Ok(Some(Repaired { handlers: vec![handler], parent: None }))
     }
 
     async fn record(
