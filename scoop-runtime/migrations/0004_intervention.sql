@@ -6,7 +6,7 @@ CREATE TABLE scoop.intervention (
     root         uuid NOT NULL,
     run          uuid NOT NULL,  -- the last of the lineage
     handler      varchar(255) NOT NULL,
-    message_id   uuid NOT NULL REFERENCES scoop.message (id),
+    message_id   uuid NOT NULL,
     step         varchar(255),  -- the part of the rollback that it is about; none for a run that was stuck
     kind         text NOT NULL CHECK (kind IN ('retry', 'skip', 'resolve')),
     repeats      boolean NOT NULL DEFAULT false,  -- the part has a SUSPENDED, and is to run again all the same
