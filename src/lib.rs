@@ -10,9 +10,10 @@ pub use scoop_core::{
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
 pub use scoop_runtime::{
-    Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, Handle, Launch, Outcome, Reply, Request,
+    Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, Intervention,
+    Launch, ListedHandler, Listing, Mending, Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired,
     Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
-    Step, StepEnd, StopSignal, Tick, Tree, When, embedded,
+    Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, embedded,
 };
 
 pub mod guide;

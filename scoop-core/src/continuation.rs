@@ -126,6 +126,16 @@ pub enum Fate {
         /// Whether the run above had demanded that it turn back.
         told: bool,
     },
+    /// It could not be undone, once more. As that is on record already, nothing is to be written;
+    /// it waits for somebody to see to it.
+    FailedAgain {
+        /// Which part of the rollback failed.
+        part: String,
+        /// How often the children's failures had been handled before, if they were the reason.
+        handler_iteration: Option<u32>,
+        /// Why.
+        failure: Failure,
+    },
 }
 
 /// What user code is to be called.
@@ -539,6 +549,10 @@ impl<'a> Position<'a> {
             let run = Run { context: self.context, ..self.run.clone() };
             return Conclusion::ending(event, Fate::GoesOn(run.turned_back(failure)));
         }
+        if let Path::Backward { failed_before: true, .. } = &self.run.path {
+            let (part, handler_iteration) = (self.step, self.handler_iteration);
+            return Conclusion::of(vec![], Fate::FailedAgain { part, handler_iteration, failure });
+        }
         let (cause, told) = self.rollback_cause();
         let event = self.event(EventKind::RollbackFailed).because_of(failure.clone());
         Conclusion::ending(event, Fate::RollbackFailed { cause, failure, told })
@@ -570,14 +584,11 @@ impl Returned {
 
 impl Conclusion {
     fn ending(event: Event, fate: Fate) -> Self {
-        Self {
-            events: vec![event],
-            emissions: vec![],
-            told: vec![],
-            told_because: None,
-            values: vec![],
-            fate,
-        }
+        Self::of(vec![event], fate)
+    }
+
+    fn of(events: Vec<Event>, fate: Fate) -> Self {
+        Self { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
     }
 
     /// Whether others have to finish something first.

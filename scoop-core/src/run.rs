@@ -50,6 +50,9 @@ pub enum Path {
         /// Whether a part of the rollback has been done. Not yet, if all there is so far is a
         /// handler that gave in to children who could not be undone.
         begun: bool,
+        /// Whether it is on record that it could not be undone, which is so once at most. Since
+        /// then somebody has seen to it, and it goes on.
+        failed_before: bool,
         /// How; `None` until somebody has read from the log what was done.
         plan: Option<Arc<Plan>>,
     },
@@ -121,7 +124,7 @@ impl Run {
     pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
         // What rolled back is settled; what could not roll back stays in the way.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
-        self.path = Path::Backward { cause, told: false, begun: false, plan: None };
+        self.path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan: None };
         // What ended the way forward does not end the way back.
         self.give_up.clear();
         self

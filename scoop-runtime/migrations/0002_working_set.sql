@@ -42,7 +42,8 @@ CREATE TABLE scoop.run (
     state             scoop.run_state NOT NULL DEFAULT 'ready',
     ready_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     owner             uuid,
-    epoch             bigint NOT NULL DEFAULT 0,  -- raised by each claim: the fencing token
+    epoch             bigint NOT NULL DEFAULT 0,  -- raised by each claim and settlement: the fencing token
+    first_epoch       bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
     backward          boolean NOT NULL DEFAULT false,
     told              boolean NOT NULL DEFAULT false,  -- the parent demanded the rollback
     step              varchar(255),  -- of the newest SUSPENDED, as are the next three

@@ -30,7 +30,7 @@ claimed AS (
         owner = $1,
         epoch = r.epoch + 1,
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
-        turned_back_at = CASE WHEN r.epoch = 0 AND r.told THEN clock_timestamp() ELSE r.turned_back_at END
+        turned_back_at = CASE WHEN r.epoch = r.first_epoch AND r.told THEN clock_timestamp() ELSE r.turned_back_at END
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM taken))
     RETURNING r.*
 ),
@@ -48,15 +48,15 @@ begun AS (
                WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = claimed.message_id
            ) ELSE context END
     FROM claimed
-    WHERE epoch = 1
+    WHERE epoch = first_epoch + 1
 )
 SELECT c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
        c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
-       c.attempts, c.retries, c.context, c.replied, c.parent IS NOT NULL AS has_parent,
+       c.attempts, c.retries, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
        c.undoing_since IS NOT NULL AS undoing,
        (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,
-       CASE WHEN c.epoch > 1 THEN (
+       CASE WHEN c.epoch > c.first_epoch + 1 THEN (
            SELECT jsonb_agg(
                jsonb_build_object(
                    'rolled_back', child.failure,

@@ -1,7 +1,8 @@
--- Gives the runs that were set aside another chance: the definitions of this process are new.
+-- Gives the runs that were set aside another chance: the definitions of this process are new. Not
+-- those that an operator has to see to.
 -- Locks: the rows of run that become ready.
 -- $1 topics and $2 handlers (pairs)
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp(), reason = NULL
 FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
-WHERE r.state = 'stuck' AND r.topic = mine.topic AND r.handler = mine.handler
+WHERE r.state = 'stuck' AND r.failed_part IS NULL AND r.topic = mine.topic AND r.handler = mine.handler

@@ -182,7 +182,7 @@ delivered AS (
 sent_back AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
-         backward, told, failure, undoing_since, context)
+         backward, told, failure, undoing_since, epoch, first_epoch, context)
     SELECT place.root,
            u.lineage[cardinality(u.lineage)],
            place.id,
@@ -190,6 +190,9 @@ sent_back AS (
            clock_timestamp() + u.at * interval '1 microsecond',
            place.last_event_at,
            true, true, place.told_because, clock_timestamp(),
+           -- whoever still holds an epoch of the way forward holds none of the way back
+           (extract(epoch FROM place.last_event_at) * 1000000)::bigint,
+           (extract(epoch FROM place.last_event_at) * 1000000)::bigint,
            -- what it knew itself, and over it what the parent knows now
            nullif(coalesce(u.context, '{}') || coalesce(place.context, '{}'), '{}')
     FROM undoing u

@@ -9,9 +9,13 @@ WITH told AS (
 )
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, last_event_at, backward, told, failure, undoing_since,
-     context)
+     epoch, first_epoch, context)
 SELECT $1, s.cooperation_lineage[cardinality(s.cooperation_lineage)], s.cooperation_lineage, s.message_id,
-       m.topic, s.coroutine_name, told.created_at, true, true, $4, told.created_at, done.context
+       m.topic, s.coroutine_name, told.created_at, true, true, $4, told.created_at,
+       -- whoever still holds an epoch of the way forward holds none of the way back
+       (extract(epoch FROM told.created_at) * 1000000)::bigint,
+       (extract(epoch FROM told.created_at) * 1000000)::bigint,
+       done.context
 FROM told
 JOIN scoop.message m ON m.id = told.message_id
 JOIN scoop.message_event s ON s.type = 'SEEN' AND s.message_id = told.message_id

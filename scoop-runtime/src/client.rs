@@ -238,7 +238,7 @@ impl Handle {
     pub async fn tree(&self) -> Result<Tree, RuntimeError> {
         let rows = self.scoop.store().tree(self.message).await;
         let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
-        Ok(Tree::of(rows))
+        Ok(Tree::of(rows, self.scoop.interventions(self.root).await?))
     }
 }
 

@@ -41,6 +41,11 @@ impl ServerClock {
     }
 }
 
+/// A time of the server as the time that has passed since 1970.
+pub(crate) fn since_1970(time: OffsetDateTime) -> Duration {
+    Duration::try_from(time - OffsetDateTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// A point in time, as one says it: some time from now, or an instant.
 ///
 /// ```

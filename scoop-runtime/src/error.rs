@@ -106,6 +106,15 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
+    /// The working set cannot be rebuilt while somebody works on it.
+    #[error(
+        "the working set cannot be rebuilt while processes run sagas on it, and {workers} do; stop them first"
+    )]
+    StillAtWork {
+        /// How many processes.
+        workers: i64,
+    },
+
     /// The tables could not be made or brought up to date.
     #[error("the tables in schema `{schema}` cannot be brought up to date")]
     Migration {

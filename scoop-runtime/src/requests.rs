@@ -7,7 +7,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Frame};
 use uuid::Uuid;
 
-use crate::store::{Target, Undone};
+use crate::repair::{Remedy, RepairAnswer};
+use crate::store::{Remedied, Target, Undone};
 use crate::{RuntimeError, Scoop};
 
 /// How often a request is made again that the database turned down because of somebody else.
@@ -58,10 +59,25 @@ pub struct Request<A> {
 enum Kind<A> {
     Cancel(fn(CancelAnswer) -> A),
     Rollback(fn(RollbackAnswer) -> A),
+    Repair(Remedy, fn(RepairAnswer) -> A),
+}
+
+impl Request<RepairAnswer> {
+    /// The request to have something done about this run.
+    pub(crate) fn repair(
+        scoop: Scoop,
+        remedy: Remedy,
+        run: Uuid,
+        note: String,
+        asked_at: &'static Location<'static>,
+    ) -> Self {
+        Self::new(scoop, run, note, Kind::Repair(remedy, |answer| answer), asked_at)
+    }
 }
 
 impl<A> Request<A> {
-    /// Who asks, for the failures of those who obey; `scoop` unless this says otherwise.
+    /// Who asks, for the record and for the failures of those who obey; `scoop` unless this says
+    /// otherwise.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
@@ -103,6 +119,7 @@ impl<A> Request<A> {
             let answer = match self.kind {
                 Kind::Cancel(answer) => self.cancel(&target).await.map(answer),
                 Kind::Rollback(answer) => self.rollback(&target).await.map(answer),
+                Kind::Repair(remedy, answer) => self.repaired(&target, remedy).await.map(answer),
             };
             match answer {
                 Err(error) if error.is_transient() && attempts < ATTEMPTS_MAX => {}
@@ -140,6 +157,21 @@ impl<A> Request<A> {
     }
 }
 
+impl<A> Request<A> {
+    async fn repaired(&self, target: &Target, remedy: Remedy) -> Result<RepairAnswer, RuntimeError> {
+        let asked = Remedied { remedy, note: &self.reason, source: &self.source };
+        let repaired = self.scoop.store().repair(target, &asked).await;
+        let repaired = repaired.map_err(RuntimeError::database("a failed compensation was seen to"))?;
+        match repaired {
+            Err(refusal) => Ok(refusal.into()),
+            Ok(repaired) => {
+                self.scoop.repaired(repaired).await?;
+                Ok(RepairAnswer::Accepted)
+            }
+        }
+    }
+}
+
 impl<A: Send + 'static> IntoFuture for Request<A> {
     type Output = Result<A, RuntimeError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
@@ -156,6 +188,9 @@ impl Scoop {
     /// Whatever is unfinished there is rolled back: running steps come to their end first, and what
     /// nobody has begun is not begun any more. What is rolling back already goes on, and so do the
     /// messages that compensations launch. A running step can look: see [`Scope::check`](crate::Scope::check).
+    ///
+    /// A run that is [stuck](Scoop::stuck_runs) gives up when a program can continue it, and what is above
+    /// it waits for that: only its saga knows how it is undone.
     ///
     /// # Errors
     ///

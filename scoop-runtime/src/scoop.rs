@@ -9,7 +9,7 @@ use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
-use crate::store::{self, Parent, Schema, Store};
+use crate::store::{self, Parent, Repaired, Schema, Store};
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
 
@@ -299,6 +299,19 @@ impl Scoop {
                 let _ = store.notify(Uuid::nil()).await;
             }
         }
+        Ok(())
+    }
+
+    /// Somebody saw to a run that could not be undone: has whoever runs it look, and wakes who waited
+    /// for it.
+    pub(crate) async fn repaired(&self, repaired: Repaired) -> Result<(), RuntimeError> {
+        self.announce(&repaired.handlers);
+        let Some(parent) = repaired.parent else {
+            return Ok(());
+        };
+        let woken = self.store().wake(&[parent]).await;
+        let woken = woken.map_err(RuntimeError::database("a failed compensation was seen to"))?;
+        self.announce(&woken);
         Ok(())
     }
 

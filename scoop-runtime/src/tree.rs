@@ -10,6 +10,8 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::Intervention;
+
 /// The runs of a hierarchy. Display it to see who did what and when.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -32,6 +34,8 @@ pub struct RunInfo {
     pub state: RunState,
     /// What is on record about it, oldest first.
     pub events: Vec<RunEvent>,
+    /// What operators did about it, oldest first.
+    pub interventions: Vec<Intervention>,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
 }
@@ -115,6 +119,7 @@ impl RunRow {
             lineage: lineage.clone(),
             state: state_of(state.as_deref(), attempts, reason, &events),
             events,
+            interventions: vec![],
             children: vec![],
         };
         Ok(Self { lineage, info })
@@ -158,10 +163,12 @@ fn state_of(state: Option<&str>, attempts: u32, reason: Option<String>, events: 
 }
 
 impl Tree {
-    /// Puts the runs, parents before children, into their places.
-    pub(crate) fn of(rows: Vec<RunRow>) -> Self {
+    /// Puts the runs, parents before children, into their places, and with them what was done about them.
+    pub(crate) fn of(rows: Vec<RunRow>, interventions: Vec<Intervention>) -> Self {
         let mut roots: Vec<RunInfo> = vec![];
-        for RunRow { lineage, info } in rows {
+        for RunRow { lineage, mut info } in rows {
+            info.interventions =
+                interventions.iter().filter(|done| done.run == lineage.id()).cloned().collect();
             let mut siblings = &mut roots;
             // The first id is the root emission's; those between are the ancestors.
             for ancestor in &lineage.ids()[1..lineage.ids().len() - 1] {
@@ -239,11 +246,16 @@ fn write_run(
     writeln!(f, "{indent}{branch}{} (on {}): {}", run.handler, run.topic, run.state)?;
     let indent = format!("{indent}{below}");
     let bar = if run.children.is_empty() { "  " } else { "│ " };
-    for event in &run.events {
-        let millis = event.at.saturating_sub(begin).as_secs_f64() * 1000.0;
+    let events = run.events.iter().map(|event| {
         let step = event.step.as_deref().unwrap_or("");
-        let line = format!("{indent}{bar}{millis:>9.1} ms  {:<15} {step}", event.kind.as_str());
-        writeln!(f, "{}", line.trim_end())?;
+        (event.at, format!("{:<15} {step}", event.kind.as_str()))
+    });
+    let interventions = run.interventions.iter().map(|done| (done.at, done.to_string()));
+    let mut lines: Vec<_> = events.chain(interventions).collect();
+    lines.sort_by_key(|(at, _)| *at);
+    for (at, line) in lines {
+        let millis = at.saturating_sub(begin).as_secs_f64() * 1000.0;
+        writeln!(f, "{}", format!("{indent}{bar}{millis:>9.1} ms  {line}").trim_end())?;
     }
     for (at, child) in run.children.iter().enumerate() {
         let (branch, below) =

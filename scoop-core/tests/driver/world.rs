@@ -406,7 +406,8 @@ impl<'a> World<'a> {
         run.outputs = entry.outputs.clone();
         run.context = entry.context.clone();
         if let Some(cause) = &entry.cause {
-            run.path = Path::Backward { cause: cause.clone(), told: entry.told, begun: false, plan: None };
+            let (cause, told) = (cause.clone(), entry.told);
+            run.path = Path::Backward { cause, told, begun: false, failed_before: false, plan: None };
         }
         let children = self.runs.iter();
         let failed = children.filter(|run| run.parent == Some(id) && run.state == State::Ended);
@@ -492,6 +493,7 @@ impl<'a> World<'a> {
                 let noted = before.lineage.ids().len() > 2;
                 self.end(id, noted.then_some((cause, Some(failure))))
             }
+            Fate::FailedAgain { .. } => unreachable!("nobody sees to what failed here"),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::payload;
 use crate::registry::RunnableSaga;
 use crate::saga::Attempted;
 use crate::scope::{Opened, Place, Remains, Scope};
-use crate::store::{Claimed, Key, Parent, Release, Settled, Settlement, Surroundings};
+use crate::store::{Claimed, FailedPart, Key, Parent, Release, Settled, Settlement, Surroundings};
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
@@ -58,6 +58,8 @@ enum Halt {
     Retry { why: String, pause: Duration },
     /// No definition at hand can continue it.
     Stuck(String),
+    /// It could not be undone, once more.
+    FailedAgain(Box<FailedPart>),
     /// It is not known whether the last thing was written.
     InDoubt(String),
     /// Somebody else has taken it over.
@@ -138,6 +140,13 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
             let pause = pause.as_secs_f64();
             info!(saga, %run, why, pause, retries = job.retries + 1, "the step is tried again");
             release(engine, Release::after(job.key, pause, why, true)).await;
+        }
+        Halt::FailedAgain(failed) => {
+            error!(saga, %run, part = failed.part, failure = %failed.failure, "the run could not be undone, again");
+            if let Err(error) = engine.store.hold(job.key, &failed).await {
+                warn!(%error, saga, %run, "the run could not be set aside");
+                engine.doubt();
+            }
         }
         Halt::Stuck(reason) => {
             error!(saga, %run, reason, "the run is set aside");
@@ -301,7 +310,7 @@ fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
 /// A run on its way back has to know what it had done.
 async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     if run.needs_plan() {
-        let history = engine.store.history(&saga.definition, &run.lineage).await;
+        let history = engine.store.history(&saga.definition, run).await;
         let history = history
             .map_err(|error| Halt::Infrastructure(format!("its history could not be read: {error}")))?;
         run.recall(history.plan, history.last, history.any_part_done);
@@ -449,6 +458,9 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 
 /// The batched lane.
 async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
+    if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
+        return Err(Halt::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
+    }
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&conclusion);
     let settlement = Settlement::new(job.key, (&job.run, &job.recorded), job.surroundings, conclusion);
@@ -523,7 +535,7 @@ impl After {
         match &conclusion.fate {
             Fate::GoesOn(run) => Self { backward: run.is_backward(), run: Some(run.clone()), context },
             Fate::Committed => Self { run: None, backward: false, context },
-            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => {
+            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => {
                 Self { run: None, backward: true, context }
             }
         }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, Definition, Failure, Instance, Plan, RollbackNames, Suspension, output_name};
+use scoop_core::{
+    Context, Definition, Failure, Instance, Lineage, Path, Plan, RollbackNames, Run, Suspension, output_name,
+};
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::postgres::PgRow;
@@ -71,6 +73,22 @@ pub(crate) struct History {
     pub(crate) last: Option<Suspension>,
     /// Whether a part of the rollback was done already.
     pub(crate) any_part_done: bool,
+}
+
+impl History {
+    /// The same, up to before its newest part.
+    fn repeated(mut self) -> Self {
+        let parts = self.plan.parts();
+        let newest = self.last.as_ref().map_or("", |last| last.step.as_str());
+        let at = parts.iter().position(|part| part.name == newest);
+        let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
+        if at.is_some() {
+            self.any_part_done = before.is_some();
+            let resume = |step| Suspension { step, next: None, iteration: 0, handler_iteration: None };
+            self.last = before.map(resume);
+        }
+        self
+    }
 }
 
 impl Store {
@@ -237,11 +255,8 @@ impl Store {
     }
 
     /// Reads what a run had done, for its rollback.
-    pub(crate) async fn history(
-        &self,
-        definition: &Definition,
-        lineage: &scoop_core::Lineage,
-    ) -> sqlx::Result<History> {
+    pub(crate) async fn history(&self, definition: &Definition, run: &Run) -> sqlx::Result<History> {
+        let lineage = &run.lineage;
         let names = RollbackNames::of(definition);
         let mut outputs = self.outputs(definition, lineage).await?;
         let rows = sqlx::query(self.sql.run_history.clone())
@@ -266,13 +281,22 @@ impl Store {
             let next = next.and_then(|next| usize::try_from(next).ok());
             last = Some(Suspension { step, next, iteration: 0, handler_iteration });
         }
-        Ok(History { plan: Plan::of(&names, instances), last, any_part_done })
+        let history = History { plan: Plan::of(&names, instances), last, any_part_done };
+        Ok(match run.path {
+            Path::Backward { failed_before: true, .. } if self.repeats(lineage).await? => history.repeated(),
+            _ => history,
+        })
+    }
+
+    /// Whether somebody wants the newest part of this rollback to run again.
+    async fn repeats(&self, lineage: &Lineage) -> sqlx::Result<bool> {
+        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).fetch_one(&self.pool).await
     }
 
     async fn outputs(
         &self,
         definition: &Definition,
-        lineage: &scoop_core::Lineage,
+        lineage: &Lineage,
     ) -> sqlx::Result<BTreeMap<String, Value>> {
         let rows: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
             .bind(lineage.ids())

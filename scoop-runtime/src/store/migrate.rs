@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "protocol", include_str!("../../migrations/0001_protocol.sql")),
     (2, "working set", include_str!("../../migrations/0002_working_set.sql")),
     (3, "schedule", include_str!("../../migrations/0003_schedule.sql")),
+    (4, "intervention", include_str!("../../migrations/0004_intervention.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.

@@ -3,16 +3,20 @@
 mod client;
 mod engine;
 mod migrate;
+mod rebuild;
+mod repair;
 mod requests;
 mod rows;
 mod schedule;
 mod sql;
+mod topology;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
+pub(crate) use repair::{Page, Remedied, Repaired, lineage};
 pub(crate) use requests::{Target, Undone};
-pub(crate) use rows::{Claimed, Key, Settled, Settlement, Surroundings, Unreadable};
+pub(crate) use rows::{Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, timestamps};
 pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 

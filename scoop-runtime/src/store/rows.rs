@@ -22,6 +22,15 @@ pub(crate) struct Key {
     pub(crate) epoch: i64,
 }
 
+/// What of a rollback failed that had failed before.
+#[derive(Debug)]
+pub(crate) struct FailedPart {
+    pub(crate) part: String,
+    /// How often the children's failures had been handled before, if they were the reason.
+    pub(crate) handler_iteration: Option<u32>,
+    pub(crate) failure: Failure,
+}
+
 /// A run that was claimed, with all that is needed to go on with it.
 #[derive(Debug)]
 pub(crate) struct Claimed {
@@ -89,7 +98,8 @@ impl Claimed {
         run.replied = row.try_get("replied")?;
         if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
             let told = row.try_get("told")?;
-            run.path = Path::Backward { cause, told, begun: false, plan: None };
+            let failed_before = row.try_get("failed_before")?;
+            run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
         }
         run.failed_children = children
             .map_or(vec![], |Json(children)| children.into_iter().map(ChildRow::into_failure).collect());
@@ -312,6 +322,7 @@ impl Settlement {
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
             }
+            Fate::FailedAgain { .. } => unreachable!("there is nothing to write if it fails again"),
         }
         settlement
     }
@@ -370,7 +381,7 @@ fn may_give_up(before: &Run, fate: &Fate) -> bool {
         Fate::GoesOn(run) => run.is_backward() == before.is_backward(),
         Fate::Committed => true,
         Fate::RolledBack { .. } => before.is_backward(),
-        Fate::RollbackFailed { .. } => false,
+        Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => false,
     }
 }
 

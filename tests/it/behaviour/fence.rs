@@ -60,3 +60,70 @@ async fn a_run_taken_over_by_the_same_process_is_settled_once() -> Result<()> {
     assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'child-topic'").await, 1);
     Ok(())
 }
+
+mod of_a_rollback {
+    use super::*;
+
+    struct UndoneHandler {
+        gate: Gate,
+        way_back: Gate,
+    }
+
+    #[saga(name = "undone-handler")]
+    #[subscribes(Root)]
+    impl UndoneHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        #[step(name = "1", rollback = undo)]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            self.gate.pass().await;
+            Ok(())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            self.way_back.pass().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_holds_an_epoch_of_the_way_forward_cannot_settle_the_way_back() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        let (late, open, way_back) = (Gate::default(), Gate::default(), Gate::default());
+        open.open(1);
+        let start = async |gate: &Gate| {
+            let saga = UndoneHandler { gate: gate.clone(), way_back: way_back.clone() };
+            let pool = db.another_pool(6).await;
+            let scoop = Scoop::builder().postgres(pool).only::<UndoneHandler>().provide(saga);
+            scoop.concurrency(1).start().await
+        };
+        let zombie = start(&late).await?;
+        let root = zombie.launch(Root).await?;
+        late.arrivals(1).await;
+
+        // Somebody takes it for dead, and does all that it had to do.
+        let heir = start(&open).await?;
+        db.execute(
+            "UPDATE scoop.run SET state = 'ready', owner = NULL, ready_at = clock_timestamp()
+             WHERE state = 'running'",
+        )
+        .await;
+        let root = heir.find(root.id()).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(heir.rollback(root.id(), "it came back").await?, scoop::RollbackAnswer::Accepted);
+        way_back.arrivals(1).await;
+
+        // Now it comes back to life, with an epoch that a fresh row would come to as well.
+        late.open(1);
+        zombie.shutdown().await;
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
+        way_back.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        Ok(())
+    }
+}

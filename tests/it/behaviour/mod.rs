@@ -19,6 +19,8 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod rebuild;
+mod repair;
 mod replies;
 mod requests_to_cancel;
 mod requests_to_undo;
@@ -28,6 +30,7 @@ mod setup;
 mod sleeping;
 mod slow_statements;
 mod stuck;
+mod topology;
 mod uniqueness;
 mod values;
 

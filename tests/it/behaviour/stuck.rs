@@ -1,6 +1,6 @@
 //! Runs that the program at hand cannot continue: they wait for one that can.
 
-use scoop::{Handle, RunState, Tree};
+use scoop::{CancelAnswer, Handle, RepairAnswer, RunState, Tree};
 
 use super::*;
 use crate::support::Database;
@@ -191,5 +191,52 @@ async fn a_rollback_past_a_renamed_step_waits_for_its_old_name() -> Result<()> {
         M0 SUSPENDED checkout RB(reserve[0,])
         M0 ROLLED_BACK checkout RB(reserve[0,])",
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()> {
+    let db = Database::new().await;
+    let root = left_half_way(&db).await?;
+    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    let reason = reason(&root).await?;
+
+    let client = Scoop::client(db.pool().clone());
+    let [stuck] = &*client.stuck_runs().await? else { panic!("one run is stuck") };
+    assert_eq!((&*stuck.handler, stuck.step.as_deref()), ("checkout", Some("reserve")));
+    assert_eq!((&stuck.reason, stuck.backward, stuck.gives_up), (&reason, false, false));
+    assert_eq!(stuck.lineage.root_id(), root.id());
+    assert_eq!(client.stuck_runs().after(stuck).await?.len(), 0);
+    assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);
+
+    // The same program comes to the same end.
+    assert_eq!(client.retry(stuck.lineage.id()).source("support").await?, RepairAnswer::Accepted);
+    crate::support::eventually("it is stuck again", async || {
+        let listed = client.stuck_runs().await.expect("the database answers");
+        listed.iter().any(|again| again.since > stuck.since && again.reason == stuck.reason)
+    })
+    .await;
+    let done = client.interventions(root.id()).await?;
+    assert_eq!((&*done[0].kind, &*done[0].source, &done[0].step), ("retry", "support", &None));
+    scoop.shutdown().await;
+    Ok(())
+}
+
+/// The request is on record, but only a program that fits can say how the run is undone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_run_gives_up_when_it_can_go_on() -> Result<()> {
+    let db = Database::new().await;
+    let root = left_half_way(&db).await?;
+    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    reason(&root).await?;
+    assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
+    let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+    assert!(stuck.gives_up, "{stuck:?}");
+    assert_eq!(root.status().await?, scoop::Status::Unfinished);
+    scoop.shutdown().await;
+
+    let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
+    let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
+    assert!(failure.report().contains("too late"), "{}", failure.report());
     Ok(())
 }

@@ -1,0 +1,141 @@
+//! A compensation that fails, and what an operator does about it.
+//!
+//! Three orders are taken back while the bank is closed, so that nobody can be paid back. What failed is
+//! listed; one refund is retried when the bank has opened, one is skipped, one was made by hand. Ends by
+//! itself, and fails if anything is not as it says.
+//!
+//! ```text
+//! cargo run --example operations
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use scoop::prelude::*;
+use scoop::{FailedCompensation, Handle, RepairAnswer};
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced {
+    order: u32,
+}
+
+/// Where the money is. It pays nothing back while it is closed.
+#[derive(Clone, Default)]
+struct Bank {
+    open: Arc<AtomicBool>,
+    paid_back: Arc<AtomicU32>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refused(&'static str);
+
+struct Checkout {
+    bank: Bank,
+}
+
+#[saga(name = "checkout")]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step(rollback = unreserve)]
+    async fn reserve(&self, _: &mut Scope<'_>, _: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    #[step(rollback = refund)]
+    async fn charge(&self, _: &mut Scope<'_>, _: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn ship(&self, _: &mut Scope<'_>, _: &OrderPlaced) -> Result<()> {
+        Err(Refused("the road is flooded").into())
+    }
+
+    async fn refund(&self, _: &mut Scope<'_>, _: &OrderPlaced, _: &Failure) -> Result<()> {
+        if !self.bank.open.load(Ordering::Relaxed) {
+            return Err(Refused("the bank is closed").into());
+        }
+        self.bank.paid_back.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn unreserve(&self, _: &mut Scope<'_>, order: &OrderPlaced, _: &Failure) -> Result<()> {
+        println!("order {}: the goods are back on the shelf", order.order);
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let bank = Bank::default();
+    let builder = Scoop::builder().embedded().schema("operations");
+    let scoop = builder.provide(Checkout { bank: bank.clone() }).start().await?;
+
+    let mut orders = vec![];
+    for order in 1..=3 {
+        let order = scoop.launch(OrderPlaced { order }).await?;
+        println!("{order}", order = end_of(&order).await?);
+        orders.push(order);
+    }
+
+    println!("\nWhat could not be undone, newest first:");
+    for failed in scoop.failed_compensations().await? {
+        println!("  {}, {}: {}", failed.handler, failed.step, failed.failure);
+    }
+
+    let [first, second, third] = &*orders else { unreachable!("there are three") };
+    let answers = [
+        // Too early: it fails again, and that is seen in the same place.
+        scoop.retry(run_of(&scoop, first).await?).source("the night shift").await?,
+        scoop.skip(run_of(&scoop, second).await?, "it was for free").source("support").await?,
+        scoop.resolve(run_of(&scoop, third).await?, "paid in cash, ticket 4711").source("support").await?,
+    ];
+    while !first.tree().await?.to_string().contains("STUCK") {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bank.open.store(true, Ordering::Relaxed);
+    let answer = scoop.retry(run_of(&scoop, first).await?).source("the day shift").await?;
+
+    println!("\nWhat operators did:");
+    let mut undone = 0;
+    for order in &orders {
+        for done in scoop.interventions(order.id()).await? {
+            println!("  {done}");
+        }
+        undone += usize::from(matches!(order.wait().await?, Outcome::RolledBack(_)));
+    }
+    println!("\n{}", first.tree().await?);
+    let left = failed_of(&scoop, &orders).await?;
+    scoop.shutdown().await;
+
+    let paid_back = bank.paid_back.load(Ordering::Relaxed);
+    println!("{undone} orders are undone, {paid_back} was paid back, {} are left", left.len());
+    let accepted = answers.iter().chain([&answer]).all(|answer| *answer == RepairAnswer::Accepted);
+    let good = accepted && undone == 3 && paid_back == 1 && left.is_empty();
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How an order ended, in a line.
+async fn end_of(order: &Handle) -> Result<String> {
+    Ok(match order.wait().await? {
+        Outcome::RollbackFailed(failure) => format!("an order could not be taken back: {}", failure.message),
+        other => format!("an order ended otherwise: {other:?}"),
+    })
+}
+
+/// What of these orders could not be undone and is not settled.
+async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedCompensation>> {
+    let mut listed = scoop.failed_compensations().await?;
+    listed.retain(|failed| orders.iter().any(|order| failed.lineage.root_id() == order.id()));
+    Ok(listed)
+}
+
+/// The id of the run that failed in this order.
+async fn run_of(scoop: &Scoop, order: &Handle) -> Result<uuid::Uuid> {
+    let failed = failed_of(scoop, std::slice::from_ref(order)).await?;
+    let first = failed.first().ok_or(Refused("the order is not listed"))?;
+    Ok(first.lineage.id())
+}

@@ -1,0 +1,6 @@
+-- Takes a handler off the list. What was launched before still waits for it.
+-- Locks: its row of handler.
+-- $1 topic, $2 handler
+UPDATE scoop.handler
+SET until = clock_timestamp()
+WHERE topic = $1 AND handler = $2 AND until IS NULL

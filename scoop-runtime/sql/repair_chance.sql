@@ -1,0 +1,7 @@
+-- Gives a run another chance that was set aside for want of a definition that fits.
+-- Locks: its row of run.
+-- $1 root, $2 id
+UPDATE scoop.run r
+SET state = 'ready', ready_at = clock_timestamp(), reason = NULL
+WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND r.failed_part IS NULL
+RETURNING handler

@@ -1,0 +1,5 @@
+-- Takes runs out of the working set: an operator has decided that nothing more of them is executed.
+-- Locks: the rows of run that go.
+-- $1 root, $2 the ids
+DELETE FROM scoop.run r
+WHERE r.root = $1 AND r.id = ANY ($2)

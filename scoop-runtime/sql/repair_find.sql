@@ -1,0 +1,57 @@
+-- Which runs of this hierarchy could not be undone, without anybody having settled that since? How far
+-- each is, and whether it is back in the working set; ancestors first.
+-- Locks: nothing.
+-- $1 root
+SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler,
+       failed.created_at AS failed_at,
+       coalesce(r.failed_part, failed.step) AS part,
+       CASE WHEN r.failed_part IS NULL THEN failed.child_failure_handler_iteration ELSE r.failed_handling
+       END AS handling,
+       r.state::text AS state, r.failed_part IS NOT NULL AS held,
+       suspended.created_at AS suspended_at,
+       CASE WHEN suspended.created_at > turned.created_at THEN suspended.step END AS suspended_part,
+       CASE WHEN suspended.created_at > turned.created_at
+            THEN suspended.child_failure_handler_iteration END AS suspended_handling,
+       newest.context,
+       greatest(newest.created_at, r.last_event_at) AS newest_at,
+       -- launched by the run above while that was on its way back
+       coalesce((
+           SELECT emitted.created_at > above.created_at
+           FROM scoop.message_event emitted
+           JOIN scoop.message_event above
+               ON above.type = 'ROLLING_BACK' AND above.coroutine_name = emitted.coroutine_name
+              AND above.cooperation_lineage[cardinality(above.cooperation_lineage)]
+                    = emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
+           WHERE emitted.type = 'EMITTED' AND emitted.message_id = failed.message_id
+       ), false) AS compensates
+FROM scoop.message_event failed
+JOIN scoop.message_event turned
+    ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = failed.coroutine_name
+   AND turned.message_id = failed.message_id
+LEFT JOIN LATERAL (
+    SELECT e.created_at, e.step, e.child_failure_handler_iteration
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
+            = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+      AND e.type = 'SUSPENDED'
+    ORDER BY e.created_at DESC
+    LIMIT 1
+) suspended ON true
+CROSS JOIN LATERAL (
+    SELECT e.created_at, e.context
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
+            = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+      AND e.message_id = failed.message_id AND e.coroutine_name = failed.coroutine_name
+    ORDER BY e.created_at DESC
+    LIMIT 1
+) newest
+LEFT JOIN scoop.run r
+    ON r.root = $1 AND r.id = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+WHERE failed.type = 'ROLLBACK_FAILED' AND failed.cooperation_lineage[1] = $1
+  AND NOT EXISTS (
+      SELECT FROM scoop.message_event settled
+      WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = failed.coroutine_name
+        AND settled.message_id = failed.message_id
+  )
+ORDER BY cardinality(failed.cooperation_lineage), failed.created_at

@@ -1,0 +1,38 @@
+-- Brings runs back that could not be undone, or sees to those that are back already: some go on, some
+-- wait for others, some for an operator.
+-- Locks: the rows of run.
+-- $1 root, $2 the runs: an array of objects, $3 when
+WITH revived AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset($2) AS v (
+        id uuid, parent uuid, lineage uuid[], message_id uuid, handler varchar, state text, told boolean,
+        context jsonb, deadlines timestamptz[], reason text, part varchar, handling int)
+)
+INSERT INTO scoop.run AS r
+    (root, id, parent, lineage, message_id, topic, handler, state, epoch, backward, told, failed_before,
+     suspensions, context, replied, give_up_at, undoing_since, failure, turned_back_at,
+     last_event_at, reason, failed_part, failed_handling)
+SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state::scoop.run_state,
+       -- higher than any before, so that nobody who once held the run can settle it
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       true, v.told, true,
+       (SELECT count(*) FROM scoop.message_event e
+        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = v.id AND e.type = 'SUSPENDED'
+          AND e.created_at < turned.created_at),
+       nullif(v.context, '{}'),
+       EXISTS (
+           SELECT FROM scoop.return_value reply
+           WHERE reply.cooperation_lineage = v.lineage AND reply.handler_name = v.handler
+             AND reply.variable_name NOT LIKE 'Output of %'),
+       -- a deadline that was missed has had its effect
+       (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3),
+       $3, turned.exception, turned.created_at, $3, v.reason, v.part, v.handling
+FROM revived v
+JOIN scoop.message m ON m.id = v.message_id
+JOIN scoop.message_event turned
+    ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = v.handler AND turned.message_id = v.message_id
+ON CONFLICT (root, id) DO UPDATE
+SET state = excluded.state, ready_at = clock_timestamp(), epoch = r.epoch + 1,
+    give_up_at = excluded.give_up_at, undoing_since = excluded.undoing_since,
+    gives_up = false, last_event_at = greatest(r.last_event_at, excluded.last_event_at),
+    reason = excluded.reason, rollback_failure = NULL, attempts = 0, retries = 0,
+    failed_part = excluded.failed_part, failed_handling = excluded.failed_handling

@@ -1,0 +1,38 @@
+-- Which runs could not be undone, without anybody having settled that since, newest first?
+-- Locks: nothing.
+-- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
+SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler, m.topic,
+       coalesce(r.failed_part, failed.step) AS step,
+       coalesce(r.rollback_failure, failed.exception) AS failure,
+       failed.created_at AS failed_at,
+       r.state::text AS state, r.failed_part IS NOT NULL AS held,
+       EXISTS (
+           SELECT FROM scoop.message_event below
+           WHERE below.type = 'ROLLBACK_FAILED' AND below.cooperation_lineage[1] = failed.cooperation_lineage[1]
+             AND cardinality(below.cooperation_lineage) = cardinality(failed.cooperation_lineage) + 1
+             AND below.cooperation_lineage @> failed.cooperation_lineage
+             AND below.created_at > coalesce((
+                 SELECT max(e.created_at) FROM scoop.message_event e
+                 WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
+                         = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+                   AND e.type = 'SUSPENDED'), '-infinity')
+             AND NOT EXISTS (
+                 SELECT FROM scoop.message_event settled
+                 WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = below.coroutine_name
+                   AND settled.message_id = below.message_id)
+       ) AS below
+FROM scoop.message_event failed
+JOIN scoop.message m ON m.id = failed.message_id
+LEFT JOIN scoop.run r
+    ON r.root = failed.cooperation_lineage[1]
+   AND r.id = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+WHERE failed.type = 'ROLLBACK_FAILED'
+  AND ($1::timestamptz IS NULL
+       OR (failed.created_at, failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]) < ($1, $2))
+  AND NOT EXISTS (
+      SELECT FROM scoop.message_event settled
+      WHERE settled.type = 'ROLLED_BACK' AND settled.coroutine_name = failed.coroutine_name
+        AND settled.message_id = failed.message_id
+  )
+ORDER BY failed.created_at DESC, failed.cooperation_lineage[cardinality(failed.cooperation_lineage)] DESC
+LIMIT $3

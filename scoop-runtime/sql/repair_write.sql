@@ -1,0 +1,10 @@
+-- What follows from the decision of an operator: a part of a rollback, or all of it, counts as done.
+-- Locks: the new rows of message_event.
+-- $1 the events: an array of objects, $2 by whom, as an identifier in events, $3 when
+INSERT INTO scoop.message_event
+    (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at,
+     child_failure_handler_iteration, context)
+SELECT e.message_id, e.type::scoop.message_event_type, e.handler, $2, e.part, e.lineage, $3,
+       e.handling, nullif(e.context, '{}')
+FROM jsonb_to_recordset($1) AS e (
+    message_id uuid, type text, handler varchar, part varchar, lineage uuid[], handling int, context jsonb)

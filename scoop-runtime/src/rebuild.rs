@@ -1,0 +1,62 @@
+//! The working set, made anew from the protocol's tables: whatever happened to it, nothing is lost.
+
+mod fold;
+mod past;
+
+use uuid::Uuid;
+
+pub(crate) use self::fold::{Listened, Rebuilt, rebuild};
+pub(crate) use self::past::{Recorded, Revival};
+use crate::{RuntimeError, Scoop};
+
+/// What became of the working set when it was [rebuilt](Scoop::rebuild_working_set).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rebuild {
+    /// How many runs were in it before.
+    pub before: u64,
+    /// How many are in it now.
+    pub after: u64,
+}
+
+impl Scoop {
+    /// Makes the working set anew (the table `run`) from what is on record: who has to do what next. To be
+    /// called by a [client](Scoop::client) while no process runs sagas, after that table was damaged or
+    /// lost, or to find out that it was not.
+    ///
+    /// What each run has done, what it waits for, and who has to give up stays as it was. Forgotten are
+    /// the number of attempts, the pauses between them, and the reasons of runs that are
+    /// [stuck](Scoop::stuck_runs) or of compensations that failed again: those are tried once more.
+    ///
+    /// It reads all that is on record, in one transaction. Messages can be launched meanwhile, but whoever
+    /// does waits for the end of it.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::StillAtWork`] if any process runs sagas; or if the database fails. The working set is
+    /// then as it was.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it is ready, it has changed nothing, or has come to its end.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), RuntimeError> {
+    /// let rebuild = Scoop::client(pool).rebuild_working_set().await?;
+    /// println!("{} runs were unfinished, {} are", rebuild.before, rebuild.after);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn rebuild_working_set(&self) -> Result<Rebuild, RuntimeError> {
+        let rebuilt = self.store().rebuild().await;
+        rebuilt
+            .map_err(RuntimeError::database("the working set was rebuilt"))?
+            .map_err(|workers| RuntimeError::StillAtWork { workers })
+    }
+}
+
+/// The id of the hierarchy.
+pub(crate) fn root_of(row: &Recorded) -> Uuid {
+    row.lineage.root_id()
+}

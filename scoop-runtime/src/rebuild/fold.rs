@@ -1,0 +1,372 @@
+//! The working set of one hierarchy, from what is on record of it: a pure function.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scoop_core::{Context, EventKind, Lineage};
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::past::{Past, Pasts, Phase, Recorded, Revival};
+
+/// That a handler listened on a topic.
+#[derive(Clone, Debug)]
+pub(crate) struct Listened {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) since: OffsetDateTime,
+    pub(crate) until: Option<OffsetDateTime>,
+    /// Whether what it had not begun was dropped.
+    pub(crate) dropped: bool,
+}
+
+/// A row of the working set.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rebuilt {
+    pub(crate) lineage: Vec<Uuid>,
+    parent: Option<Uuid>,
+    message_id: Uuid,
+    topic: String,
+    pub(crate) handler: String,
+    state: &'static str,
+    #[serde(with = "time::serde::rfc3339")]
+    ready_at: OffsetDateTime,
+    begun: bool,
+    backward: bool,
+    told: bool,
+    failed_before: bool,
+    step: Option<String>,
+    next_step: Option<i32>,
+    iteration: Option<i32>,
+    handler_iteration: Option<i32>,
+    suspensions: usize,
+    /// What its steps returned; to be read if it [`Rebuilt::remembers`].
+    pub(crate) outputs: Option<BTreeMap<String, Value>>,
+    context: Context,
+    pub(crate) replied: bool,
+    gives_up: bool,
+    #[serde(with = "time::serde::rfc3339::option")]
+    give_up_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    undoing_since: Option<OffsetDateTime>,
+    failure: Option<Value>,
+    rollback_failure: Option<Value>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    turned_back_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339")]
+    last_event_at: OffsetDateTime,
+    reason: Option<&'static str>,
+    failed_part: Option<String>,
+    failed_handling: Option<i32>,
+}
+
+impl Rebuilt {
+    /// Whether it keeps what its steps returned at hand. Who was told to turn back reads it.
+    pub(crate) fn remembers(&self) -> bool {
+        self.begun && !self.told && self.state != "ended"
+    }
+}
+
+/// The working set of a hierarchy, whose rows are in order.
+pub(crate) fn rebuild(
+    rows: &[Recorded],
+    revivals: &[Revival],
+    topology: &[Listened],
+    now: OffsetDateTime,
+) -> Vec<Rebuilt> {
+    let pasts = Pasts::of(rows, revivals);
+    let mut hierarchy = Hierarchy { going: BTreeSet::new(), held: BTreeSet::new(), pasts, topology, now };
+    hierarchy.find_unfinished();
+    let mut rebuilt = hierarchy.unfinished();
+    rebuilt.extend(hierarchy.unnoted());
+    rebuilt.extend(hierarchy.not_begun());
+    let awaited = rebuilt.iter().filter(|run| run.state != "ended").filter_map(|run| run.parent);
+    let awaited: BTreeSet<_> = awaited.collect();
+    for run in &mut rebuilt {
+        if run.state == "ready" && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
+            run.state = "waiting";
+        }
+    }
+    rebuilt
+}
+
+struct Hierarchy<'a> {
+    pasts: Pasts<'a>,
+    /// The runs that have something to do, or wait for others.
+    going: BTreeSet<Uuid>,
+    /// Those that wait for an operator.
+    held: BTreeSet<Uuid>,
+    topology: &'a [Listened],
+    now: OffsetDateTime,
+}
+
+impl<'a> Hierarchy<'a> {
+    fn is_alive(&self, run: Uuid) -> bool {
+        self.going.contains(&run) || self.held.contains(&run)
+    }
+
+    /// Who is unfinished: children before those above them, since who could not be undone goes on when
+    /// somebody has seen to those below.
+    fn find_unfinished(&mut self) {
+        let mut runs: Vec<_> =
+            self.pasts.runs.values().map(|run| (run.seen.lineage.ids().len(), run.id())).collect();
+        runs.sort_unstable();
+        for (_, id) in runs.iter().rev() {
+            let run = &self.pasts.runs[id];
+            match self.pasts.phase(run) {
+                Phase::Done => {}
+                Phase::Forward | Phase::Backward | Phase::Told => drop(self.going.insert(*id)),
+                Phase::Failed => self.find_revived(*id),
+            }
+        }
+        for (_, id) in &runs {
+            self.find_held(*id);
+        }
+    }
+
+    /// Who could not be undone is back if an operator has seen to it, or to what failed below it.
+    fn find_revived(&mut self, id: Uuid) {
+        let run = &self.pasts.runs[&id];
+        let went_on = run.failed().zip(run.suspended()).is_some_and(|(failed, last)| last.at > failed.at);
+        let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
+        let below = children.any(|child| self.is_alive(child.id()) || self.pasts.phase(child) == Phase::Done);
+        if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
+            self.going.insert(id);
+        } else if below {
+            self.held.insert(id);
+        }
+    }
+
+    /// What is in the way of a run that is back waits for an operator.
+    fn find_held(&mut self, id: Uuid) {
+        let run = &self.pasts.runs[&id];
+        if self.pasts.phase(run) != Phase::Failed || !self.is_alive(id) {
+            return;
+        }
+        let children = self.pasts.below(run).filter(|child| run.failed_after(child) && run.waits_for(child));
+        let failed = children.filter(|child| self.pasts.phase(child) == Phase::Failed);
+        let held: Vec<_> = failed.map(Past::id).filter(|child| !self.going.contains(child)).collect();
+        self.held.extend(held);
+    }
+
+    /// The run that waits for this one.
+    fn parent(&self, run: &Past<'_>) -> Option<Uuid> {
+        let above =
+            || run.seen.lineage.parent().filter(|above| above.ids().len() > 1).map(|above| above.id());
+        match self.pasts.phase(run) {
+            Phase::Forward => above(),
+            Phase::Failed if self.is_alive(run.id()) => {
+                let parent = self.pasts.above(run).filter(|parent| self.is_alive(parent.id()));
+                parent.filter(|parent| parent.waits_for(run)).map(Past::id)
+            }
+            phase if phase == Phase::Told || run.was_told() => {
+                let told = self.pasts.told(run)?;
+                told.handler.is_some().then(|| told.lineage.id())
+            }
+            _ => above(),
+        }
+    }
+
+    /// The runs that have begun and are not finished.
+    fn unfinished(&self) -> Vec<Rebuilt> {
+        let alive = self.pasts.runs.values().filter(|run| self.is_alive(run.id()));
+        alive.map(|run| self.row(run)).collect()
+    }
+
+    fn row(&self, run: &Past<'_>) -> Rebuilt {
+        let phase = self.pasts.phase(run);
+        let parent = self.parent(run);
+        let undoing_since = self.pasts.undoing_since(run);
+        let told = match phase {
+            Phase::Forward => false,
+            Phase::Told => true,
+            Phase::Failed => parent.is_none() || !self.pasts.compensates(run),
+            Phase::Backward | Phase::Done => run.was_told(),
+        };
+        let mut row = self.blank(&run.seen.lineage, run.seen, parent);
+        row.begun = phase != Phase::Told;
+        row.backward = phase != Phase::Forward;
+        row.told = told;
+        row.undoing_since = undoing_since;
+        row.gives_up = undoing_since.is_none() && self.pasts.is_asked(&run.seen.lineage);
+        row.turned_back_at = run.turned().map(|turned| turned.at);
+        row.failure = match phase {
+            Phase::Told => self.pasts.told(run),
+            _ => run.turned(),
+        }
+        .and_then(|turned| turned.exception.clone());
+        row.context = self.context(run);
+        self.place(run, &mut row);
+        // Whoever was told has its deadlines looked up with its first move.
+        let moved = !(told && phase != Phase::Failed && run.suspended_backward().is_none());
+        let deadlines = row.context.give_up_at(undoing_since.is_some());
+        let counts = |deadline: &OffsetDateTime| undoing_since.is_none_or(|since| *deadline > since);
+        row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
+        if phase == Phase::Failed {
+            self.mended(run, &mut row);
+        }
+        row
+    }
+
+    /// Where the run stands.
+    fn place(&self, run: &Past<'_>, row: &mut Rebuilt) {
+        let told = run.was_told() || !row.begun;
+        let backward = run.suspended_backward();
+        let last = if told { backward } else { run.suspended() };
+        row.suspensions = if told { 0 } else { run.forward().count() };
+        if let Some(last) = last {
+            row.step = last.step.clone();
+            row.next_step = last.next_step;
+            row.iteration = Some(if backward.is_some() { 0 } else { run.iteration() });
+            row.handler_iteration = last.handling;
+        }
+    }
+
+    /// What travels with the run: as in its newest event, but who was just told to turn back still knows
+    /// what it knew itself.
+    fn context(&self, run: &Past<'_>) -> Context {
+        let newest = run.last();
+        let told = match newest.kind {
+            EventKind::Committed => self.pasts.told(run),
+            EventKind::RollingBack if run.was_told() => Some(newest),
+            _ => None,
+        };
+        let Some(told) = told else {
+            return newest.context.clone();
+        };
+        run.committed().map_or_else(Context::default, |own| own.context.clone()).overlaid_by(&told.context)
+    }
+
+    /// What could not be undone, and is back.
+    fn mended(&self, run: &Past<'_>, row: &mut Rebuilt) {
+        row.failed_before = true;
+        row.undoing_since = Some(self.now);
+        row.give_up_at = row.give_up_at.filter(|deadline| *deadline > self.now);
+        if let Some(failed) = run.failed().filter(|_| self.held.contains(&run.id())) {
+            row.state = "stuck";
+            row.reason = Some(crate::repair::HELD);
+            row.failed_part = failed.step.clone();
+            row.failed_handling = failed.handling;
+        }
+    }
+
+    /// The runs that have ended without success, of which the run above has not taken note yet.
+    fn unnoted(&self) -> Vec<Rebuilt> {
+        let ended = self.pasts.runs.values().filter(|run| !self.is_alive(run.id()));
+        ended.filter_map(|run| self.unnoted_row(run)).collect()
+    }
+
+    fn unnoted_row(&self, run: &Past<'_>) -> Option<Rebuilt> {
+        let (end, turned) = run.end().zip(run.turned())?;
+        let unrolled = run.failed().filter(|_| end.kind == EventKind::RollbackFailed);
+        let told = match run.failed() {
+            Some(_) if unrolled.is_none() => !self.pasts.compensates(run),
+            _ => run.was_told(),
+        };
+        if told && unrolled.is_none() {
+            return None;
+        }
+        let parent = self.pasts.runs.get(&self.parent(run)?).filter(|parent| self.is_alive(parent.id()))?;
+        let last = parent.last();
+        // Who turns back takes note of what is undone only.
+        let kept = last.kind == EventKind::RollingBack && unrolled.is_some() && parent.waits_for(run);
+        if last.at > end.at && !kept {
+            return None;
+        }
+        let mut row = self.blank(&run.seen.lineage, run.seen, Some(parent.id()));
+        (row.state, row.begun, row.backward, row.told) = ("ended", true, true, told);
+        row.failure = turned.exception.clone();
+        row.rollback_failure = unrolled.and_then(|failed| failed.exception.clone());
+        row.turned_back_at = Some(turned.at);
+        Some(row)
+    }
+
+    /// The deliveries that nobody has begun, unless whoever launched the message does not wait any more.
+    fn not_begun(&self) -> Vec<Rebuilt> {
+        let mut begun: BTreeSet<(&str, Uuid)> = BTreeSet::new();
+        begun.extend(self.pasts.runs.values().map(|run| (run.handler(), run.seen.message)));
+        let awaited = self.pasts.emissions.values().filter(|emission| self.is_awaited(emission));
+        let mut rows = vec![];
+        for emission in awaited {
+            let listened = |entry: &&Listened| {
+                let at = emission.at;
+                entry.topic == emission.topic
+                    && entry.since <= at
+                    && entry.until.is_none_or(|until| at < until)
+                    && !entry.dropped
+                    && !begun.contains(&(&*entry.handler, emission.message))
+            };
+            rows.extend(
+                self.topology.iter().filter(listened).map(|entry| self.delivery(emission, &entry.handler)),
+            );
+        }
+        rows
+    }
+
+    /// Whether what nobody has begun for this message is still to begin.
+    fn is_awaited(&self, emission: &Recorded) -> bool {
+        if emission.handler.is_none() {
+            return true;
+        }
+        let emitter = self.pasts.runs.get(&emission.lineage.id());
+        let Some(emitter) = emitter.filter(|run| self.going.contains(&run.id())) else {
+            return false;
+        };
+        if !emitter.is_newest_window(emission) {
+            return false;
+        }
+        let row = self.row(emitter);
+        !row.gives_up && row.give_up_at.is_none_or(|deadline| deadline > self.now)
+    }
+
+    fn delivery(&self, emission: &Recorded, handler: &str) -> Rebuilt {
+        let parent = emission.handler.is_some().then(|| emission.lineage.id());
+        let lineage = emission.lineage.child(Uuid::now_v7());
+        let mut row = self.blank(&lineage, emission, parent);
+        row.handler = handler.to_owned();
+        row.undoing_since = parent.and_then(|_| self.pasts.undoing_when_emitted(emission));
+        row.gives_up = row.undoing_since.is_none() && self.pasts.is_asked(&lineage);
+        let deadlines = emission.context.give_up_at(row.undoing_since.is_some());
+        let counts = |deadline: &OffsetDateTime| row.undoing_since.is_none_or(|since| *deadline > since);
+        row.give_up_at = deadlines.into_iter().filter(counts).min();
+        let due = emission.context.not_before().unwrap_or(emission.at);
+        row.ready_at = row.give_up_at.map_or(due, |deadline| deadline.min(due));
+        row
+    }
+
+    /// A run of this message, at this place, that has done nothing yet.
+    fn blank(&self, lineage: &Lineage, of: &Recorded, parent: Option<Uuid>) -> Rebuilt {
+        Rebuilt {
+            lineage: lineage.ids().to_vec(),
+            parent,
+            message_id: of.message,
+            topic: of.topic.clone(),
+            handler: of.handler.clone().unwrap_or_default(),
+            state: "ready",
+            ready_at: of.at,
+            begun: false,
+            backward: false,
+            told: false,
+            failed_before: false,
+            step: None,
+            next_step: None,
+            iteration: None,
+            handler_iteration: None,
+            suspensions: 0,
+            outputs: None,
+            context: of.context.clone(),
+            replied: false,
+            gives_up: false,
+            give_up_at: None,
+            undoing_since: None,
+            failure: None,
+            rollback_failure: None,
+            turned_back_at: None,
+            last_event_at: self.pasts.newest_at,
+            reason: None,
+            failed_part: None,
+            failed_handling: None,
+        }
+    }
+}

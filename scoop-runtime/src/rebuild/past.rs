@@ -1,0 +1,282 @@
+//! What is on record of a hierarchy, run by run.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{Context, EventKind, Lineage};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// One row of `message_event`.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) lineage: Lineage,
+    pub(crate) message: Uuid,
+    pub(crate) kind: EventKind,
+    pub(crate) handler: Option<String>,
+    /// Where the message was published.
+    pub(crate) topic: String,
+    pub(crate) step: Option<String>,
+    pub(crate) next_step: Option<i32>,
+    pub(crate) handling: Option<i32>,
+    pub(crate) exception: Option<Value>,
+    pub(crate) context: Context,
+    pub(crate) at: OffsetDateTime,
+}
+
+/// An operator wanted this run to go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Revival {
+    pub(crate) run: Uuid,
+    pub(crate) at: OffsetDateTime,
+}
+
+/// What one run has on record, in order.
+#[derive(Debug)]
+pub(super) struct Past<'a> {
+    pub(super) seen: &'a Recorded,
+    /// What became of the run; not what it launched.
+    own: Vec<&'a Recorded>,
+}
+
+/// What one run is about to do, as far as its own record tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Step after step.
+    Forward,
+    /// Undoing what was done.
+    Backward,
+    /// It was told to turn back, and has not yet.
+    Told,
+    /// It could not be undone.
+    Failed,
+    /// Nothing.
+    Done,
+}
+
+/// What is on record of a hierarchy.
+pub(super) struct Pasts<'a> {
+    pub(super) runs: BTreeMap<Uuid, Past<'a>>,
+    /// Of each message, who emitted it.
+    pub(super) emissions: BTreeMap<Uuid, &'a Recorded>,
+    /// Of each message, that its handlers have to turn back.
+    told: BTreeMap<Uuid, &'a Recorded>,
+    requests: Vec<&'a Lineage>,
+    revivals: &'a [Revival],
+    /// When the newest event of all was.
+    pub(super) newest_at: OffsetDateTime,
+}
+
+impl<'a> Past<'a> {
+    pub(super) fn id(&self) -> Uuid {
+        self.seen.lineage.id()
+    }
+
+    pub(super) fn handler(&self) -> &'a str {
+        self.seen.handler.as_deref().unwrap_or_default()
+    }
+
+    fn newest(&self, kind: EventKind) -> Option<&'a Recorded> {
+        self.own.iter().rev().find(|event| event.kind == kind).copied()
+    }
+
+    pub(super) fn turned(&self) -> Option<&'a Recorded> {
+        self.newest(EventKind::RollingBack)
+    }
+
+    pub(super) fn committed(&self) -> Option<&'a Recorded> {
+        self.newest(EventKind::Committed)
+    }
+
+    pub(super) fn failed(&self) -> Option<&'a Recorded> {
+        self.newest(EventKind::RollbackFailed)
+    }
+
+    /// Its newest event, launches aside.
+    pub(super) fn last(&self) -> &'a Recorded {
+        self.own.last().copied().unwrap_or(self.seen)
+    }
+
+    /// How it ended the last time, if it did.
+    pub(super) fn end(&self) -> Option<&'a Recorded> {
+        let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
+        self.own.iter().rev().find(|event| ends.contains(&event.kind)).copied()
+    }
+
+    pub(super) fn suspensions(&self) -> impl DoubleEndedIterator<Item = &'a Recorded> {
+        self.own.iter().copied().filter(|event| event.kind == EventKind::Suspended)
+    }
+
+    pub(super) fn suspended(&self) -> Option<&'a Recorded> {
+        self.suspensions().next_back()
+    }
+
+    /// Its newest suspension before it could not be undone.
+    fn suspended_before_failure(&self) -> Option<&'a Recorded> {
+        let failed = self.failed()?;
+        self.suspensions().rfind(|event| event.at < failed.at)
+    }
+
+    /// The suspensions of the way forward.
+    pub(super) fn forward(&self) -> impl Iterator<Item = &'a Recorded> {
+        let turned = self.turned().map(|turned| turned.at);
+        self.suspensions().filter(move |event| turned.is_none_or(|turned| event.at < turned))
+    }
+
+    /// Its newest suspension on the way back.
+    pub(super) fn suspended_backward(&self) -> Option<&'a Recorded> {
+        let turned = self.turned()?;
+        self.suspended().filter(|event| event.at > turned.at)
+    }
+
+    /// Whether the run above had demanded that it turn back.
+    pub(super) fn was_told(&self) -> bool {
+        self.turned().is_some_and(|turned| turned.step.is_none())
+    }
+
+    /// In which loop iteration its newest step ran.
+    pub(super) fn iteration(&self) -> i32 {
+        let (mut step, mut iteration) = (None, 0);
+        for event in self.forward().filter(|event| event.handling.is_none()) {
+            iteration = if step == Some(&event.step) { iteration + 1 } else { 0 };
+            step = Some(&event.step);
+        }
+        iteration
+    }
+
+    /// Whether it could not be undone because runs below it could not.
+    pub(super) fn failed_with_children(&self) -> bool {
+        let (Some(failed), Some(turned)) = (self.failed(), self.turned()) else {
+            return false;
+        };
+        let suspended = self.suspended_before_failure().filter(|event| event.at > turned.at);
+        let handled = suspended.and_then(|event| event.handling).map_or(0, |handled| handled + 1);
+        failed.handling == Some(handled)
+    }
+
+    /// Whether it was waiting for this child when that could not be undone, and then could not be undone
+    /// either.
+    pub(super) fn failed_after(&self, child: &Past<'_>) -> bool {
+        let (Some(failed), Some(below)) = (self.failed(), child.failed()) else {
+            return false;
+        };
+        let suspended = self.suspended_before_failure();
+        below.at < failed.at && suspended.is_some_and(|suspended| suspended.at < below.at)
+    }
+
+    /// Whether this child is what it waits for.
+    pub(super) fn waits_for(&self, child: &Past<'_>) -> bool {
+        let suspended = self.suspended().map(|suspended| suspended.at);
+        child.failed().is_some_and(|failed| suspended.is_some_and(|suspended| failed.at > suspended))
+    }
+
+    /// Whether the emission belongs to the newest window, of those that the run waits for.
+    pub(super) fn is_newest_window(&self, emission: &Recorded) -> bool {
+        if self.last().kind != EventKind::Suspended {
+            return false;
+        }
+        let mut suspensions = self.suspensions().rev();
+        let closes = suspensions.next().is_some_and(|newest| emission.at < newest.at);
+        closes && suspensions.next().is_none_or(|before| emission.at > before.at)
+    }
+}
+
+impl<'a> Pasts<'a> {
+    /// What the rows of one hierarchy, in order, say of each run.
+    pub(super) fn of(rows: &'a [Recorded], revivals: &'a [Revival]) -> Self {
+        let newest_at = rows.iter().map(|row| row.at).max().unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (runs, emissions, told, requests) = Default::default();
+        let mut pasts = Self { runs, emissions, told, requests, revivals, newest_at };
+        for row in rows {
+            match row.kind {
+                EventKind::Seen => {
+                    let past = Past { seen: row, own: vec![row] };
+                    pasts.runs.insert(row.lineage.id(), past);
+                }
+                EventKind::Emitted => {
+                    pasts.emissions.insert(row.message, row);
+                }
+                EventKind::RollbackEmitted => {
+                    pasts.told.insert(row.message, row);
+                }
+                EventKind::CancellationRequested => pasts.requests.push(&row.lineage),
+                _ => {
+                    if let Some(past) = pasts.runs.get_mut(&row.lineage.id()) {
+                        past.own.push(row);
+                    }
+                }
+            }
+        }
+        pasts
+    }
+
+    pub(super) fn phase(&self, run: &Past<'_>) -> Phase {
+        let end = run.end().map(|end| end.kind);
+        let ever = |kind| run.newest(kind).is_some();
+        match (run.turned(), end) {
+            (Some(_), _) if ever(EventKind::RolledBack) => Phase::Done,
+            (Some(_), _) if ever(EventKind::RollbackFailed) => Phase::Failed,
+            (Some(_), _) => Phase::Backward,
+            (None, Some(_)) if self.told.contains_key(&run.seen.message) => Phase::Told,
+            (None, Some(_)) => Phase::Done,
+            (None, None) => Phase::Forward,
+        }
+    }
+
+    /// That the handlers of the run's message have to turn back.
+    pub(super) fn told(&self, run: &Past<'_>) -> Option<&'a Recorded> {
+        self.told.get(&run.seen.message).copied()
+    }
+
+    /// The run above it that launched its message.
+    pub(super) fn above(&self, run: &Past<'_>) -> Option<&Past<'a>> {
+        self.runs.get(&run.seen.lineage.parent()?.id())
+    }
+
+    pub(super) fn below(&self, run: &Past<'_>) -> impl Iterator<Item = &Past<'a>> {
+        let id = run.id();
+        self.runs.values().filter(move |child| {
+            child.seen.lineage.ids().len() > 2
+                && child.seen.lineage.parent().is_some_and(|above| above.id() == id)
+        })
+    }
+
+    /// Whether the run above launched its message on the way back.
+    pub(super) fn compensates(&self, run: &Past<'_>) -> bool {
+        let emission = self.emissions.get(&run.seen.message);
+        let turned = self.above(run).and_then(Past::turned);
+        turned.zip(emission).is_some_and(|(turned, emission)| emission.at > turned.at)
+    }
+
+    /// Whether somebody asked this run, or one above it, to give up.
+    pub(super) fn is_asked(&self, lineage: &Lineage) -> bool {
+        self.requests.iter().any(|request| lineage.ids().starts_with(request.ids()))
+    }
+
+    /// Whether an operator saw to the run after it could not be undone.
+    pub(super) fn is_revived(&self, run: &Past<'_>) -> bool {
+        let failed = run.failed().map(|failed| failed.at);
+        let mut revivals = self.revivals.iter().filter(|revival| revival.run == run.id());
+        revivals.any(|revival| failed.is_some_and(|failed| revival.at > failed))
+    }
+
+    /// Since when the run is part of a rollback.
+    pub(super) fn undoing_since(&self, run: &Past<'_>) -> Option<OffsetDateTime> {
+        if let Some(turned) = run.turned() {
+            let told = self.told(run).filter(|_| run.was_told());
+            return Some(told.map_or(turned.at, |told| told.at));
+        }
+        if self.phase(run) == Phase::Told {
+            return self.told(run).map(|told| told.at);
+        }
+        let emission = self.emissions.get(&run.seen.message)?;
+        self.undoing_when_emitted(emission)
+    }
+
+    /// When the message was emitted, if that was part of a rollback.
+    pub(super) fn undoing_when_emitted(&self, emission: &Recorded) -> Option<OffsetDateTime> {
+        let emitter = self.runs.get(&emission.lineage.id())?;
+        let since = self.undoing_since(emitter)?;
+        (emission.at > since).then_some(emission.at)
+    }
+}

@@ -1,0 +1,272 @@
+//! What operators ask of the database: what could not be undone, or cannot be continued, and what is to
+//! become of it.
+
+use scoop_core::{Context, Lineage};
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgExecutor, Row};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::engine::READ_COMMITTED;
+use super::rows::unsigned;
+use super::{FailedPart, Key, Parent, Store, Target};
+use crate::repair::{
+    Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
+};
+
+/// Who writes what an operator is answerable for, in events.
+const OPERATOR: &str = "scoop-rs:operator";
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) struct Repaired {
+    /// Whose runs are ready now.
+    pub(crate) handlers: Vec<String>,
+    /// Who may wait for nobody any more.
+    pub(crate) parent: Option<Parent>,
+}
+
+/// Who asks for what, and why.
+pub(crate) struct Remedied<'a> {
+    pub(crate) remedy: Remedy,
+    pub(crate) note: &'a str,
+    pub(crate) source: &'a str,
+}
+
+/// Where the next page of a list begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) after: Option<(OffsetDateTime, Uuid)>,
+    pub(crate) limit: u32,
+}
+
+impl Store {
+    /// Does what an operator wants about a run, if that is possible.
+    pub(crate) async fn repair(
+        &self,
+        target: &Target,
+        asked: &Remedied<'_>,
+    ) -> sqlx::Result<Result<Repaired, Refusal>> {
+        let (root, run) = (target.lineage.root_id(), target.lineage.id());
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let (unrolled, now) = self.unrolled(&mut tx, root).await?;
+        let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
+        let is_stuck = state.as_deref() == Some("stuck");
+        let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::Held);
+        if is_stuck && !held {
+            if asked.remedy != Remedy::Retry {
+                return Ok(Err(Refusal::Stuck));
+            }
+            let repaired = self.give_a_chance(&mut tx, target, asked).await?;
+            tx.commit().await?;
+            return Ok(repaired.ok_or(Refusal::Busy));
+        }
+        let decision = match unrolled.decide(asked.remedy, run, others) {
+            Ok(decision) => decision,
+            Err(Refusal::NotFailed) if state.is_some() => return Ok(Err(Refusal::Busy)),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(run) = unrolled.get(run) else {
+            return Ok(Err(Refusal::NotFailed));
+        };
+        let about = (&*run.handler, Some(&*decision.part), decision.repeats);
+        self.record(&mut tx, target, about, asked, now).await?;
+        self.carry_out(&mut tx, root, &decision, now).await?;
+        tx.commit().await?;
+        let parent = decision.parent.map(|id| Parent { root, id, at: now });
+        let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
+        Ok(Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent }))
+    }
+
+    /// All of a hierarchy that could not be undone, and a time that is later than all of that.
+    pub(crate) async fn unrolled(
+        &self,
+        connection: &mut PgConnection,
+        root: Uuid,
+    ) -> sqlx::Result<(Unrolleds, OffsetDateTime)> {
+        let rows = sqlx::query(self.sql.repair_find.clone()).bind(root).fetch_all(&mut *connection).await?;
+        let now: OffsetDateTime =
+            sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
+        let newest = rows.iter().map(|row| row.try_get("newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
+        let later =
+            newest.into_iter().max().map(|newest: OffsetDateTime| newest + time::Duration::MICROSECOND);
+        let runs = rows.iter().map(read_unrolled).collect::<sqlx::Result<Vec<_>>>()?;
+        Ok((Unrolleds::new(runs), later.map_or(now, |later| later.max(now))))
+    }
+
+    /// How far the run is, and whether anybody but these is at work below it.
+    async fn others(
+        &self,
+        connection: &mut PgConnection,
+        target: &Target,
+        known: &[Uuid],
+    ) -> sqlx::Result<(Option<String>, bool)> {
+        let row = sqlx::query(self.sql.repair_others.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.ids())
+            .bind(known)
+            .fetch_one(connection)
+            .await?;
+        Ok((row.try_get("state")?, row.try_get("others")?))
+    }
+
+    /// Gives a run another chance that no program could continue, if that is still so.
+    async fn give_a_chance(
+        &self,
+        connection: &mut PgConnection,
+        target: &Target,
+        asked: &Remedied<'_>,
+    ) -> sqlx::Result<Option<Repaired>> {
+        let handler: Option<String> = sqlx::query_scalar(self.sql.repair_chance.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.id())
+            .fetch_optional(&mut *connection)
+            .await?;
+        let Some(handler) = handler else {
+            return Ok(None);
+        };
+        let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
+        self.record(connection, target, (&handler, None, false), asked, now).await?;
+        Ok(Some(Repaired { handlers: vec![handler], parent: None }))
+    }
+
+    async fn record(
+        &self,
+        connection: &mut PgConnection,
+        target: &Target,
+        (handler, part, repeats): (&str, Option<&str>, bool),
+        asked: &Remedied<'_>,
+        now: OffsetDateTime,
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.repair_record.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.id())
+            .bind(handler)
+            .bind(target.message)
+            .bind(part)
+            .bind(asked.remedy.as_str())
+            .bind(repeats)
+            .bind(Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()))
+            .bind(asked.source.replace('\0', ""))
+            .bind(now)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    async fn carry_out(
+        &self,
+        connection: &mut PgConnection,
+        root: Uuid,
+        decision: &Decision,
+        now: OffsetDateTime,
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.repair_write.clone())
+            .bind(Json(&decision.events))
+            .bind(OPERATOR)
+            .bind(now)
+            .execute(&mut *connection)
+            .await?;
+        sqlx::query(self.sql.repair_drop.clone())
+            .bind(root)
+            .bind(&decision.dropped)
+            .execute(&mut *connection)
+            .await?;
+        self.revive(connection, root, decision, now).await
+    }
+
+    /// Brings runs into the working set.
+    pub(crate) async fn revive(
+        &self,
+        connection: &mut PgConnection,
+        root: Uuid,
+        decision: &Decision,
+        now: OffsetDateTime,
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.repair_revive.clone())
+            .bind(root)
+            .bind(Json(&decision.revived))
+            .bind(now)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    /// Sets a run aside that could not be undone, once more.
+    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
+        let reason = format!("it could not be undone again: {}", failed.failure);
+        sqlx::query(self.sql.run_hold.clone())
+            .bind(key.root)
+            .bind(key.id)
+            .bind(key.epoch)
+            .bind(&failed.part)
+            .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
+            .bind(Json(&failed.failure))
+            .bind(reason.replace('\0', ""))
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// A page of what could not be undone, newest first.
+    pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+        let rows = page.of(self.sql.repair_unrolled.clone(), &self.pool).await?;
+        rows.iter().map(FailedCompensation::from_row).collect()
+    }
+
+    /// A page of what no program can continue, longest first.
+    pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
+        let rows = page.of(self.sql.run_stuck.clone(), &self.pool).await?;
+        rows.iter().map(StuckRun::from_row).collect()
+    }
+
+    /// What operators did in a hierarchy, oldest first.
+    pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
+        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).fetch_all(&self.pool).await?;
+        rows.iter().map(Intervention::from_row).collect()
+    }
+}
+
+impl Page {
+    async fn of(self, sql: sqlx::SqlStr, executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<PgRow>> {
+        let (time, id) = self.after.unzip();
+        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit)).fetch_all(executor).await
+    }
+}
+
+fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
+    let state: Option<String> = row.try_get("state")?;
+    let presence = match state.as_deref() {
+        None => Presence::Absent,
+        Some("stuck") if row.try_get("held")? => Presence::Held,
+        Some("waiting") => Presence::Waiting,
+        Some(_) => Presence::Busy,
+    };
+    let count = |column| -> sqlx::Result<Option<u32>> {
+        let stored: Option<i32> = row.try_get(column)?;
+        Ok(stored.map(unsigned))
+    };
+    let context: Option<Json<Context>> = row.try_get("context")?;
+    Ok(Unrolled {
+        lineage: lineage(row)?,
+        message: row.try_get("message_id")?,
+        handler: row.try_get("handler")?,
+        failed_at: row.try_get("failed_at")?,
+        part: row.try_get("part")?,
+        handling: count("handling")?,
+        presence,
+        suspended_at: row.try_get("suspended_at")?,
+        suspended_part: row.try_get("suspended_part")?,
+        suspended_handling: count("suspended_handling")?,
+        context: context.map(|Json(context)| context).unwrap_or_default(),
+        compensates: row.try_get("compensates")?,
+    })
+}
+
+/// The lineage of a row.
+pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
+    Lineage::from_ids(row.try_get("lineage")?)
+        .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))
+}

@@ -1,0 +1,57 @@
+//! Who listens where, for operators.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use super::engine::READ_COMMITTED;
+use super::{Parent, Store};
+use crate::topology::ListedHandler;
+
+/// What became of a handler that was struck out.
+#[derive(Debug)]
+pub(crate) struct Struck {
+    pub(crate) was_listed: bool,
+    pub(crate) waiting: i64,
+    pub(crate) dropped: usize,
+    /// Who may wait for nobody any more.
+    pub(crate) parents: Vec<Parent>,
+}
+
+impl Store {
+    /// Who is listed.
+    pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+        let rows = sqlx::query(self.sql.handler_list.clone()).fetch_all(&self.pool).await?;
+        rows.iter().map(ListedHandler::from_row).collect()
+    }
+
+    /// Strikes a handler out, and, if wanted, what waits for it.
+    pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let retired =
+            sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
+        let gone = match drops {
+            false => vec![],
+            true => {
+                let drop = sqlx::query(self.sql.handler_drop.clone()).bind(topic).bind(handler);
+                drop.fetch_all(&mut *tx).await?
+            }
+        };
+        let waiting = sqlx::query_scalar(self.sql.handler_waiting.clone()).bind(topic).bind(handler);
+        let waiting = waiting.fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
+        Ok(Struck {
+            was_listed: retired.rows_affected() > 0,
+            waiting,
+            dropped: gone.len(),
+            parents: parents.into_iter().flatten().collect(),
+        })
+    }
+}
+
+fn read_parent(row: &PgRow) -> sqlx::Result<Option<Parent>> {
+    let (root, at) = (row.try_get("root")?, row.try_get("at")?);
+    let parent: Option<Uuid> = row.try_get("parent")?;
+    Ok(parent.map(|id| Parent { root, id, at }))
+}

@@ -1,0 +1,442 @@
+//! The working set equals what a rebuild from the record gives (I11), wherever all processes stopped.
+
+use std::time::Duration;
+
+use scoop::{CancelAnswer, Handle, RepairAnswer, RollbackAnswer, RunState, RuntimeError, Tree};
+
+use super::*;
+use crate::support::{Database, Gate};
+
+/// A hierarchy of four sagas, and what is to go wrong in it.
+#[derive(Clone, Default, Message, Serialize, Deserialize)]
+#[message(topic = "top")]
+struct Top {
+    top_fails: bool,
+    middle_fails: bool,
+    middle_cannot_be_undone: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "middle")]
+struct Middle {
+    fails: bool,
+    cannot_be_undone: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bottom")]
+struct Bottom;
+
+/// Launched by a compensation.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "repair")]
+struct Repair;
+
+#[derive(ContextKey, Serialize, Deserialize)]
+struct Tenant {
+    name: String,
+    visits: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Prepared {
+    rounds: u32,
+}
+
+#[derive(Clone, Default)]
+struct TopHandler {
+    gate: Gate,
+}
+
+#[saga(name = "top")]
+#[subscribes(Top)]
+impl TopHandler {
+    #[step(rollback = discard)]
+    async fn prepare(&self, scope: &mut Scope<'_>, _: &Top) -> Result<scoop::With<TopHandlerStep, Prepared>> {
+        self.gate.pass().await;
+        let prepared = Prepared { rounds: scope.iteration() };
+        let next = if prepared.rounds < 1 { Next::Repeat } else { Next::Continue };
+        Ok(next.with(prepared))
+    }
+
+    #[step(rollback = undo, on_child_failure = once_more)]
+    async fn delegate(&self, scope: &mut Scope<'_>, top: &Top, _: &Prepared) -> Result<()> {
+        self.gate.pass().await;
+        let mut tenant = scope.get::<Tenant>()?.unwrap_or(Tenant { name: "Northwind".into(), visits: 0 });
+        tenant.visits += 1;
+        scope.set(tenant)?;
+        scope
+            .launch(Middle { fails: top.middle_fails, cannot_be_undone: top.middle_cannot_be_undone })
+            .await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn finish(&self, _: &mut Scope<'_>, top: &Top) -> Result<()> {
+        self.gate.pass().await;
+        if top.top_fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+
+    async fn discard(&self, _: &mut Scope<'_>, _: &Top, _: &Prepared, _: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+
+    async fn undo(&self, scope: &mut Scope<'_>, _: &Top, _: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        scope.launch(Repair).await?;
+        Ok(())
+    }
+
+    /// Tries something else first, and only then gives in.
+    async fn once_more(&self, scope: &mut Scope<'_>, _: &Top, failure: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        if scope.handler_iteration() > 0 || !failure.kind.contains("ChildRolledBack") {
+            return Err(Error::failure(failure.clone()));
+        }
+        scope.launch(Middle { fails: true, cannot_be_undone: false }).await?;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Default)]
+struct MiddleHandler {
+    gate: Gate,
+}
+
+#[saga(name = "middle")]
+#[subscribes(Middle)]
+impl MiddleHandler {
+    #[step(rollback = undo)]
+    async fn delegate(&self, scope: &mut Scope<'_>, _: &Middle) -> Result<u32> {
+        self.gate.pass().await;
+        scope.launch(Bottom).await?;
+        scope.detach(Bottom).await?;
+        Ok(7)
+    }
+
+    #[step]
+    async fn finish(&self, _: &mut Scope<'_>, middle: &Middle) -> Result<()> {
+        self.gate.pass().await;
+        if middle.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, middle: &Middle, _: &u32, _: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        if middle.cannot_be_undone { Err(IllegalStateException("it is stuck").into()) } else { Ok(()) }
+    }
+}
+
+/// Beside the saga above.
+#[derive(Clone, Default)]
+struct SideHandler {
+    gate: Gate,
+}
+
+#[saga(name = "side")]
+#[subscribes(Middle)]
+impl SideHandler {
+    #[step(rollback = undo)]
+    async fn stand(&self, _: &mut Scope<'_>, _: &Middle) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, middle: &Middle, _: &Failure) -> Result<()> {
+        self.gate.pass().await;
+        let broken = middle.cannot_be_undone && !middle.fails;
+        if broken { Err(IllegalStateException("so is this").into()) } else { Ok(()) }
+    }
+}
+
+#[derive(Default)]
+struct BottomHandler;
+
+#[saga(name = "bottom")]
+#[subscribes(Bottom)]
+impl BottomHandler {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Bottom) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct RepairHandler;
+
+#[saga(name = "repair")]
+#[subscribes(Repair)]
+impl RepairHandler {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Repair) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The working set without what a rebuild need not know. A run that nobody has begun has an id that
+/// nobody knows; one that could not be undone reads where it stands from the record.
+const WORKING_SET: &str = "
+    SELECT jsonb_strip_nulls(jsonb_build_object(
+        'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
+        'id', CASE WHEN r.epoch > 0 OR r.told THEN r.id END,
+        'state', CASE WHEN r.state = 'waiting' AND NOT EXISTS (
+            SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended')
+            THEN 'ready' ELSE r.state END,
+        'told', r.told, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
+      || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
+        'backward', r.backward, 'context', r.context, 'replied', r.replied, 'gives_up', r.gives_up, 'give_up_at', r.give_up_at,
+        'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
+        'failed_part', r.failed_part, 'failed_handling', r.failed_handling,
+        'due', CASE WHEN r.ready_at > now() + interval '10 min' THEN r.ready_at END) END
+      || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
+        'step', r.step, 'next', r.next_step, 'iteration', r.iteration, 'suspensions', r.suspensions,
+        'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
+    FROM scoop.run r
+    ORDER BY 1";
+
+/// That a rebuild changes nothing.
+async fn is_rebuilt(db: &Database) -> Result<()> {
+    let before = db.texts(WORKING_SET).await;
+    let rebuild = Scoop::client(db.pool().clone()).rebuild_working_set().await?;
+    let after = db.texts(WORKING_SET).await;
+    let counts = [before.len(), after.len()].map(|count| u64::try_from(count).unwrap());
+    assert_eq!([rebuild.before, rebuild.after], counts, "{before:#?}\n{after:#?}");
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(
+            before,
+            after,
+            "{:#?}",
+            db.texts("SELECT to_jsonb(e)::text FROM scoop.message_event e ORDER BY created_at").await
+        );
+    }
+    Ok(())
+}
+
+/// All sagas, whose steps pass this gate.
+fn all(db: &Database, gate: &Gate) -> scoop::Builder {
+    let gate = || gate.clone();
+    let builder = db.scoop().provide(TopHandler { gate: gate() }).provide(MiddleHandler { gate: gate() });
+    let builder = builder.provide(SideHandler { gate: gate() });
+    let builder = builder.only::<TopHandler>().only::<MiddleHandler>().only::<SideHandler>();
+    builder.only::<BottomHandler>().only::<RepairHandler>()
+}
+
+fn open() -> Gate {
+    let gate = Gate::default();
+    gate.open(10_000);
+    gate
+}
+
+/// Stops everything after so many steps, rebuilds, and goes on.
+async fn stopped_after(steps: usize, top: &Top) -> Result<Outcome> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    let scoop = all(&db, &gate).start().await?;
+    let root = scoop.launch(top.clone()).deadline(Duration::from_secs(9_000)).await?;
+    for _ in 0..steps {
+        gate.arrivals(1).await;
+        gate.open(1);
+    }
+    gate.arrivals(1).await;
+    // Whoever is at the gate is let through when nothing new is begun any more.
+    tokio::join!(scoop.shutdown(), async { gate.open(10_000) });
+    is_rebuilt(&db).await?;
+
+    let scoop = all(&db, &gate).start().await?;
+    let outcome = scoop.find(root.id()).await?.ends().await?;
+    scoop.shutdown().await;
+    is_rebuilt(&db).await?;
+    Ok(outcome)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_that_succeeds_is_rebuilt_wherever_it_stood() -> Result<()> {
+    for steps in 0..7 {
+        assert_eq!(stopped_after(steps, &Top::default()).await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_that_turns_back_at_its_end_is_rebuilt_wherever_it_stood() -> Result<()> {
+    let top = Top { top_fails: true, ..Top::default() };
+    for steps in 5..12 {
+        assert!(matches!(stopped_after(steps, &top).await?, Outcome::RolledBack(_)));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_with_a_handled_failure_is_rebuilt_wherever_it_stood() -> Result<()> {
+    let top = Top { middle_fails: true, ..Top::default() };
+    for steps in 4..14 {
+        assert!(matches!(stopped_after(steps, &top).await?, Outcome::RolledBack(_)));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_whose_children_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Result<()> {
+    let top = Top { top_fails: true, middle_cannot_be_undone: true, ..Top::default() };
+    for steps in 6..9 {
+        assert!(matches!(stopped_after(steps, &top).await?, Outcome::RollbackFailed(_)));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_that_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Result<()> {
+    let top = Top { middle_fails: true, middle_cannot_be_undone: true, ..Top::default() };
+    for steps in 5..8 {
+        assert!(matches!(stopped_after(steps, &top).await?, Outcome::RollbackFailed(_)));
+    }
+    Ok(())
+}
+
+/// All sagas are listed, but only the topmost runs, until this has come to be.
+async fn only_top(db: &Database, comes: impl Fn(&Tree) -> bool) -> Result<Handle> {
+    all(db, &open()).start().await?.shutdown().await;
+    let scoop = db.scoop().only::<TopHandler>().provide(TopHandler { gate: open() }).start().await?;
+    let root = scoop.launch(Top::default()).await?;
+    root.comes_to(comes).await?;
+    scoop.shutdown().await;
+    Ok(Scoop::client(db.pool().clone()).find(root.id()).await?)
+}
+
+fn top_waits(tree: &Tree) -> bool {
+    tree.roots().iter().any(|run| run.state == RunState::Waiting)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_that_nobody_has_begun_are_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    let root = only_top(&db, top_waits).await?;
+    is_rebuilt(&db).await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE epoch = 0").await, 2);
+
+    let client = Scoop::client(db.pool().clone());
+    client.launch(Top::default()).delay(Duration::from_secs(9_000)).await?;
+    is_rebuilt(&db).await?;
+
+    let _scoop = all(&db, &open()).start().await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_asked_to_give_up_still_does_and_what_it_dropped_stays_away() -> Result<()> {
+    let db = Database::new().await;
+    let root = only_top(&db, top_waits).await?;
+    let client = Scoop::client(db.pool().clone());
+    assert_eq!(client.cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
+    is_rebuilt(&db).await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 1);
+
+    let _scoop = all(&db, &open()).start().await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message_event WHERE coroutine_name = 'side'").await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_requested_rollback_is_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = all(&db, &open()).start().await?;
+    let root = scoop.launch(Top::default()).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    let middle = root.tree().await?.roots()[0].children[0].lineage.id();
+    scoop.shutdown().await;
+    is_rebuilt(&db).await?;
+
+    let client = Scoop::client(db.pool().clone());
+    assert_eq!(client.rollback(middle, "undo that part").await?, RollbackAnswer::Accepted);
+    is_rebuilt(&db).await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE told AND parent IS NULL").await, 2);
+
+    let scoop = all(&db, &open()).start().await?;
+    let root = scoop.find(root.id()).await?;
+    let undone =
+        |tree: &Tree| tree.roots()[0].children.iter().all(|run| matches!(run.state, RunState::RolledBack(_)));
+    root.comes_to(undone).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_operators_decided_is_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = all(&db, &open()).start().await?;
+    let cannot = Top { middle_fails: true, middle_cannot_be_undone: true, ..Top::default() };
+    let root = scoop.launch(cannot).await?;
+    assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+    let failed = scoop.failed_compensations().await?;
+    let middle = failed.iter().find(|failed| failed.handler == "middle").expect("it is listed").lineage.id();
+    scoop.shutdown().await;
+    is_rebuilt(&db).await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+
+    let client = Scoop::client(db.pool().clone());
+    assert_eq!(client.retry(middle).await?, RepairAnswer::Accepted);
+    is_rebuilt(&db).await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 2);
+
+    // It fails again, and is skipped.
+    let scoop = all(&db, &open()).start().await?;
+    let root = scoop.find(root.id()).await?;
+    root.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
+    scoop.shutdown().await;
+    assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
+    is_rebuilt(&db).await?;
+
+    let scoop = all(&db, &open()).start().await?;
+    assert!(matches!(scoop.find(root.id()).await?.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(scoop.failed_compensations().await?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_an_operator_is_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = all(&db, &open()).start().await?;
+    let cannot = Top { top_fails: true, middle_cannot_be_undone: true, ..Top::default() };
+    let root = scoop.launch(cannot).await?;
+    assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+    let failed = scoop.failed_compensations().await?;
+    let run =
+        |handler| failed.iter().find(|failed| failed.handler == handler).expect("it is listed").lineage.id();
+    let (middle, side) = (run("middle"), run("side"));
+    scoop.shutdown().await;
+
+    let client = Scoop::client(db.pool().clone());
+    assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
+    is_rebuilt(&db).await?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE failed_part IS NOT NULL").await, 1);
+
+    let scoop = all(&db, &open()).start().await?;
+    let root = scoop.find(root.id()).await?;
+    let middle_is_undone = |tree: &Tree| {
+        let mut runs = tree.runs().into_iter();
+        runs.any(|run| run.handler == "middle" && matches!(run.state, RunState::RolledBack(_)))
+    };
+    root.comes_to(middle_is_undone).await?;
+    scoop.shutdown().await;
+    is_rebuilt(&db).await?;
+    assert_eq!(client.resolve(side, "").await?, RepairAnswer::Accepted);
+    is_rebuilt(&db).await?;
+
+    let scoop = all(&db, &open()).start().await?;
+    assert!(matches!(scoop.find(root.id()).await?.ends().await?, Outcome::RolledBack(_)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_rebuilt_while_anybody_works() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = all(&db, &open()).start().await?;
+    let client = Scoop::client(db.pool().clone());
+    let refused = client.rebuild_working_set().await;
+    assert!(matches!(refused, Err(RuntimeError::StillAtWork { workers: 1 })), "{refused:?}");
+    assert!(matches!(scoop.rebuild_working_set().await, Err(RuntimeError::StillAtWork { .. })));
+    scoop.shutdown().await;
+    client.rebuild_working_set().await?;
+    Ok(())
+}

@@ -1,0 +1,795 @@
+//! What operators do about compensations that failed.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use scoop::{FailedCompensation, Handle, Lineage, Mending, RepairAnswer, RunState, RuntimeError};
+
+use super::*;
+use crate::support::{Database, calls_of, compensated, invoked};
+
+/// What is broken at the moment. Clones are the same.
+#[derive(Clone, Default)]
+struct Faults(Arc<Mutex<BTreeSet<&'static str>>>);
+
+impl Faults {
+    fn of(names: &[&'static str]) -> Self {
+        Self(Arc::new(Mutex::new(names.iter().copied().collect())))
+    }
+
+    fn mend(&self, name: &str) {
+        assert!(self.0.lock().unwrap().remove(name), "{name} is broken");
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        if self.0.lock().unwrap().contains(name) {
+            return Err(IllegalStateException("it is broken").into());
+        }
+        Ok(())
+    }
+}
+
+/// Does two things and fails at the third.
+struct RootHandler {
+    faults: Faults,
+}
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "0", rollback = undo_zero)]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        invoked(scope);
+        Ok(())
+    }
+
+    #[step(name = "1", rollback = undo_one)]
+    async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        invoked(scope);
+        scope.launch(Child).await?;
+        Ok(())
+    }
+
+    #[step(name = "2")]
+    async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        invoked(scope);
+        Err(SIMULATED.into())
+    }
+
+    async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+        compensated(scope);
+        self.faults.check("root 0")
+    }
+
+    async fn undo_one(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+        compensated(scope);
+        self.faults.check("root 1")
+    }
+}
+
+/// The child, and its only compensation.
+struct ChildHandler {
+    faults: Faults,
+}
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step(name = "0", rollback = undo)]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        invoked(scope);
+        scope.launch(Grandchild).await?;
+        Ok(())
+    }
+
+    #[step(name = "1")]
+    async fn one(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        invoked(scope);
+        self.faults.check("child 1 goes on")
+    }
+
+    async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+        compensated(scope);
+        self.faults.check("child 0")
+    }
+}
+
+/// Another handler of the same message.
+struct OtherChildHandler {
+    faults: Faults,
+}
+
+#[saga(name = "other-child-handler")]
+#[subscribes(Child)]
+impl OtherChildHandler {
+    #[step(name = "0", rollback = undo)]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        invoked(scope);
+        Ok(())
+    }
+
+    async fn undo(&self, scope: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+        compensated(scope);
+        self.faults.check("other child 0")
+    }
+}
+
+/// One more level.
+struct GrandchildHandler {
+    faults: Faults,
+}
+
+#[saga(name = "grandchild-handler")]
+#[subscribes(Grandchild)]
+impl GrandchildHandler {
+    #[step(name = "0", rollback = undo)]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
+        invoked(scope);
+        Ok(())
+    }
+
+    async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
+        compensated(scope);
+        self.faults.check("grandchild 0")
+    }
+}
+
+/// A hierarchy that could not be undone because of these faults.
+struct Broken {
+    db: Database,
+    faults: Faults,
+    scoop: Scoop,
+    root: Handle,
+}
+
+impl Broken {
+    async fn by(
+        names: &[&'static str],
+        configure: impl Fn(scoop::Builder, &Faults) -> scoop::Builder,
+    ) -> Result<Self> {
+        let db = Database::new().await;
+        let faults = Faults::of(names);
+        let scoop = configure(db.scoop(), &faults).start().await?;
+        let root = scoop.launch(Root).await?;
+        let outcome = root.ends().await?;
+        assert!(matches!(outcome, Outcome::RollbackFailed(_)), "{outcome:?}\n{}", root.tree().await?);
+        Ok(Self { db, faults, scoop, root })
+    }
+
+    /// The run of a handler, and what is being done about it.
+    async fn failed(&self, handler: &str) -> Result<FailedCompensation> {
+        let listed = self.scoop.failed_compensations().await?;
+        let of_handler = listed.iter().find(|failed| failed.handler == handler);
+        Ok(of_handler.unwrap_or_else(|| panic!("{handler} is not among {listed:?}")).clone())
+    }
+
+    async fn id_of(&self, handler: &str) -> Result<uuid::Uuid> {
+        Ok(self.failed(handler).await?.lineage.id())
+    }
+
+    async fn retry(&self, handler: &str) -> Result<RepairAnswer> {
+        Ok(self.scoop.retry(self.id_of(handler).await?).await?)
+    }
+
+    /// All that is listed, each with what is being done about it.
+    async fn listed(&self) -> Result<Vec<(String, Mending)>> {
+        let listed = self.scoop.failed_compensations().await?;
+        Ok(listed.into_iter().map(|failed| (failed.handler, failed.mending)).collect())
+    }
+
+    /// That it has come to be undone, with nothing left over.
+    async fn is_undone(&self) -> Result<()> {
+        assert!(matches!(self.root.ends().await?, Outcome::RolledBack(_)), "{}", self.root.tree().await?);
+        assert_eq!(self.listed().await?, []);
+        assert_eq!(self.db.number("SELECT count(*) FROM scoop.run").await, 0);
+        Ok(())
+    }
+}
+
+fn alone(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+    builder.only::<RootHandler>().provide(RootHandler { faults: faults.clone() })
+}
+
+fn two_levels(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+    alone(builder, faults).only::<ChildHandler>().provide(ChildHandler { faults: faults.clone() })
+}
+
+fn three_levels(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+    let grandchild = GrandchildHandler { faults: faults.clone() };
+    two_levels(builder, faults).only::<GrandchildHandler>().provide(grandchild)
+}
+
+fn two_children(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+    let other = OtherChildHandler { faults: faults.clone() };
+    two_levels(builder, faults).only::<OtherChildHandler>().provide(other)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    let failed = broken.failed("root-handler").await?;
+    assert_eq!((&*failed.step, failed.mending), ("Rollback of 1[0,]", Mending::Awaited));
+    assert_eq!(failed.failure.message, "it is broken");
+    assert_eq!(failed.lineage.root_id(), broken.root.id());
+
+    broken.faults.mend("root 1");
+    let request = broken.scoop.retry(failed.lineage.id()).source("night shift");
+    assert_eq!(request.await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    broken.db.history().await.about(&["M0"]).expect(
+        "M0 EMITTED · ·
+        M0 SEEN root-handler ·
+        M0 SUSPENDED root-handler 0 next=1
+        M0 SUSPENDED root-handler 1 next=2
+        M0 ROLLING_BACK root-handler 2
+        M0 SUSPENDED root-handler RBC(1[0,])
+        M0 ROLLBACK_FAILED root-handler RB(1[0,]) exc=IllegalStateException(it is broken)@root-handler
+        M0 SUSPENDED root-handler RB(1[0,])
+        M0 SUSPENDED root-handler RBC(0[0,])
+        M0 SUSPENDED root-handler RB(0[0,])
+        M0 ROLLED_BACK root-handler RB(0[0,])",
+    );
+    let done = broken.scoop.interventions(broken.root.id()).await?;
+    let [done] = &*done else { panic!("{done:?}") };
+    assert_eq!((&*done.kind, &*done.source, &done.note), ("retry", "night shift", &None));
+    assert_eq!(done.step.as_deref(), Some("Rollback of 1[0,]"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skipped_compensation_is_left_undone_and_the_rest_runs() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    let run = broken.id_of("root-handler").await?;
+    assert_eq!(broken.scoop.skip(run, "it has expired").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        invoke root-handler/2
+        rollback root-handler/1
+        rollback root-handler/0",
+    );
+    let done = broken.scoop.interventions(broken.root.id()).await?;
+    assert_eq!((&*done[0].kind, done[0].note.as_deref()), ("skip", Some("it has expired")));
+    let tree = broken.root.tree().await?;
+    assert_eq!(tree.roots()[0].interventions, done);
+    assert!(tree.to_string().contains("skip by scoop: it has expired"), "{tree}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    let run = broken.id_of("root-handler").await?;
+    assert_eq!(broken.scoop.resolve(run, "paid back by hand").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        invoke root-handler/2
+        rollback root-handler/1",
+    );
+    broken.db.history().await.about(&["M0"]).expect(
+        "M0 EMITTED · ·
+        M0 SEEN root-handler ·
+        M0 SUSPENDED root-handler 0 next=1
+        M0 SUSPENDED root-handler 1 next=2
+        M0 ROLLING_BACK root-handler 2
+        M0 SUSPENDED root-handler RBC(1[0,])
+        M0 ROLLBACK_FAILED root-handler RB(1[0,])
+        M0 ROLLED_BACK root-handler RB(1[0,])",
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_again_waits_for_an_operator_and_no_program_wakes_it() -> Result<()> {
+    let broken = Broken::by(&["root 1", "root 0"], alone).await?;
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    let tree = broken.root.comes_to(is_stuck).await?;
+    assert!(tree.to_string().contains("STUCK: it could not be undone again: "), "{tree}");
+    assert_eq!(broken.failed("root-handler").await?.mending, Mending::Awaited);
+    assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
+
+    // The start of a program is no reason to try again.
+    broken.scoop.shutdown().await;
+    let scoop = alone(broken.db.scoop(), &broken.faults).start().await?;
+    let broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
+    assert!(is_stuck(&broken.root.tree().await?));
+
+    // The next time another part fails, and that is the one which is skipped.
+    broken.faults.mend("root 1");
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    broken.root.comes_to(is_stuck).await?;
+    let failed = broken.failed("root-handler").await?;
+    assert_eq!(failed.step, "Rollback of 0[0,]");
+    assert_eq!(broken.scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        invoke root-handler/2
+        rollback root-handler/1
+        rollback root-handler/1
+        rollback root-handler/1
+        rollback root-handler/0",
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_above_go_on_where_they_stood() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    let mut listed = broken.listed().await?;
+    listed.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(
+        listed,
+        [
+            ("child-handler".into(), Mending::FailedBelow),
+            ("grandchild-handler".into(), Mending::Awaited),
+            ("root-handler".into(), Mending::FailedBelow),
+        ]
+    );
+    assert_eq!(broken.retry("root-handler").await?, RepairAnswer::FailedBelow);
+
+    broken.faults.mend("grandchild 0");
+    assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        invoke child-handler/0
+        invoke grandchild-handler/0
+        invoke child-handler/1
+        invoke root-handler/2
+        rollback grandchild-handler/0
+        rollback grandchild-handler/0
+        rollback child-handler/0
+        rollback root-handler/1
+        rollback root-handler/0",
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn to_resolve_a_run_settles_what_failed_below_it() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    let run = broken.id_of("child-handler").await?;
+    assert_eq!(broken.scoop.resolve(run, "by hand").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).of(&["child-handler", "grandchild-handler"]).expect(
+        "invoke child-handler/0
+        invoke grandchild-handler/0
+        invoke child-handler/1
+        rollback grandchild-handler/0",
+    );
+    calls_of(&broken.root).of(&["root-handler"]).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        invoke root-handler/2
+        rollback root-handler/1
+        rollback root-handler/0",
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn to_skip_what_failed_with_its_children_leaves_those_as_they_are() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    let run = broken.id_of("child-handler").await?;
+    assert_eq!(broken.scoop.skip(run, "never mind the grandchild").await?, RepairAnswer::Accepted);
+    assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(broken.listed().await?, [("grandchild-handler".into(), Mending::Awaited)]);
+    calls_of(&broken.root).of(&["child-handler"]).expect(
+        "invoke child-handler/0
+        invoke child-handler/1
+        rollback child-handler/0",
+    );
+
+    // It can be seen to later; nobody waits for it any more.
+    broken.faults.mend("grandchild 0");
+    let grandchild = broken.failed("grandchild-handler").await?.lineage;
+    assert_eq!(broken.scoop.retry(grandchild.id()).await?, RepairAnswer::Accepted);
+    let undone = |tree: &scoop::Tree| {
+        let mut runs = tree.runs().into_iter();
+        runs.any(|run| run.lineage == grandchild && matches!(run.state, RunState::RolledBack(_)))
+    };
+    broken.root.comes_to(undone).await?;
+    broken.is_undone().await
+}
+
+/// The child fails by itself while the parent goes forward (IM-01): the parent turns back, and cannot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_that_was_going_forward_is_undone_from_its_beginning() -> Result<()> {
+    let broken = Broken::by(&["child 1 goes on", "child 0"], two_levels).await?;
+    calls_of(&broken.root).of(&["root-handler"]).expect(
+        "invoke root-handler/0
+        invoke root-handler/1",
+    );
+    broken.faults.mend("child 0");
+    assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+    broken.is_undone().await?;
+    calls_of(&broken.root).of(&["root-handler"]).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        rollback root-handler/1
+        rollback root-handler/0",
+    );
+    broken.db.history().await.about(&["M0"]).expect(
+        "M0 EMITTED · ·
+        M0 SEEN root-handler ·
+        M0 SUSPENDED root-handler 0 next=1
+        M0 SUSPENDED root-handler 1 next=2
+        M0 ROLLING_BACK root-handler 1 cfhi=0
+        M0 ROLLBACK_FAILED root-handler RBC(1[0,]) cfhi=0
+        M0 SUSPENDED root-handler RBC(1[0,])
+        M0 SUSPENDED root-handler RB(1[0,])
+        M0 SUSPENDED root-handler RBC(0[0,])
+        M0 SUSPENDED root-handler RB(0[0,])
+        M0 ROLLED_BACK root-handler RB(0[0,])",
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_above_wait_until_all_that_failed_below_them_is_settled() -> Result<()> {
+    let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
+    broken.faults.mend("child 0");
+    let child = broken.failed("child-handler").await?.lineage;
+    assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
+    let child_is_undone = |tree: &scoop::Tree| {
+        let mut runs = tree.runs().into_iter();
+        runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
+    };
+    let tree = broken.root.comes_to(child_is_undone).await?;
+    assert_eq!(tree.roots()[0].state, RunState::Waiting, "{tree}");
+    assert!(tree.to_string().contains("STUCK: it could not be undone; retry, skip or resolve it"), "{tree}");
+    assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
+    let root = broken.failed("root-handler").await?;
+    assert_eq!(root.mending, Mending::UnderWay);
+    assert_eq!(broken.scoop.retry(root.lineage.id()).await?, RepairAnswer::FailedBelow);
+
+    let other = broken.id_of("other-child-handler").await?;
+    assert_eq!(broken.scoop.resolve(other, "").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_above_can_be_resolved_while_it_waits_for_an_operator_below() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+    let held = |tree: &scoop::Tree| tree.to_string().contains("could not be undone again");
+    broken.root.comes_to(held).await?;
+    let child = broken.id_of("child-handler").await?;
+    assert_eq!(broken.scoop.resolve(child, "").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_operators_at_once_one_is_heard() -> Result<()> {
+    let broken = Broken::by(&["root 1"], alone).await?;
+    broken.faults.mend("root 1");
+    let run = broken.id_of("root-handler").await?;
+    let clients: Vec<_> = (0..4).map(|_| Scoop::client(broken.db.pool().clone())).collect();
+    let requests = clients.iter().map(|client| {
+        let request = client.retry(run).into_future();
+        tokio::spawn(request)
+    });
+    let mut accepted = 0;
+    for request in requests.collect::<Vec<_>>() {
+        accepted += usize::from(request.await.unwrap()? == RepairAnswer::Accepted);
+    }
+    assert_eq!(accepted, 1);
+    broken.is_undone().await?;
+    let retried = calls_of(&broken.root).of(&["root-handler"]);
+    assert_eq!(retried.len(), 6, "three steps, one compensation in vain and two");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_come_in_pages() -> Result<()> {
+    let broken = Broken::by(&["grandchild 0"], three_levels).await?;
+    let all = broken.scoop.failed_compensations().await?;
+    let mut paged: Vec<FailedCompensation> = vec![];
+    loop {
+        let page = broken.scoop.failed_compensations().limit(2);
+        let page = match paged.last() {
+            Some(last) => page.after(last).await?,
+            None => page.await?,
+        };
+        assert!(page.len() <= 2);
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    let lineages = |list: &[FailedCompensation]| {
+        list.iter().map(|failed| failed.lineage.clone()).collect::<Vec<Lineage>>()
+    };
+    assert_eq!(lineages(&paged), lineages(&all));
+    assert!(all.is_sorted_by(|a, b| a.at >= b.at));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_did_not_fail_is_left_alone() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = alone(db.scoop(), &Faults::default()).start().await?;
+    let root = scoop.launch(Root).await?;
+    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+    let run = root.tree().await?.roots()[0].lineage.id();
+    assert_eq!(scoop.retry(run).await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.skip(run, "").await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.resolve(run, "").await?, RepairAnswer::NotFailed);
+    assert!(scoop.interventions(root.id()).await?.is_empty());
+    let nobody = uuid::Uuid::new_v4();
+    assert!(matches!(scoop.retry(nobody).await, Err(RuntimeError::NoSuchRun { id }) if id == nobody));
+    Ok(())
+}
+
+mod messages_of_compensations {
+    use super::*;
+
+    /// Its compensation launches a message.
+    struct Compensating {
+        faults: Faults,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl Compensating {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.faults.check("root 1 goes on")
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            scope.launch(Child).await?;
+            Ok(())
+        }
+    }
+
+    fn sagas(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+        let builder = builder.only::<Compensating>().provide(Compensating { faults: faults.clone() });
+        builder.only::<ChildHandler>().provide(ChildHandler { faults: faults.clone() })
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_compensation_whose_message_failed_runs_again_as_a_whole() -> Result<()> {
+        let broken = Broken::by(&["root 1 goes on", "child 1 goes on"], sagas).await?;
+        assert_eq!(broken.listed().await?, [("root-handler".into(), Mending::Awaited)]);
+        broken.faults.mend("child 1 goes on");
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await?;
+        calls_of(&broken.root).expect(
+            "invoke root-handler/0
+            rollback root-handler/0
+            invoke child-handler/0
+            invoke child-handler/1
+            rollback child-handler/0
+            rollback root-handler/0
+            invoke child-handler/0
+            invoke child-handler/1",
+        );
+        Ok(())
+    }
+
+    /// That its message is undone in the end does not make the compensation done.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nor_is_it_done_when_its_message_has_come_to_be_undone() -> Result<()> {
+        let broken = Broken::by(&["root 1 goes on", "child 1 goes on", "child 0"], sagas).await?;
+        broken.faults.mend("child 0");
+        assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+        let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+        broken.root.comes_to(is_stuck).await?;
+        assert_eq!(broken.listed().await?, [("root-handler".into(), Mending::Awaited)]);
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        let again = |tree: &scoop::Tree| is_stuck(tree) && tree.runs().len() == 3;
+        broken.root.comes_to(again).await?;
+
+        broken.faults.mend("child 1 goes on");
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await?;
+        let compensations = calls_of(&broken.root).of(&["root-handler"]).len();
+        assert_eq!(compensations, 1 + 3, "one step, and its compensation three times");
+        Ok(())
+    }
+}
+
+mod accepted {
+    use super::*;
+
+    /// Takes what happens to its children as it is.
+    #[derive(Default)]
+    struct Accepting;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl Accepting {
+        #[step(name = "0", on_child_failure = accept)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn accept(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_accepted_above_can_be_mended_by_itself() -> Result<()> {
+        let db = Database::new().await;
+        let faults = Faults::of(&["child 1 goes on", "child 0"]);
+        let child = ChildHandler { faults: faults.clone() };
+        let scoop = db.scoop().only::<Accepting>().only::<ChildHandler>().provide(child).start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+
+        let [failed] = &*scoop.failed_compensations().await? else { panic!("one failed") };
+        faults.mend("child 0");
+        assert_eq!(scoop.retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
+        let undone =
+            |tree: &scoop::Tree| matches!(tree.roots()[0].children[0].state, RunState::RolledBack(_));
+        root.comes_to(undone).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+        Ok(())
+    }
+}
+
+mod deadlines {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Its first compensation takes until the deadline, the first time.
+    #[derive(Default)]
+    struct Late;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl Late {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        #[step(name = "1", rollback = undo_late)]
+        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+
+        #[step(name = "2")]
+        async fn two(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        async fn undo_late(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            if compensated(scope) == 0 {
+                scope.stop_signal().raised().await;
+            }
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_rollback_that_took_too_long_goes_on_without_the_deadline() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Late>().start().await?;
+        let launch = scoop.launch(Root).rollback_deadline(Duration::from_secs(2));
+        let broken = Broken { root: launch.await?, scoop, db, faults: Faults::default() };
+        assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
+        assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
+        assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await?;
+        calls_of(&broken.root).expect(
+            "rollback root-handler/1
+            rollback root-handler/1
+            rollback root-handler/0",
+        );
+        Ok(())
+    }
+}
+
+mod by_chance {
+    use super::*;
+    use crate::support::eventually;
+
+    const FAULTS: [&str; 6] =
+        ["root 0", "root 1", "child 0", "child 1 goes on", "other child 0", "grandchild 0"];
+
+    /// Numbers that look like chance.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % limit
+        }
+    }
+
+    fn all(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
+        let grandchild = GrandchildHandler { faults: faults.clone() };
+        two_children(builder, faults).only::<GrandchildHandler>().provide(grandchild)
+    }
+
+    /// Returns when everybody waits for an operator, or nobody waits.
+    async fn is_at_rest(db: &Database) {
+        eventually("nothing can go on", async || {
+            let busy = "SELECT count(*) FROM scoop.run WHERE state IN ('ready', 'running', 'ended')";
+            let waiting = "SELECT count(*) FROM scoop.run r WHERE r.state = 'waiting' AND NOT EXISTS (
+                SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended')";
+            db.number(busy).await + db.number(waiting).await == 0
+        })
+        .await;
+    }
+
+    /// What somebody does who does not know what is best.
+    async fn intervene(broken: &Broken, chance: &mut Chance) -> Result<RepairAnswer> {
+        let listed = broken.scoop.failed_compensations().await?;
+        let Some(failed) = listed.get(chance.below(listed.len().max(1))) else {
+            return Ok(RepairAnswer::NotFailed);
+        };
+        let run = failed.lineage.id();
+        Ok(match chance.below(4) {
+            0 | 1 => broken.scoop.retry(run).await?,
+            2 => broken.scoop.skip(run, "by chance").await?,
+            _ => broken.scoop.resolve(run, "by chance").await?,
+        })
+    }
+
+    /// Whatever operators do, in whatever order, faults being mended meanwhile and the working set made
+    /// anew now and then: when all is settled, the hierarchy is undone, and nothing is left over.
+    async fn ends(seed: u64) -> Result<()> {
+        println!("seed {seed}");
+        let mut chance = Chance(seed);
+        let mut faults = vec![FAULTS[chance.below(3)], FAULTS[4 + chance.below(2)]];
+        faults.extend((chance.below(2) == 0).then_some(FAULTS[3]));
+        let mut broken = Broken::by(&faults, all).await?;
+        for _ in 0..4 {
+            for _ in 0..=chance.below(2) {
+                intervene(&broken, &mut chance).await?;
+            }
+            is_at_rest(&broken.db).await;
+            if !faults.is_empty() && chance.below(2) == 0 {
+                broken.faults.mend(faults.swap_remove(chance.below(faults.len())));
+            }
+            if chance.below(2) == 0 {
+                broken.scoop.shutdown().await;
+                Scoop::client(broken.db.pool().clone()).rebuild_working_set().await?;
+                let scoop = all(broken.db.scoop(), &broken.faults).start().await?;
+                broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
+                is_at_rest(&broken.db).await;
+            }
+        }
+        while let Some(failed) = broken.scoop.failed_compensations().await?.pop() {
+            let answer = broken.scoop.resolve(failed.lineage.id(), "at last").await?;
+            assert_eq!(answer, RepairAnswer::Accepted, "{}", broken.root.tree().await?);
+            is_at_rest(&broken.db).await;
+        }
+        broken.is_undone().await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn whatever_operators_do_it_can_be_brought_to_an_end() -> Result<()> {
+        for seed in 10..16 {
+            ends(seed).await?;
+        }
+        Ok(())
+    }
+}

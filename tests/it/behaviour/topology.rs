@@ -1,0 +1,105 @@
+//! Who is listed, and what becomes of those who do not come back.
+
+use std::time::Duration;
+
+use scoop::{RunState, Tree};
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Default)]
+struct RootHandler;
+
+#[saga(name = "root-handler")]
+#[subscribes(Root)]
+impl RootHandler {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.launch(Child).await?;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct ChildHandler;
+
+#[saga(name = "child-handler")]
+#[subscribes(Child)]
+impl ChildHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The sagas of this test that are listed; the one that sleeps always is.
+async fn listed(scoop: &Scoop) -> Result<Vec<String>> {
+    let listed = scoop.handlers().await?;
+    assert!(listed.iter().all(|listed| listed.since > Duration::ZERO));
+    let ours = listed.iter().filter(|listed| listed.handler != "sleep-handler");
+    Ok(ours.map(|listed| format!("{} on {}", listed.handler, listed.topic)).collect())
+}
+
+/// A root that waits for a child whose handler is away.
+async fn waiting(db: &Database) -> Result<(Scoop, scoop::Handle)> {
+    db.scoop().only::<ChildHandler>().start().await?.shutdown().await;
+    let scoop = db.scoop().only::<RootHandler>().start().await?;
+    let root = scoop.launch(Root).await?;
+    root.comes_to(|tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
+    Ok((scoop, root))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retired_handler_gets_no_more_messages_but_what_waits_for_it_waits() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, root) = waiting(&db).await?;
+    assert_eq!(listed(&scoop).await?, ["child-handler on child-topic", "root-handler on root-topic"]);
+
+    let retired = scoop.retire_handler("child-topic", "child-handler").await?;
+    assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (true, 1, 0));
+    let retired = scoop.retire_handler("child-topic", "child-handler").await?;
+    assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (false, 1, 0));
+    assert_eq!(listed(&scoop).await?, ["root-handler on root-topic"]);
+    assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Unhandled);
+
+    // It comes back all the same.
+    let back = Scoop::builder().postgres(db.another_pool(6).await).only::<ChildHandler>().start().await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(listed(&scoop).await?.len(), 2);
+    back.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_retired_handler_can_be_dropped() -> Result<()> {
+    let db = Database::new().await;
+    let (scoop, root) = waiting(&db).await?;
+    let retired = scoop.retire_handler("child-topic", "child-handler").dropping_what_waits().await?;
+    assert_eq!((retired.was_listed, retired.waiting, retired.dropped), (true, 0, 1));
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    db.history().await.expect(
+        "M0 EMITTED · ·
+        M0 SEEN root-handler ·
+        M1 EMITTED root-handler 0
+        M0 SUSPENDED root-handler 0
+        M0 COMMITTED root-handler 0",
+    );
+    Ok(())
+}
+
+/// A root message that nobody handles any more is over, and stays so.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_dropped_is_not_rebuilt() -> Result<()> {
+    let db = Database::new().await;
+    db.scoop().only::<ChildHandler>().start().await?.shutdown().await;
+    let client = Scoop::client(db.pool().clone());
+    let child = client.launch(Child).await?;
+    assert_eq!(client.rebuild_working_set().await?.after, 1);
+    client.retire_handler("child-topic", "child-handler").await?;
+    assert_eq!(client.rebuild_working_set().await?.after, 1);
+    let retired = client.retire_handler("child-topic", "child-handler").dropping_what_waits().await?;
+    assert_eq!((retired.was_listed, retired.dropped), (false, 1));
+    assert_eq!(child.ends().await?, Outcome::Unhandled);
+    assert_eq!(client.rebuild_working_set().await?.after, 0);
+    Ok(())
+}
