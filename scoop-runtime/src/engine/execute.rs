@@ -42,6 +42,8 @@ struct Job {
     /// Whether it may have to give up.
     overdue: bool,
     run: Run,
+    /// What travels with it, by the books.
+    stored: Context,
 }
 
 /// Why a run does not go on here.
@@ -95,8 +97,8 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
     };
     let saga = saga.clone();
     let Claimed { key, payload, attempts, retries, surroundings, overdue, run, .. } = claimed;
-    let message = OnceLock::new();
-    let mut job = Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run };
+    let (message, stored) = (OnceLock::new(), run.context.clone());
+    let mut job = Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run, stored };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {
         halt = advance(&engine, &mut job).await.err();
@@ -426,7 +428,7 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
 async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&conclusion);
-    let settlement = Settlement::new(job.key, &job.run, job.surroundings, conclusion);
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
@@ -449,7 +451,7 @@ async fn settle_within(
     let after = After::of(&conclusion);
     // A failure goes on record even if what the cleanup wrote does not.
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
-    let settlement = Settlement::new(job.key, &job.run, job.surroundings, conclusion);
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, job.key, settlement, opened).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
@@ -599,6 +601,7 @@ fn proceed(
     match after.run {
         Some(run) if settled.goes_on => {
             job.surroundings.undoing |= run.is_backward();
+            job.stored = run.context.clone();
             job.run = run;
             job.key.epoch += 1;
             job.attempts = 0;

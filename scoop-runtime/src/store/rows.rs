@@ -243,8 +243,13 @@ struct ToldRow {
 }
 
 impl Settlement {
-    /// What follows for `before`, held under `key`.
-    pub(crate) fn new(key: Key, before: &Run, surroundings: Surroundings, conclusion: Conclusion) -> Self {
+    /// What follows for `before`, held under `key`, which has the context `stored` by the books.
+    pub(crate) fn new(
+        key: Key,
+        before: &Run,
+        (surroundings, stored): (Surroundings, &Context),
+        conclusion: Conclusion,
+    ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
         let context = conclusion.context().unwrap_or(&before.context).clone();
         let undoing = surroundings.undoing || before.is_backward();
@@ -264,7 +269,7 @@ impl Settlement {
         settlement.told_because = conclusion.told_because;
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
-        settlement.context = (context != before.context).then_some(context);
+        settlement.context = (context != *stored).then_some(context);
         settlement
     }
 

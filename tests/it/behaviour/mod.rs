@@ -5,6 +5,7 @@ mod children;
 mod failures;
 mod failures_above;
 mod fence;
+mod giving_up;
 mod ground;
 mod hierarchies;
 mod keys;
