@@ -17,6 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use super::settle::Unsettled;
 use super::{Engine, panics};
+use crate::RuntimeError;
 use crate::error::is_transient;
 use crate::payload;
 use crate::registry::RunnableSaga;
@@ -313,9 +314,10 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
 }
 
 /// Whether the step is to be run again rather than failed: the connection or the server let it
-/// down, not its own doing.
+/// down, or what it asked of us, not its own doing.
 fn failed_underneath(error: &Error, used_database: bool) -> bool {
     error.is_infrastructure()
+        || error.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
         || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
 }
 

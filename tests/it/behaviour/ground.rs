@@ -104,3 +104,30 @@ async fn a_pool_that_others_have_emptied_only_delays() -> Result<()> {
     scoop.shutdown().await;
     Ok(())
 }
+
+#[derive(Default)]
+struct Detaching;
+
+#[saga(name = "detaching-on-shaky-ground")]
+#[subscribes(Root)]
+impl Detaching {
+    /// The first time the server closes the connection.
+    #[step]
+    async fn detach(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        if scope.attempt() == 0 {
+            let ended = "SELECT pg_terminate_backend(pg_backend_pid())";
+            assert!(sqlx::query(ended).execute(scope.tx().await?).await.is_err());
+        }
+        scope.detach_unique(Child, "once").await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_step_asks_of_the_engine_fails_no_saga_for_want_of_a_connection() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Detaching>().start().await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'child-topic'").await, 1);
+    Ok(())
+}
