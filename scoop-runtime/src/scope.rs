@@ -47,6 +47,8 @@ pub(crate) struct Place<'a> {
     pub(crate) handler_iteration: Option<u32>,
     pub(crate) attempt: u32,
     pub(crate) outputs: &'a BTreeMap<String, Value>,
+    /// Whether it cleans up after what bears the same name.
+    pub(crate) cleanup: bool,
 }
 
 impl Place<'_> {
@@ -73,6 +75,11 @@ pub(crate) struct Opened {
 impl<'a> Scope<'a> {
     pub(crate) fn new(engine: &'a Engine, place: Place<'a>, context: Context) -> Self {
         Self { engine, place, context, reply: None, opened: None, emissions: vec![] }
+    }
+
+    /// What comes next cleans up after what was called before, or has failed.
+    pub(crate) fn cleans_up(&mut self) {
+        self.place.cleanup = true;
     }
 
     pub(crate) fn into_remains(self) -> Remains {
@@ -453,8 +460,9 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let Place { handler_iteration, step, run, .. } = self.place;
-        let instance = format!("{step}#{}#{handler_iteration:?}", run.suspensions);
+        let Place { handler_iteration, step, run, cleanup, .. } = self.place;
+        let finally = if cleanup { "#finally" } else { "" };
+        let instance = format!("{step}#{}#{handler_iteration:?}{finally}", run.suspensions);
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 

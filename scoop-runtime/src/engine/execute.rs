@@ -45,6 +45,10 @@ struct Job {
     run: Run,
     /// What travels with it, by the books.
     stored: Context,
+    /// Whether the code that is next has run before, in vain.
+    tried: bool,
+    /// Why it has to give up instead of what is next, if it has to.
+    reasons: Vec<Failure>,
 }
 
 /// Why a run does not go on here.
@@ -99,7 +103,21 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
     let saga = saga.clone();
     let Claimed { key, payload, attempts, retries, surroundings, overdue, run, .. } = claimed;
     let (message, stored) = (OnceLock::new(), run.context.clone());
-    let mut job = Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run, stored };
+    let (tried, reasons) = (attempts > 0 || retries > 0, vec![]);
+    let mut job = Job {
+        key,
+        saga,
+        payload,
+        message,
+        attempts,
+        retries,
+        surroundings,
+        overdue,
+        run,
+        stored,
+        tried,
+        reasons,
+    };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {
         halt = advance(&engine, &mut job).await.err();
@@ -159,12 +177,46 @@ async fn release(engine: &Engine, release: Release) {
 async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     recall(engine, &job.saga, &mut job.run).await?;
     if std::mem::take(&mut job.overdue) {
-        job.run.give_up = reasons_to_give_up(engine, job).await?;
+        job.reasons = reasons_to_give_up(engine, job).await?;
     }
-    let (conclusion, opened) = match next(job)? {
-        Continuation::Record(record) => (record.conclude(), None),
-        Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
+    let (conclusion, opened) = match std::mem::take(&mut job.reasons) {
+        reasons if reasons.is_empty() => match next(job)? {
+            Continuation::Record(record) => (record.conclude(), None),
+            Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
+        },
+        reasons => give_up(engine, job, reasons).await?,
     };
+    settle(engine, job, conclusion, opened).await
+}
+
+/// What follows from giving up. A step that was tried in vain is cleaned up after.
+async fn give_up(
+    engine: &Engine,
+    job: &mut Job,
+    reasons: Vec<Failure>,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    if job.tried
+        && let Continuation::Call(call) = next(job)?
+    {
+        let failure = Failure::gave_up(&job.run.source, reasons.clone());
+        if cleanup_of(job, call.action()).is_some() {
+            return conclude_failed(engine, job, call, job.run.context.clone(), failure).await;
+        }
+    }
+    job.run.give_up = reasons;
+    match next(job)? {
+        Continuation::Record(record) => Ok((record.conclude(), None)),
+        Continuation::Call(call) => call_and_conclude(engine, job, call).await,
+    }
+}
+
+/// Has what follows written: in the transaction of the step, if that opened one.
+async fn settle(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+    opened: Option<Opened>,
+) -> Result<(), Halt> {
     match opened {
         None => settle_batched(engine, job, conclusion).await,
         Some(opened) => settle_within(engine, job, conclusion, opened).await,
@@ -211,9 +263,21 @@ async fn call_and_conclude(
         return Err(Halt::Retry { why: format!("step `{}`: {error}", call.step()), pause });
     }
     let failure = panics::caught_now(&job.run.source, |source| error.into_failure(source));
-    match cleanup_of(job, call.action()) {
-        None => Ok((call.conclude(context, Err(failure)), None)),
-        Some(step) => clean_up(engine, job, call, message, (step, context, failure)).await,
+    conclude_failed(engine, job, call, context, failure).await
+}
+
+/// What follows from the failure of the code that was called, which left this context behind; once the
+/// step is cleaned up after, if it has to be.
+async fn conclude_failed(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+    context: Context,
+    failure: Failure,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    match (cleanup_of(job, call.action()), decode(job)) {
+        (Some(step), Ok(message)) => clean_up(engine, job, call, message, (step, context, failure)).await,
+        _ => Ok((call.conclude(context, Err(failure)), None)),
     }
 }
 
@@ -247,13 +311,19 @@ async fn clean_up(
     (step, context, failure): (usize, Context, Failure),
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let mut scope = Scope::new(engine, place(job, &call), context);
+    scope.cleans_up();
     let code = async { job.saga.handler.finally(step, &mut scope, message).await };
     let outcome = panics::caught(&job.run.source, code).await;
+    engine.watched.forget(job.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
+    let used_database = opened.is_some();
     undo(opened).await;
+    if failed_underneath(&error, used_database) {
+        return Err(Halt::Infrastructure(format!("cleaning up after step `{}`: {error}", call.step())));
+    }
     let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
@@ -375,6 +445,7 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
         handler_iteration,
         attempt: u32::try_from(job.attempts).unwrap_or(0) + job.retries,
         outputs,
+        cleanup: false,
     }
 }
 
@@ -395,6 +466,7 @@ async fn invoke(
                 handler.compensate(*step, scope, message, cause).await?;
             }
             if *finally {
+                scope.cleans_up();
                 handler.finally(*step, scope, message).await?;
             }
             Ok(Returned::nothing())
@@ -461,7 +533,7 @@ async fn settle_within(
         Err(Uncommitted::Halt(halt)) => Err(halt),
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => settle_batched(engine, job, conclusion).await,
-            None => fail(engine, job, &why).await,
+            None => fail(engine, job, after.context, &why).await,
         },
     }
 }
@@ -474,7 +546,7 @@ async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Hal
     }
     // What the step changed of the context outlives it.
     job.run.context = after.context;
-    job.run.give_up = reasons;
+    (job.tried, job.reasons) = (true, reasons);
     Ok(())
 }
 
@@ -561,14 +633,15 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     })
 }
 
-/// The step, whose code returned well, has failed after all.
-async fn fail(engine: &Engine, job: &mut Job, why: &str) -> Result<(), Halt> {
+/// The step, whose code returned well and left this context behind, has failed after all.
+async fn fail(engine: &Engine, job: &mut Job, context: Context, why: &str) -> Result<(), Halt> {
     let failure = Failure::new("TransactionError", why, &job.run.source);
-    let conclusion = match next(job)? {
-        Continuation::Call(call) => call.conclude(job.run.context.clone(), Err(failure)),
-        Continuation::Record(record) => record.conclude(),
+    let (conclusion, opened) = match next(job)? {
+        Continuation::Call(call) => conclude_failed(engine, job, call, context, failure).await?,
+        Continuation::Record(record) => (record.conclude(), None),
     };
-    settle_batched(engine, job, conclusion).await
+    // It does not come back here: a failure is written even if its transaction cannot be.
+    Box::pin(settle(engine, job, conclusion, opened)).await
 }
 
 /// Whether the transaction is still the one that the engine began.
@@ -608,6 +681,7 @@ fn proceed(
             job.key.epoch += 1;
             job.attempts = 0;
             job.retries = 0;
+            job.tried = false;
             job.overdue = settled.overdue;
             Ok(())
         }
