@@ -1,6 +1,6 @@
 -- Can what followed from this message be undone? How many runs handled it, how many of them are still
--- to be undone, whether somebody demanded that before, whether any run of it, above it or below it is
--- unfinished, and whether something below could not be undone before.
+-- to be undone, whether somebody demanded that before, whether one of them could not be undone, whether
+-- any run of it, above it or below it is unfinished, and whether something below could not be undone.
 -- Locks: nothing.
 -- $1 root, $2 message
 WITH RECURSIVE handled AS (
@@ -26,6 +26,15 @@ SELECT (SELECT count(*) FROM handled) AS handled,
             WHERE e.type = 'ROLLING_BACK' AND e.message_id = h.message_id AND e.coroutine_name = h.handler
         )) AS done,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2) AS told,
+       EXISTS (
+           SELECT FROM handled h
+           JOIN scoop.message_event e
+             ON e.type = 'ROLLBACK_FAILED' AND e.coroutine_name = h.handler AND e.message_id = h.message_id
+           WHERE NOT EXISTS (
+               SELECT FROM scoop.message_event mended
+               WHERE mended.type = 'ROLLED_BACK' AND mended.coroutine_name = h.handler
+                 AND mended.message_id = h.message_id
+           )) AS not_undone,
        EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
            OR EXISTS (
                SELECT FROM scoop.run r JOIN handled h ON r.lineage @> h.lineage OR h.lineage @> r.lineage

@@ -38,7 +38,7 @@ pub enum RollbackAnswer {
     Unhandled,
     /// It was rolled back already, by itself or on request.
     AlreadyRolledBack,
-    /// Something below could not be undone when it had to be. Nothing happens before somebody has
+    /// It, or something below it, could not be undone when it had to be. Nothing happens before somebody has
     /// seen to that.
     FailedBefore,
 }

@@ -88,6 +88,9 @@ impl Store {
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(Undone::Unhandled);
         }
+        if state.try_get("not_undone")? {
+            return Ok(Undone::FailedBefore);
+        }
         if state.try_get("told")? {
             return Ok(Undone::ToldBefore);
         }

@@ -19,6 +19,7 @@ mod schedules;
 mod setup;
 mod slow_statements;
 mod stuck;
+mod undoing;
 mod values;
 
 use scoop::prelude::*;
