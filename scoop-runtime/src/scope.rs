@@ -6,7 +6,10 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Context, ContextKey, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC};
+use scoop_core::{
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC,
+    StepKind,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -40,6 +43,7 @@ pub(crate) struct Place<'a> {
     pub(crate) key: Key,
     pub(crate) surroundings: Surroundings,
     pub(crate) run: &'a Run,
+    pub(crate) definition: &'a Definition,
     pub(crate) handler: &'a str,
     pub(crate) step: &'a str,
     pub(crate) iteration: u32,
@@ -381,8 +385,10 @@ impl<'a> Scope<'a> {
     }
 
     async fn children_of(&self, newest: bool, reply: &str) -> Result<Vec<Child>> {
-        let Place { run, handler, step, .. } = self.place;
-        let children = self.engine.store().children(run.lineage.id(), handler, newest, reply).await;
+        let Place { run, definition, handler, step, .. } = self.place;
+        let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
+        let unseen: Vec<_> = unseen.map(|step| &*step.name).collect();
+        let children = self.engine.store().children(run.lineage.id(), handler, newest, reply, &unseen).await;
         children.map_err(|error| {
             let why = format!("what the children of step `{step}` did could not be read: {error}");
             Error::infrastructure(why)

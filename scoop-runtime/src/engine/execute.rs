@@ -439,6 +439,7 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
         key: job.key,
         surroundings: job.surroundings,
         run: &job.run,
+        definition: &job.saga.definition,
         handler: &job.saga.definition.saga,
         step: call.step(),
         iteration,

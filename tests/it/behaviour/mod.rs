@@ -15,6 +15,7 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod replies;
 mod schedules;
 mod setup;
 mod slow_statements;
