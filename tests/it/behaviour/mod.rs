@@ -8,6 +8,7 @@ mod fence;
 mod giving_up;
 mod ground;
 mod hierarchies;
+mod idling;
 mod keys;
 mod late_claim;
 mod launching;
