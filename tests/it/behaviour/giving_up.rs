@@ -235,3 +235,65 @@ mod cleaning_up {
         Ok(())
     }
 }
+
+/// A rollback that is given up ends with what is known, since nobody tells of it later.
+mod in_a_rollback {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::support::eventually;
+
+    #[derive(Default)]
+    struct Above;
+
+    #[saga(name = "gives-its-rollback-up")]
+    #[subscribes(Root)]
+    impl Above {
+        #[step]
+        async fn launch(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step]
+        async fn fail(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Err(RuntimeException("why it turned back"))?
+        }
+    }
+
+    struct Below {
+        gate: Gate,
+    }
+
+    #[saga(name = "is-slow-to-undo")]
+    #[subscribes(Child)]
+    impl Below {
+        #[step(rollback = undo)]
+        async fn act(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Child, _: &Failure) -> Result<()> {
+            self.gate.pass().await;
+            Err(RuntimeException("why it could not be undone"))?
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_failure_is_lost() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Above>().only::<Below>();
+        let scoop = scoop.provide(Below { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(1)).await?;
+        gate.arrivals(1).await;
+        let overdue = "SELECT count(*) FROM scoop.run WHERE parent IS NULL AND gives_up";
+        eventually("the deadline has passed", async || db.number(overdue).await > 0).await;
+        gate.open(1);
+        let Outcome::RollbackFailed(failure) = root.ends().await? else { panic!("it was not undone") };
+        let causes: Vec<_> = failure.root_causes().iter().map(|cause| cause.message.clone()).collect();
+        assert!(causes[0].starts_with("Missed rollback deadline"), "{causes:?}");
+        assert_eq!(causes[1..], ["why it could not be undone", "why it turned back"]);
+        Ok(())
+    }
+}
