@@ -63,3 +63,27 @@ async fn nor_is_what_could_not_be_undone_by_itself() -> Result<()> {
     assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::FailedBefore);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_put_back_puts_no_rollback_before_what_it_undoes() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Unrepeatable>().start().await?;
+    let root = scoop.launch(Root).await?;
+    root.ends().await?;
+    db.execute("UPDATE scoop.message_event SET created_at = created_at + interval '1 hour'").await;
+    assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::Accepted);
+    root.ends().await?;
+    db.history().await.of(&["cannot-be-undone"]).expect(
+        r#"
+        M0 EMITTED · ·
+        M0 SEEN cannot-be-undone ·
+        M0 SUSPENDED cannot-be-undone act
+        M0 COMMITTED cannot-be-undone act
+        M0 ROLLBACK_EMITTED · ·
+        M0 ROLLING_BACK cannot-be-undone ·
+        M0 SUSPENDED cannot-be-undone RBC(act[0,])
+        M0 ROLLBACK_FAILED cannot-be-undone RB(act[0,])
+        "#,
+    );
+    Ok(())
+}
