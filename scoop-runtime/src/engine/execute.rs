@@ -618,6 +618,11 @@ const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLB
 const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
     error on, or guard it with a nested transaction";
 
+/// Somebody had the run's row locked for longer than the pool of the user allows.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
 /// Whose fault it is that nothing could be written.
 fn not_written(error: sqlx::Error) -> Uncommitted {
     if is_transient(&error) {
@@ -626,12 +631,12 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
         let why = error.to_string();
         return Uncommitted::Halt(if answered { Halt::Infrastructure(why) } else { Halt::InDoubt(why) });
     }
-    let aborted =
-        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02");
-    Uncommitted::Failed(match aborted {
-        true => WENT_ON.into(),
-        false => format!("what follows from the step could not be written: {error}"),
-    })
+    let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    match &*code {
+        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string())),
+        IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
+        _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
+    }
 }
 
 /// The step, whose code returned well and left this context behind, has failed after all.
