@@ -249,7 +249,12 @@ impl<'a> Continuation<'a> {
         if !run.failed_children.is_empty() {
             at.handler_iteration = run.last.as_ref().and_then(|last| last.handler_iteration);
         }
-        let failure = Failure::gave_up(&run.source, run.give_up.clone());
+        let mut reasons = run.give_up.clone();
+        if run.is_backward() {
+            // Nobody tells of these later: with this the rollback ends.
+            reasons.extend(run.child_failure());
+        }
+        let failure = Failure::gave_up(&run.source, reasons);
         Self::Record(Record { at, kind: RecordKind::Fail(failure) })
     }
 }

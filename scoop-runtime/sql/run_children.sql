@@ -1,14 +1,16 @@
 -- What became of the messages that this run launched: in its newest window, the one before its
--- newest SUSPENDED, or ever? One row for each handler, whether or not it has begun.
+-- newest SUSPENDED, or ever? What only waits or cleans up ends no window: it belongs to the step
+-- that the user has written. One row for each handler, whether or not it has begun.
 -- Locks: nothing.
--- $1 the run's id, $2 its handler, $3 only the newest window, $4 the name of the replies wanted
+-- $1 the run's id, $2 its handler, $3 only the newest window, $4 the name of the replies wanted,
+-- $5 the steps that only wait or clean up
 WITH suspended AS (
-    SELECT e.created_at
+    SELECT e.created_at, e.step <> ALL ($5::text[]) AS ends_window
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
       AND e.type = 'SUSPENDED' AND e.coroutine_name = $2
     ORDER BY e.created_at DESC
-    LIMIT 2
+    LIMIT 2 + cardinality($5::text[])
 ),
 launched AS (
     SELECT e.message_id, e.created_at
@@ -16,7 +18,8 @@ launched AS (
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
       AND e.type = 'EMITTED' AND e.coroutine_name = $2
       AND (NOT $3 OR e.created_at > coalesce(
-          (SELECT created_at FROM suspended ORDER BY created_at DESC OFFSET 1), '-infinity'))
+          (SELECT max(created_at) FROM suspended
+           WHERE created_at < (SELECT max(created_at) FROM suspended WHERE ends_window)), '-infinity'))
 )
 SELECT l.message_id, m.topic, handled.handler, seen.cooperation_lineage AS lineage,
        ended.type::text AS ended, ended.exception, turned.exception AS cause, reply.value AS reply

@@ -3,15 +3,21 @@
 -- Locks: the new rows.
 -- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure
 WITH told AS (
-    INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception)
-    VALUES ($2, 'ROLLBACK_EMITTED', $3, $4)
+    INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception, created_at)
+    SELECT $2, 'ROLLBACK_EMITTED', $3, $4,
+           -- later than what the runs did, whatever the clock says
+           greatest(clock_timestamp(), max(done.created_at) + interval '1 microsecond')
+    FROM scoop.message_event s
+    LEFT JOIN scoop.message_event done
+        ON done.type = 'COMMITTED' AND done.message_id = s.message_id AND done.coroutine_name = s.coroutine_name
+    WHERE s.type = 'SEEN' AND s.message_id = $2
     RETURNING message_id, created_at
 )
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, last_event_at, backward, told, failure, undoing_since,
      epoch, first_epoch, context)
 SELECT $1, s.cooperation_lineage[cardinality(s.cooperation_lineage)], s.cooperation_lineage, s.message_id,
-       m.topic, s.coroutine_name, told.created_at, true, true, $4, told.created_at,
+       m.topic, s.coroutine_name, told.created_at, true, true, $4, clock_timestamp(),
        -- whoever still holds an epoch of the way forward holds none of the way back
        (extract(epoch FROM told.created_at) * 1000000)::bigint,
        (extract(epoch FROM told.created_at) * 1000000)::bigint,

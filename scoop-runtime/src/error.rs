@@ -83,6 +83,17 @@ pub enum RuntimeError {
         what: String,
     },
 
+    /// A value is nested so deeply that nobody could read it back.
+    #[error("{what} is nested {depth} levels deep; {limit} can be read back")]
+    TooDeep {
+        /// What it is: `a message for topic ...`.
+        what: String,
+        /// How deep it is.
+        depth: usize,
+        /// How deep it may be.
+        limit: usize,
+    },
+
     /// There is no such message: it was never launched, or its transaction was not committed.
     #[error("there is no message {id}; was the transaction that launched it committed?")]
     NoSuchMessage {

@@ -12,6 +12,10 @@ pub(crate) const BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 /// The largest context, in bytes of JSON, unless the user says otherwise.
 pub(crate) const CONTEXT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
 
+/// How deep a value may be nested. Who reads JSON sets a limit, `serde_json` at 128, and what nobody can
+/// read would leave a run stuck.
+const DEPTH_MAX: usize = 100;
+
 /// The message as JSON. Its topic was checked by the derive, if that wrote it.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
     if !(1..=TOPIC_BYTES_MAX).contains(&M::TOPIC.len()) || M::TOPIC.contains('\0') {
@@ -27,7 +31,7 @@ pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched,
     Ok(Launched::new(M::TOPIC, payload))
 }
 
-/// The value, if PostgreSQL can store it and it is not too large. `what` names it in the error.
+/// The value, if PostgreSQL can store it, it is not too large, and it can be read back. `what` names it in the error.
 pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) -> Result<Value, RuntimeError> {
     let text = value.to_string();
     if text.len() > limit {
@@ -37,7 +41,23 @@ pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) ->
     if text.contains("\\u0000") && has_nul(&value) {
         return Err(RuntimeError::Nul { what: what() });
     }
+    // Few values have so many brackets; only then is a closer look needed.
+    if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).take(DEPTH_MAX + 1).count() > DEPTH_MAX {
+        let depth = depth(&value);
+        if depth > DEPTH_MAX {
+            return Err(RuntimeError::TooDeep { what: what(), depth, limit: DEPTH_MAX });
+        }
+    }
     Ok(value)
+}
+
+fn depth(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(values) => values.iter().map(depth).max(),
+        Value::Object(fields) => fields.values().map(depth).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+    };
+    1 + below.unwrap_or(0)
 }
 
 fn has_nul(value: &Value) -> bool {
@@ -75,5 +95,19 @@ mod tests {
         assert!(check(json!({"a\u{0}": 1}), 100).is_err());
         assert!(check(json!("0123456789"), 5).unwrap_err().contains("has 12 bytes"));
         assert_eq!(check(json!("\\u0000"), 100), Ok(json!("\\u0000")), "an escaped escape is only text");
+    }
+
+    #[test]
+    fn what_nobody_could_read_back_is_refused_by_name() {
+        let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!({ "in": inner }));
+        let check = |value| storable(value, 10_000, || "a thing".into()).map_err(|e| e.to_string());
+        assert_eq!(
+            check(nested(101)).unwrap_err(),
+            "a thing is nested 101 levels deep; 100 can be read back"
+        );
+        let deepest = check(nested(100)).unwrap();
+        let stored = json!({ "step": deepest }).to_string();
+        assert!(serde_json::from_str::<Value>(&stored).is_ok(), "the outputs of steps are one level deeper");
+        assert!(check(json!(vec![json!([]); 1_000])).is_ok(), "wide is not deep");
     }
 }

@@ -177,7 +177,14 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.answer().boxed()
+        async move {
+            // In a task of its own, so that nobody can cancel it in the middle of its transaction, nor
+            // between that and waking who waits.
+            let answer = tokio::spawn(self.answer()).await;
+            let crashed = |_| RuntimeError::database("a request was made")(sqlx::Error::WorkerCrashed);
+            answer.map_err(crashed)?
+        }
+        .boxed()
     }
 }
 

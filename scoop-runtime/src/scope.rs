@@ -6,7 +6,10 @@ use std::future::IntoFuture;
 use std::marker::PhantomData;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Context, ContextKey, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC};
+use scoop_core::{
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC,
+    StepKind,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -40,6 +43,7 @@ pub(crate) struct Place<'a> {
     pub(crate) key: Key,
     pub(crate) surroundings: Surroundings,
     pub(crate) run: &'a Run,
+    pub(crate) definition: &'a Definition,
     pub(crate) handler: &'a str,
     pub(crate) step: &'a str,
     pub(crate) iteration: u32,
@@ -47,6 +51,8 @@ pub(crate) struct Place<'a> {
     pub(crate) handler_iteration: Option<u32>,
     pub(crate) attempt: u32,
     pub(crate) outputs: &'a BTreeMap<String, Value>,
+    /// Whether it cleans up after what bears the same name.
+    pub(crate) cleanup: bool,
 }
 
 impl Place<'_> {
@@ -73,6 +79,11 @@ pub(crate) struct Opened {
 impl<'a> Scope<'a> {
     pub(crate) fn new(engine: &'a Engine, place: Place<'a>, context: Context) -> Self {
         Self { engine, place, context, reply: None, opened: None, emissions: vec![] }
+    }
+
+    /// What comes next cleans up after what was called before, or has failed.
+    pub(crate) fn cleans_up(&mut self) {
+        self.place.cleanup = true;
     }
 
     pub(crate) fn into_remains(self) -> Remains {
@@ -374,8 +385,10 @@ impl<'a> Scope<'a> {
     }
 
     async fn children_of(&self, newest: bool, reply: &str) -> Result<Vec<Child>> {
-        let Place { run, handler, step, .. } = self.place;
-        let children = self.engine.store().children(run.lineage.id(), handler, newest, reply).await;
+        let Place { run, definition, handler, step, .. } = self.place;
+        let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
+        let unseen: Vec<_> = unseen.map(|step| &*step.name).collect();
+        let children = self.engine.store().children(run.lineage.id(), handler, newest, reply, &unseen).await;
         children.map_err(|error| {
             let why = format!("what the children of step `{step}` did could not be read: {error}");
             Error::infrastructure(why)
@@ -453,8 +466,9 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let Place { handler_iteration, step, run, .. } = self.place;
-        let instance = format!("{step}#{}#{handler_iteration:?}", run.suspensions);
+        let Place { handler_iteration, step, run, cleanup, .. } = self.place;
+        let finally = if cleanup { "#finally" } else { "" };
+        let instance = format!("{step}#{}#{handler_iteration:?}{finally}", run.suspensions);
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 

@@ -17,6 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use super::settle::Unsettled;
 use super::{Engine, panics};
+use crate::RuntimeError;
 use crate::error::is_transient;
 use crate::payload;
 use crate::registry::RunnableSaga;
@@ -42,10 +43,12 @@ struct Job {
     /// Whether it may have to give up.
     overdue: bool,
     run: Run,
-    /// What the run's context is on record, without what a step changed that came to nothing.
-    recorded: Context,
-    /// Why the step that has just ended well has failed after all. What it did is undone.
-    failed: Option<Failure>,
+    /// What travels with it, by the books.
+    stored: Context,
+    /// Whether the code that is next has run before, in vain.
+    tried: bool,
+    /// Why it has to give up instead of what is next, if it has to.
+    reasons: Vec<Failure>,
 }
 
 /// Why a run does not go on here.
@@ -101,10 +104,22 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
     };
     let saga = saga.clone();
     let Claimed { key, payload, attempts, retries, surroundings, overdue, run, .. } = claimed;
-    let message = OnceLock::new();
-    let (recorded, failed) = (run.context.clone(), None);
-    let mut job =
-        Job { key, saga, payload, message, attempts, retries, surroundings, overdue, run, recorded, failed };
+    let (message, stored) = (OnceLock::new(), run.context.clone());
+    let (tried, reasons) = (attempts > 0 || retries > 0, vec![]);
+    let mut job = Job {
+        key,
+        saga,
+        payload,
+        message,
+        attempts,
+        retries,
+        surroundings,
+        overdue,
+        run,
+        stored,
+        tried,
+        reasons,
+    };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {
         halt = advance(&engine, &mut job).await.err();
@@ -171,14 +186,46 @@ async fn release(engine: &Engine, release: Release) {
 async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     recall(engine, &job.saga, &mut job.run).await?;
     if std::mem::take(&mut job.overdue) {
-        job.run.give_up = reasons_to_give_up(engine, job).await?;
+        job.reasons = reasons_to_give_up(engine, job).await?;
     }
-    let failed = job.failed.take();
-    let (conclusion, opened) = match (next(job)?, failed) {
-        (Continuation::Record(record), _) => (record.conclude(), None),
-        (Continuation::Call(call), None) => call_and_conclude(engine, job, call).await?,
-        (Continuation::Call(call), Some(failure)) => fail_after_all(engine, job, call, failure).await?,
+    let (conclusion, opened) = match std::mem::take(&mut job.reasons) {
+        reasons if reasons.is_empty() => match next(job)? {
+            Continuation::Record(record) => (record.conclude(), None),
+            Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
+        },
+        reasons => give_up(engine, job, reasons).await?,
     };
+    settle(engine, job, conclusion, opened).await
+}
+
+/// What follows from giving up. A step that was tried in vain is cleaned up after.
+async fn give_up(
+    engine: &Engine,
+    job: &mut Job,
+    reasons: Vec<Failure>,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    if job.tried
+        && let Continuation::Call(call) = next(job)?
+    {
+        let failure = Failure::gave_up(&job.run.source, reasons.clone());
+        if cleanup_of(job, call.action()).is_some() {
+            return conclude_failed(engine, job, call, job.run.context.clone(), failure).await;
+        }
+    }
+    job.run.give_up = reasons;
+    match next(job)? {
+        Continuation::Record(record) => Ok((record.conclude(), None)),
+        Continuation::Call(call) => call_and_conclude(engine, job, call).await,
+    }
+}
+
+/// Has what follows written: in the transaction of the step, if that opened one.
+async fn settle(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+    opened: Option<Opened>,
+) -> Result<(), Halt> {
     match opened {
         None => settle_batched(engine, job, conclusion).await,
         Some(opened) => settle_within(engine, job, conclusion, opened).await,
@@ -225,24 +272,20 @@ async fn call_and_conclude(
         return Err(Halt::Retry { why: format!("step `{}`: {error}", call.step()), pause });
     }
     let failure = panics::caught_now(&job.run.source, |source| error.into_failure(source));
-    match cleanup_of(job, call.action()) {
-        None => Ok((call.conclude(context, Err(failure)), None)),
-        Some(step) => clean_up(engine, job, call, message, (step, context, failure)).await,
-    }
+    conclude_failed(engine, job, call, context, failure).await
 }
 
-/// The failure of a step whose code had returned well.
-async fn fail_after_all(
+/// What follows from the failure of the code that was called, which left this context behind; once the
+/// step is cleaned up after, if it has to be.
+async fn conclude_failed(
     engine: &Engine,
     job: &Job,
     call: Call<'_>,
+    context: Context,
     failure: Failure,
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
-    let context = job.run.context.clone();
-    match (cleanup_of(job, call.action()), job.message.get()) {
-        (Some(step), Some(message)) => {
-            clean_up(engine, job, call, &**message, (step, context, failure)).await
-        }
+    match (cleanup_of(job, call.action()), decode(job)) {
+        (Some(step), Ok(message)) => clean_up(engine, job, call, message, (step, context, failure)).await,
         _ => Ok((call.conclude(context, Err(failure)), None)),
     }
 }
@@ -277,6 +320,7 @@ async fn clean_up(
     (step, context, failure): (usize, Context, Failure),
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let mut scope = Scope::new(engine, place(job, &call), context);
+    scope.cleans_up();
     let code = async { job.saga.handler.finally(step, &mut scope, message).await };
     let outcome = panics::caught(&job.run.source, code).await;
     engine.watched.forget(job.key.id);
@@ -284,7 +328,11 @@ async fn clean_up(
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
+    let used_database = opened.is_some();
     undo(opened).await;
+    if failed_underneath(&error, used_database) {
+        return Err(Halt::Infrastructure(format!("cleaning up after step `{}`: {error}", call.step())));
+    }
     let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
@@ -345,9 +393,10 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
 }
 
 /// Whether the step is to be run again rather than failed: the connection or the server let it
-/// down, not its own doing.
+/// down, or what it asked of us, not its own doing.
 fn failed_underneath(error: &Error, used_database: bool) -> bool {
     error.is_infrastructure()
+        || error.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
         || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
 }
 
@@ -399,12 +448,14 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
         key: job.key,
         surroundings: job.surroundings,
         run: &job.run,
+        definition: &job.saga.definition,
         handler: &job.saga.definition.saga,
         step: call.step(),
         iteration,
         handler_iteration,
         attempt: u32::try_from(job.attempts).unwrap_or(0) + job.retries,
         outputs,
+        cleanup: false,
     }
 }
 
@@ -425,6 +476,7 @@ async fn invoke(
                 handler.compensate(*step, scope, message, cause).await?;
             }
             if *finally {
+                scope.cleans_up();
                 handler.finally(*step, scope, message).await?;
             }
             Ok(Returned::nothing())
@@ -463,7 +515,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
     }
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&conclusion);
-    let settlement = Settlement::new(job.key, (&job.run, &job.recorded), job.surroundings, conclusion);
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
@@ -486,7 +538,7 @@ async fn settle_within(
     let after = After::of(&conclusion);
     // A failure goes on record even if what the cleanup wrote does not.
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
-    let settlement = Settlement::new(job.key, (&job.run, &job.recorded), job.surroundings, conclusion);
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, job.key, settlement, opened).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
@@ -494,12 +546,7 @@ async fn settle_within(
         Err(Uncommitted::Halt(halt)) => Err(halt),
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => settle_batched(engine, job, conclusion).await,
-            None => {
-                // What the step changed of the context outlives it.
-                job.run.context = after.context;
-                job.failed = Some(Failure::new("TransactionError", why, &job.run.source));
-                Ok(())
-            }
+            None => fail(engine, job, after.context, &why).await,
         },
     }
 }
@@ -512,12 +559,7 @@ async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Hal
     }
     // What the step changed of the context outlives it.
     job.run.context = after.context;
-    match next(job)? {
-        Continuation::Call(call) if cleanup_of(job, call.action()).is_some() => {
-            job.failed = Some(Failure::gave_up(&job.run.source, reasons));
-        }
-        _ => job.run.give_up = reasons,
-    }
+    (job.tried, job.reasons) = (true, reasons);
     Ok(())
 }
 
@@ -588,6 +630,11 @@ const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLB
 const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
     error on, or guard it with a nested transaction";
 
+/// Somebody had the run's row locked for longer than the pool of the user allows.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
 /// Whose fault it is that nothing could be written.
 fn not_written(error: sqlx::Error) -> Uncommitted {
     if is_transient(&error) {
@@ -596,12 +643,23 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
         let why = error.to_string();
         return Uncommitted::Halt(if answered { Halt::Infrastructure(why) } else { Halt::InDoubt(why) });
     }
-    let aborted =
-        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "25P02");
-    Uncommitted::Failed(match aborted {
-        true => WENT_ON.into(),
-        false => format!("what follows from the step could not be written: {error}"),
-    })
+    let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    match &*code {
+        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string())),
+        IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
+        _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
+    }
+}
+
+/// The step, whose code returned well and left this context behind, has failed after all.
+async fn fail(engine: &Engine, job: &mut Job, context: Context, why: &str) -> Result<(), Halt> {
+    let failure = Failure::new("TransactionError", why, &job.run.source);
+    let (conclusion, opened) = match next(job)? {
+        Continuation::Call(call) => conclude_failed(engine, job, call, context, failure).await?,
+        Continuation::Record(record) => (record.conclude(), None),
+    };
+    // It does not come back here: a failure is written even if its transaction cannot be.
+    Box::pin(settle(engine, job, conclusion, opened)).await
 }
 
 /// Whether the transaction is still the one that the engine began.
@@ -636,11 +694,12 @@ fn proceed(
     match after.run {
         Some(run) if settled.goes_on => {
             job.surroundings.undoing |= run.is_backward();
-            job.recorded = run.context.clone();
+            job.stored = run.context.clone();
             job.run = run;
             job.key.epoch += 1;
             job.attempts = 0;
             job.retries = 0;
+            job.tried = false;
             job.overdue = settled.overdue;
             Ok(())
         }

@@ -25,16 +25,22 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// How soon to look again after something was due. It may still be there, if somebody else has it
-/// locked.
+/// locked; so the pause is doubled each time, up to the longest.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
+const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 
 /// Waits for the next thing that is due, again and again.
 pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
+    let mut pause = PAUSE_WHEN_DUE;
     loop {
         let wait = match look(&engine).await {
-            Ok(Some(wait)) => wait,
+            Ok(Some(wait)) => {
+                pause = PAUSE_WHEN_DUE;
+                wait
+            }
             Ok(None) => {
-                tokio::time::sleep(PAUSE_WHEN_DUE).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_WHEN_DUE_MAX);
                 engine.settings.poll_interval
             }
             Err(error) => {

@@ -209,19 +209,22 @@ impl Store {
         sqlx::query_scalar(self.sql.run_due.clone()).bind(topics).bind(handlers).fetch_one(&self.pool).await
     }
 
-    /// What became of the messages that a run launched: in its newest window, or ever.
+    /// What became of the messages that a run launched: in its newest window, or ever. The steps
+    /// that the user has not written as such are `unseen`.
     pub(crate) async fn children(
         &self,
         run: Uuid,
         handler: &str,
         newest: bool,
         reply: &str,
+        unseen: &[&str],
     ) -> sqlx::Result<Vec<Child>> {
         let rows = sqlx::query(self.sql.run_children.clone())
             .bind(run)
             .bind(handler)
             .bind(newest)
             .bind(reply)
+            .bind(unseen)
             .fetch_all(&self.pool)
             .await?;
         rows.iter().map(Child::from_row).collect()

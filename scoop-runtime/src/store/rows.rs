@@ -253,11 +253,11 @@ struct ToldRow {
 }
 
 impl Settlement {
-    /// What follows for `before`, held under `key`, whose context is on record as `recorded`.
+    /// What follows for `before`, held under `key`, which has the context `stored` by the books.
     pub(crate) fn new(
         key: Key,
-        (before, recorded): (&Run, &Context),
-        surroundings: Surroundings,
+        before: &Run,
+        (surroundings, stored): (Surroundings, &Context),
         conclusion: Conclusion,
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
@@ -279,7 +279,7 @@ impl Settlement {
         settlement.told_because = conclusion.told_because;
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
-        settlement.context = (context != *recorded).then_some(context);
+        settlement.context = (context != *stored).then_some(context);
         settlement
     }
 

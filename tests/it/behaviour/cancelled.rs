@@ -1,7 +1,7 @@
 //! Futures that are dropped before they are ready, as `select!` and `timeout` do: no connection
 //! stays behind in the middle of a transaction.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::task::{Context, Waker};
 
 use super::*;
@@ -100,6 +100,48 @@ mod of_the_program {
         for root in roots {
             assert_eq!(elsewhere.find(root.id()).await?.ends().await?, Outcome::Committed);
         }
+        Ok(())
+    }
+}
+
+mod of_a_request {
+    use super::*;
+    use crate::support::Gate;
+
+    struct Held {
+        gate: Gate,
+    }
+
+    #[saga(name = "held-request")]
+    #[subscribes(Root)]
+    impl Held {
+        #[step]
+        async fn hold(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    /// What the engine writes afterwards, on whatever connection, is there for others to see.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cancelled_request_leaves_the_engine_no_open_transaction() -> Result<()> {
+        let db = Database::new().await;
+        let admin = db.another_pool(1).await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Held>().provide(Held { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        for _ in 0..30 {
+            cancelled(scoop.rollback(root.id(), "somebody went away").into_future());
+            takes(10).await;
+        }
+        eventually("no session is left in a transaction", async || {
+            sqlx::query_scalar(IDLE_IN_TRANSACTION).fetch_one(&admin).await.is_ok_and(|idle: i64| idle == 0)
+        })
+        .await;
+        gate.open(1);
+        let elsewhere = Scoop::client(admin);
+        assert_eq!(elsewhere.find(root.id()).await?.ends().await?, Outcome::Committed);
         Ok(())
     }
 }

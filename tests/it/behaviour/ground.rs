@@ -104,3 +104,70 @@ async fn a_pool_that_others_have_emptied_only_delays() -> Result<()> {
     scoop.shutdown().await;
     Ok(())
 }
+
+#[derive(Default)]
+struct Detaching;
+
+#[saga(name = "detaching-on-shaky-ground")]
+#[subscribes(Root)]
+impl Detaching {
+    /// The first time the server closes the connection.
+    #[step]
+    async fn detach(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        if scope.attempt() == 0 {
+            let ended = "SELECT pg_terminate_backend(pg_backend_pid())";
+            assert!(sqlx::query(ended).execute(scope.tx().await?).await.is_err());
+        }
+        scope.detach_unique(Child, "once").await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_step_asks_of_the_engine_fails_no_saga_for_want_of_a_connection() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Detaching>().start().await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'child-topic'").await, 1);
+    Ok(())
+}
+
+struct Impatient {
+    gate: Gate,
+}
+
+#[saga(name = "impatient")]
+#[subscribes(Root)]
+impl Impatient {
+    #[step]
+    async fn write(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        sqlx::raw_sql("SET LOCAL lock_timeout = '50ms'").execute(scope.tx().await?).await?;
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_row_is_locked_for_long_is_no_failure_of_an_impatient_step() -> Result<()> {
+    let db = Database::new().await;
+    let gate = Gate::default();
+    let scoop = db.scoop().only::<Impatient>().provide(Impatient { gate: gate.clone() }).start().await?;
+    let root = scoop.launch(Root).await?;
+    gate.arrivals(1).await;
+    let others = db.another_pool(1).await;
+    let mut tx = others.begin().await?;
+    sqlx::query("SELECT FROM scoop.run FOR UPDATE").execute(&mut *tx).await?;
+    gate.open(1);
+    let waiting = |query: &str| {
+        format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+             AND wait_event_type = 'Lock' AND query LIKE '{query}'"
+        )
+    };
+    // First the outcome waits for the lock, in vain, and then whoever hands the run back.
+    eventually("the step is given back", async || db.number(&waiting("-- Hands runs back%")).await > 0).await;
+    tx.commit().await?;
+    gate.open(10);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
