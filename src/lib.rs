@@ -4,15 +4,18 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure, Frame,
-    Lineage, Message, Missed, NameError, Next, Recurrence, Result, Schedule, StepDefinition, StepKind, With,
+    Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure,
+    FailureCode, Frame, Here, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence, Result,
+    Schedule, StepDefinition, StepKind, With,
 };
-pub use scoop_macros::{ContextKey, Message, saga, step, subscribes};
+pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, Handle, Launch, Outcome, Reply, Request,
     Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
-    Step, StepEnd, StopSignal, Tree, When, embedded,
+    Step, StepEnd, StopSignal, Tick, Tree, When, embedded,
 };
+
+pub mod guide;
 
 /// What a program with sagas imports.
 ///
@@ -23,7 +26,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        ContextKey, Error, Failure, Message, Next, Outcome, Result, Saga, Scoop, Scope, With, saga, step,
-        subscribes,
+        ContextKey, Error, Failure, FailureCode, Here, Message, Next, Outcome, Result, Saga, Scoop, Scope,
+        Tick, With, saga, step, subscribes,
     };
 }

@@ -5,7 +5,7 @@
 fn ui() {
     let cases = trybuild::TestCases::new();
     cases.pass("tests/ui/pass/*.rs");
-    for attribute in ["context", "message", "saga", "step", "subscribes"] {
+    for attribute in ["context", "failure", "message", "saga", "step", "subscribes", "trace"] {
         cases.compile_fail(format!("tests/ui/{attribute}/*.rs"));
     }
 }

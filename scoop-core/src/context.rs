@@ -42,7 +42,7 @@ use serde_json::value::RawValue;
     label = "not an element of the context",
     note = "write `#[derive(ContextKey, Serialize, Deserialize)]` on `{Self}`"
 )]
-pub trait ContextKey: Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait ContextKey: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static {
     /// Under which name it is stored.
     const KEY: &'static str;
 

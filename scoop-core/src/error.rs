@@ -1,18 +1,26 @@
-//! What a step returns when it fails: any error, with the place of the `?` that passed it.
+//! What a step returns when it fails: any error, with the places of the `?` that passed it.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::Location;
 
-use crate::{Failure, Frame};
+use crate::{CodedError, Failure, Frame};
+
+/// How many places an error collects. Who passes more has a recursion, and its end says enough.
+const PLACES_MAX: usize = 64;
 
 /// What user code of a saga returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of user code: any [`std::error::Error`], converted by `?`.
 ///
-/// The conversion notes file and line of the `?`. When the step has failed for good, the error
-/// is stored as a [`Failure`], with type, text and chain of causes.
+/// The conversion notes file and line of the `?`. Where an error that is one already is passed
+/// on, the language leaves nothing to note it with; but in the functions of a saga, and in those
+/// with `#[scoop::trace]`, each `?` is noted, and elsewhere [`Here::here`] does it by hand.
+///
+/// When the step has failed for good, the error is stored as a [`Failure`], with type, text and
+/// chain of causes. An error that has a [code](crate::FailureCode) can be had back from that.
 ///
 /// The type does not implement [`std::error::Error`] itself, since then it could not be made
 /// from every error (the same choice, for the same reason, as in the `anyhow` crate).
@@ -26,11 +34,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(failure.kind.ends_with("ParseIntError"));
 /// assert_eq!(failure.stack_trace.len(), 1);
 /// ```
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+/// Behind a pointer, so that a result which is no error is not the larger for it.
+struct Inner {
     cause: Cause,
     raised_at: &'static Location<'static>,
+    passed: Vec<Place>,
     infrastructure: bool,
     permanent: bool,
+}
+
+/// Where somebody passed the error on.
+struct Place {
+    at: &'static Location<'static>,
+    function: Option<&'static str>,
 }
 
 enum Cause {
@@ -57,19 +75,19 @@ impl Error {
     #[track_caller]
     pub fn infrastructure(message: impl fmt::Display) -> Self {
         let cause = Cause::Text { kind: "InfrastructureError", message: message.to_string() };
-        Self { infrastructure: true, ..Self::new(cause) }
+        Self::new(cause).into_infrastructure()
     }
 
     /// The same error, as one of the ground the step stands on: see [`Error::infrastructure`].
     #[must_use]
     pub fn into_infrastructure(mut self) -> Self {
-        self.infrastructure = true;
+        self.0.infrastructure = true;
         self
     }
 
     /// Whether the step is to run again instead of failing.
     pub fn is_infrastructure(&self) -> bool {
-        self.infrastructure
+        self.0.infrastructure
     }
 
     /// An error that another attempt would not mend: a step that is to be [retried] fails for it
@@ -84,18 +102,18 @@ impl Error {
     /// The same error, as one that another attempt would not mend: see [`Error::permanent`].
     #[must_use]
     pub fn into_permanent(mut self) -> Self {
-        self.permanent = true;
+        self.0.permanent = true;
         self
     }
 
     /// Whether another attempt is not worth it.
     pub fn is_permanent(&self) -> bool {
-        self.permanent
+        self.0.permanent
     }
 
     /// The error that was converted, if it is an `E`.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
-        match &self.cause {
+        match &self.0.cause {
             Cause::Error { error, .. } => error.downcast_ref(),
             Cause::Text { .. } | Cause::Failure(_) => None,
         }
@@ -103,31 +121,115 @@ impl Error {
 
     /// The error as stored data. `source` says where it arose, as `saga[worker]`.
     pub fn into_failure(self, source: &str) -> Failure {
-        let mut failure = match self.cause {
+        let stack_trace = self.frames();
+        let failure = match self.0.cause {
             Cause::Failure(failure) => return *failure,
             Cause::Text { kind, message } => Failure::new(kind, message, source),
-            Cause::Error { kind, error } => Failure::new(kind, error.to_string(), source)
-                .caused_by(error.source().map(|cause| from_chain(cause, source))),
+            Cause::Error { kind, error } => from_chain(&*error, kind, source),
         };
-        failure.stack_trace.push(Frame {
-            file_name: self.raised_at.file().to_owned(),
-            line_number: self.raised_at.line().into(),
-            class_name: None,
-            function_name: None,
-        });
-        failure
+        Failure { stack_trace, ..failure }
+    }
+
+    /// The same error, passed on at this place.
+    pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
+        if self.0.passed.len() + 1 < PLACES_MAX {
+            self.0.passed.push(Place { at, function });
+        }
+    }
+
+    /// Where it came from and where it passed, innermost first; each line once, however many `?`
+    /// it has.
+    fn frames(&self) -> Vec<Frame> {
+        let raised = Place { at: self.0.raised_at, function: None };
+        let mut frames: Vec<Frame> = vec![];
+        for Place { at, function } in std::iter::once(&raised).chain(&self.0.passed) {
+            let function_name = function.map(str::to_owned);
+            let frame = Frame {
+                file_name: at.file().to_owned(),
+                line_number: at.line().into(),
+                class_name: None,
+                function_name,
+            };
+            match frames.last_mut() {
+                Some(last)
+                    if (&last.file_name, last.line_number) == (&frame.file_name, frame.line_number) =>
+                {
+                    last.function_name = last.function_name.take().or(frame.function_name);
+                }
+                _ => frames.push(frame),
+            }
+        }
+        frames
     }
 
     #[track_caller]
     fn new(cause: Cause) -> Self {
-        Self { cause, raised_at: Location::caller(), infrastructure: false, permanent: false }
+        let raised_at = Location::caller();
+        Self(Box::new(Inner { cause, raised_at, passed: vec![], infrastructure: false, permanent: false }))
     }
 }
 
-/// A chain of sources. Their types are erased, so they are all just errors.
-fn from_chain(error: &dyn StdError, source: &str) -> Failure {
-    Failure::new("Error", error.to_string(), source)
-        .caused_by(error.source().map(|cause| from_chain(cause, source)))
+/// An error with its chain of sources and the values of those that have a code. The types of the
+/// others in the chain are erased, so they are all just errors.
+fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Failure {
+    let coded = CodedError::of(error);
+    let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
+    failure
+        .around(error.source().map(|cause| from_chain(cause, "Error", source)))
+        .caused_by(coded.and_then(|coded| coded.data(error, source)))
+}
+
+/// Notes by hand that an error passes, where no attribute does it: in the functions that a saga
+/// calls.
+///
+/// ```
+/// use scoop_core::{Here, Result};
+///
+/// fn price(text: &str) -> Result<u32> {
+///     Ok(text.parse::<u32>()?)
+/// }
+///
+/// fn total(prices: &[&str]) -> Result<u32> {
+///     let mut total = 0;
+///     for text in prices {
+///         total += price(text).here()?;
+///     }
+///     Ok(total)
+/// }
+///
+/// let failure = total(&["7", "a lot"]).unwrap_err().into_failure("orders[w1]");
+/// assert_eq!(failure.stack_trace.len(), 2);
+/// ```
+pub trait Here<T> {
+    /// The same result, with the place of this call noted if it is an error.
+    ///
+    /// # Errors
+    ///
+    /// The error that was there before.
+    fn here(self) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Here<T> for Result<T, E> {
+    #[inline]
+    #[track_caller]
+    fn here(self) -> Result<T> {
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                let mut error = error.into();
+                error.passed_at(Location::caller(), None);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Notes that an error passes, if it is one of ours; of others the conversion does.
+#[cold]
+pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, function: &'static str) {
+    if let Some(error) = (error as &mut dyn Any).downcast_mut::<Error>() {
+        error.passed_at(at, Some(function));
+    }
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
@@ -140,7 +242,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
+        match &self.0.cause {
             Cause::Error { error, .. } => error.fmt(f),
             Cause::Text { message, .. } => f.write_str(message),
             Cause::Failure(failure) => failure.fmt(f),
@@ -151,7 +253,7 @@ impl fmt::Display for Error {
 /// What a `main` that returns the error prints: the text, its causes, and where it was raised.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
+        match &self.0.cause {
             Cause::Failure(failure) => return f.write_str(&failure.report()),
             Cause::Text { message, .. } => f.write_str(message)?,
             Cause::Error { error, .. } => {
@@ -163,7 +265,9 @@ impl fmt::Debug for Error {
                 }
             }
         }
-        write!(f, "\n  at {}:{}", self.raised_at.file(), self.raised_at.line())
+        self.frames()
+            .iter()
+            .try_for_each(|frame| write!(f, "\n  at {}:{}", frame.file_name, frame.line_number))
     }
 }
 
@@ -188,6 +292,56 @@ mod tests {
         assert_eq!(failure.causes[0].message, "invalid digit found in string");
         assert!(failure.stack_trace[0].file_name.ends_with("error.rs"));
         assert_eq!(failure.source, "s[w]");
+    }
+
+    #[test]
+    fn places_are_listed_innermost_first_and_each_line_once() {
+        fn passes() -> Result<()> {
+            fails().here()?;
+            Ok(())
+        }
+        fn passes_twice() -> Result<()> {
+            passes().here().here()
+        }
+        let error = passes_twice().unwrap_err();
+        let shown = format!("{error:?}");
+        let failure = error.into_failure("s[w]");
+        let lines: Vec<_> = failure.stack_trace.iter().map(|frame| frame.line_number).collect();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[0] < lines[1] && lines[1] < lines[2], "{lines:?}");
+        assert_eq!(shown.matches("error.rs:").count(), 3, "{shown}");
+    }
+
+    #[test]
+    fn an_error_from_elsewhere_is_raised_where_here_stands() {
+        let error = "x".parse::<i32>().here().unwrap_err();
+        let failure = error.into_failure("s[w]");
+        let [place] = &*failure.stack_trace else { panic!("{failure:?}") };
+        assert!(place.file_name.ends_with("error.rs"), "{place:?}");
+    }
+
+    #[test]
+    fn an_endless_way_is_cut_short() {
+        let mut error = Error::msg("deep");
+        for _ in 0..1000 {
+            error = Err::<(), _>(error).here().unwrap_err();
+        }
+        assert!(error.0.passed.len() < PLACES_MAX);
+    }
+
+    #[test]
+    fn an_endless_chain_of_sources_can_be_stored() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{level}")]
+        struct Level {
+            level: u32,
+            source: Option<Box<Level>>,
+        }
+        let chain = (0..1000).fold(None, |source, level| Some(Box::new(Level { level, source })));
+        let failure = Error::from(*chain.unwrap()).into_failure("s[w]");
+        let json = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
+        assert_eq!((&*failure.message, &*failure.root_causes()[0].message), ("999", "0"));
     }
 
     #[test]

@@ -1,21 +1,30 @@
 //! What went wrong, as stored: a [`Failure`] crosses services and outlives the process.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::report;
 
 /// How many failures the protocol wraps around each other. JSON readers set a limit to nesting,
 /// and a failure that cannot be read would leave the run it ended stuck. What lies further down
 /// is kept, without the wrappers between.
-const WRAPPED_MAX: usize = 40;
+const DEPTH_MAX: usize = 40;
 
 /// The message of a failure that has none.
-const NO_MESSAGE: &str = "<no message>";
+pub(crate) const NO_MESSAGE: &str = "<no message>";
+
+/// The types of the protocol's own failures that pass others on.
+pub(crate) const CHILD_ROLLED_BACK: &str = "ChildRolledBackException";
+pub(crate) const CHILD_ROLLBACK_FAILED: &str = "ChildRollbackFailedException";
+pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
 
 /// What went wrong, as data: it is stored with the run it ended and travels to the runs above.
 ///
 /// The five parts are the wire format that every participant of the protocol reads and writes.
-/// Display it for one line; [`Failure::report`] for the whole tree.
+/// Display it for one line; [`Failure::report`] for the whole tree; [`Failure::find`] for the
+/// error it was. A clone shares the causes, however many there are.
 ///
 /// ```
 /// use scoop_core::Failure;
@@ -30,15 +39,17 @@ const NO_MESSAGE: &str = "<no message>";
 pub struct Failure {
     /// The text, for people. Never empty.
     pub message: String,
-    /// What kind of failure: for a Rust error the name of its type.
+    /// What kind of failure: for a Rust error its [code](crate::FailureCode), or else the name of
+    /// its type.
     #[serde(rename = "type")]
     pub kind: String,
     /// Where it arose: `saga[worker]` for a run, free text otherwise.
     pub source: String,
     /// Places in the code, innermost first; empty for failures of the protocol itself.
     pub stack_trace: Vec<Frame>,
-    /// What led to it; the direct cause first.
-    pub causes: Vec<Failure>,
+    /// What led to it; the direct cause first. A cause of type `scoop:data` is none: it holds the
+    /// value that [`Failure::find`] returns.
+    pub causes: Arc<[Failure]>,
 }
 
 /// A place in somebody's code.
@@ -65,14 +76,14 @@ impl Failure {
             kind: storable(kind.as_ref()),
             source: storable(source.as_ref()),
             stack_trace: Vec::new(),
-            causes: Vec::new(),
+            causes: Arc::default(),
         }
     }
 
     /// The same failure with these causes.
     #[must_use]
     pub fn caused_by(mut self, causes: impl IntoIterator<Item = Failure>) -> Self {
-        self.causes.extend(causes);
+        self.causes = self.causes.iter().cloned().chain(causes).collect();
         self
     }
 
@@ -90,56 +101,90 @@ impl Failure {
     /// assert_eq!(seen_from_above.root_causes(), [&root]);
     /// ```
     pub fn root_causes(&self) -> Vec<&Failure> {
-        if self.causes.is_empty() {
-            return vec![self];
-        }
-        self.causes.iter().flat_map(Failure::root_causes).collect()
+        self.tree().filter(|failure| failure.reasons().next().is_none()).collect()
     }
 
-    /// The whole tree of causes with their places in the code, one line each, for people.
+    /// The whole tree of causes with their places in the code, for people.
+    ///
+    /// Failures that only pass others on are told in a few words. A cause that led to several
+    /// others is told once; after that its number stands for it.
+    ///
+    /// ```
+    /// # use scoop_core::Failure;
+    /// let stock = Failure::new("stock.out", "no chairs left", "stock[w1]");
+    /// let text = "Child failure occurred while suspended in step [reserve]";
+    /// let orders = Failure::new("ChildRolledBackException", text, "orders[w2]").caused_by([stock]);
+    /// assert_eq!(
+    ///     orders.report(),
+    ///     "[orders[w2]] what step `reserve` launched has failed\n  \
+    ///        caused by [stock[w1]] stock.out: no chairs left\n"
+    /// );
+    /// ```
     pub fn report(&self) -> String {
-        let mut text = String::new();
-        self.report_into(&mut text, 0);
-        text
+        report::of(self)
+    }
+
+    /// The causes, without the value of the error.
+    pub(crate) fn reasons(&self) -> impl DoubleEndedIterator<Item = &Failure> {
+        self.causes.iter().filter(|cause| !cause.is_data())
+    }
+
+    /// This failure and all below it, each before its causes.
+    pub(crate) fn tree(&self) -> impl Iterator<Item = &Failure> {
+        let mut ahead = vec![self];
+        std::iter::from_fn(move || {
+            let next = ahead.pop()?;
+            ahead.extend(next.reasons().rev());
+            Some(next)
+        })
+    }
+
+    /// The last part of the type's name: participants differ in what they write before it.
+    pub(crate) fn simple_kind(&self) -> &str {
+        self.kind.rsplit(['.', ':', '$']).next().unwrap_or(&self.kind)
+    }
+
+    /// Whether this only passes on what others failed with.
+    fn is_wrapper(&self) -> bool {
+        let wrappers = [CHILD_ROLLED_BACK, CHILD_ROLLBACK_FAILED, PARENT_SAID_SO];
+        wrappers.contains(&self.simple_kind())
     }
 
     /// How many failures lie within each other here, this one included.
     fn depth(&self) -> usize {
-        1 + self.causes.iter().map(Failure::depth).max().unwrap_or(0)
+        1 + self.reasons().map(Failure::depth).max().unwrap_or(0)
+    }
+
+    /// The same failure, no deeper than that: without the outermost wrappers, or else without
+    /// what lies between the first failures and the last.
+    fn within(mut self, depth_max: usize) -> Vec<Failure> {
+        if self.depth() <= depth_max {
+            return vec![self];
+        }
+        if self.is_wrapper() || depth_max == 1 {
+            return self.reasons().cloned().flat_map(|cause| cause.within(depth_max)).collect();
+        }
+        let causes = self.causes.iter().cloned();
+        self.causes = causes.flat_map(|cause| cause.within(depth_max - 1)).collect();
+        vec![self]
     }
 
     /// The same failure around these, which say what it is about.
-    fn around(self, causes: Vec<Failure>) -> Self {
-        let shortened = causes.into_iter().flat_map(|cause| match cause.depth() < WRAPPED_MAX {
-            true => vec![cause],
-            false => cause.causes,
-        });
-        self.caused_by(shortened)
-    }
-
-    fn report_into(&self, text: &mut String, depth: usize) {
-        let indent = "  ".repeat(depth);
-        let label = if depth == 0 { "" } else { "caused by " };
-        text.push_str(&format!("{indent}{label}{self}\n"));
-        for frame in &self.stack_trace {
-            text.push_str(&format!("{indent}    at {}:{}\n", frame.file_name, frame.line_number));
-        }
-        for cause in &self.causes {
-            cause.report_into(text, depth + 1);
-        }
+    pub(crate) fn around(self, causes: impl IntoIterator<Item = Failure>) -> Self {
+        self.caused_by(causes.into_iter().flat_map(|cause| cause.within(DEPTH_MAX - 1)))
     }
 
     /// The failure of a run whose children, started in `step`, failed and rolled back.
     pub(crate) fn child_rolled_back(step: Option<&str>, source: &str, rolled: Vec<Failure>) -> Self {
         let message = step
             .map_or(String::new(), |step| format!("Child failure occurred while suspended in step [{step}]"));
-        Self::new("ChildRolledBackException", message, source).around(rolled)
+        Self::new(CHILD_ROLLED_BACK, message, source).around(rolled)
     }
 
     /// The failure of a run whose children, started in `step`, could not roll back.
     pub(crate) fn child_rollback_failed(step: &str, source: &str, causes: Vec<Failure>) -> Self {
         let message = format!("Child rollback failure occurred while suspended in step [{step}]");
-        Self::new("ChildRollbackFailedException", message, source).around(causes)
+        Self::new(CHILD_ROLLBACK_FAILED, message, source).around(causes)
     }
 
     /// The failure of a run that was asked to give up, or missed its deadlines.
@@ -149,7 +194,7 @@ impl Failure {
 
     /// Why a child has to roll back: the run above does, because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
-        Self::new("ParentSaidSoException", "", source).around(vec![cause])
+        Self::new(PARENT_SAID_SO, "", source).around(vec![cause])
     }
 }
 
@@ -194,7 +239,36 @@ mod tests {
         let json = serde_json::to_string(&failure).unwrap();
         assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
         assert_eq!(failure.root_causes()[0].message, "no chairs left");
-        assert_eq!(failure.depth(), WRAPPED_MAX);
+        assert_eq!(failure.depth(), DEPTH_MAX);
+    }
+
+    #[test]
+    fn what_users_said_goes_after_the_wrappers_if_there_is_too_much() {
+        let said = |level: usize| Failure::new("T", level.to_string(), "s[w]");
+        let mut failure = said(0);
+        for level in 1..100 {
+            failure = Failure::child_rolled_back(Some("0"), "above[w]", vec![failure]);
+            if level % 10 == 0 {
+                failure = said(level).around([failure]);
+            }
+        }
+        let said_by = |failure: &Failure| {
+            let said = failure.tree().filter(|it| it.kind == "T").map(|it| it.message.clone());
+            said.collect::<Vec<_>>()
+        };
+        assert_eq!(failure.depth(), DEPTH_MAX);
+        assert_eq!(said_by(&failure), ["90", "80", "70", "60", "50", "40", "30", "20", "10", "0"]);
+
+        let chain = (1..100).fold(said(0), |failure, level| said(level).around([failure]));
+        assert_eq!(chain.depth(), DEPTH_MAX);
+        let said = said_by(&chain);
+        assert_eq!((&*said[0], &*said[1], &*said[said.len() - 1]), ("99", "98", "0"));
+    }
+
+    #[test]
+    fn a_clone_shares_the_causes() {
+        let failure = Failure::new("T", "m", "s").caused_by([Failure::new("U", "n", "s")]);
+        assert!(Arc::ptr_eq(&failure.causes, &failure.clone().causes));
     }
 
     #[test]

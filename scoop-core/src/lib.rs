@@ -8,6 +8,7 @@
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
+mod code;
 mod context;
 mod continuation;
 mod deadline;
@@ -17,23 +18,28 @@ mod failure;
 mod lineage;
 mod message;
 mod next;
+mod question;
+mod report;
 mod rollback;
 mod run;
 mod saga;
 mod schedule;
 mod sleep;
 
+pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
 pub use deadline::{Deadline, DeadlineKind};
-pub use error::{Error, Result};
+pub use error::{Error, Here, Result};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, Frame};
 pub use lineage::Lineage;
 pub use message::{Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
+#[doc(hidden)]
+pub use question::QuestionMark;
 pub use rollback::{Instance, Plan, RollbackNames, SubStep, output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
-pub use schedule::{Missed, Recurrence, Schedule};
+pub use schedule::{Missed, Overlap, Recurrence, Schedule};
 pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};

@@ -9,16 +9,19 @@ pub struct Schedule {
     pub recurrence: Recurrence,
     /// What becomes of the times at which no process of it lived.
     pub missed: Missed,
+    /// What becomes of a time that comes while the run of the last one has not ended.
+    pub overlap: Overlap,
 }
 
 /// How often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recurrence {
-    /// Again and again after this time, counted from the first start.
+    /// Again and again after this time, counted from the first start: a whole number of
+    /// milliseconds.
     Every(Duration),
     /// At the times of a cron expression, in a time zone of the IANA database.
     Cron {
-        /// Five or six fields, as in `0 3 * * *`.
+        /// Five fields, or six with seconds before them, as in `0 3 * * *`.
         expression: &'static str,
         /// As in `Europe/Prague`.
         zone: &'static str,
@@ -26,26 +29,42 @@ pub enum Recurrence {
 }
 
 /// What becomes of the times at which no process of a saga lived.
+///
+/// A time has been missed if another one has followed it since, or if it is more than a minute ago.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missed {
     /// They are let go.
     Skip,
-    /// One run makes up for all of them.
+    /// One run makes up for all of them. The time it is told is the first of them.
     #[default]
     Once,
     /// Each is made up for, oldest first.
     All,
 }
 
+/// What becomes of a time that comes while the run of the last one has not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// There are two runs at once.
+    #[default]
+    Allow,
+    /// It is let go. A run that somebody has to look at, since no program fits it, has not ended.
+    Skip,
+}
+
 impl Schedule {
     /// Again and again after this time.
     pub const fn every(pause: Duration) -> Self {
-        Self { recurrence: Recurrence::Every(pause), missed: Missed::Once }
+        Self::of(Recurrence::Every(pause))
     }
 
     /// At the times of a cron expression.
     pub const fn cron(expression: &'static str, zone: &'static str) -> Self {
-        Self { recurrence: Recurrence::Cron { expression, zone }, missed: Missed::Once }
+        Self::of(Recurrence::Cron { expression, zone })
+    }
+
+    const fn of(recurrence: Recurrence) -> Self {
+        Self { recurrence, missed: Missed::Once, overlap: Overlap::Allow }
     }
 
     /// The same, with this done about missed times.
@@ -53,5 +72,46 @@ impl Schedule {
     pub const fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
         self
+    }
+    /// The same, with this done about runs that overlap.
+    #[must_use]
+    pub const fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+}
+
+impl Missed {
+    const ALL: [Self; 3] = [Self::Skip, Self::Once, Self::All];
+
+    /// As it is written in `#[saga(missed = "..")]`, and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Once => "once",
+            Self::All => "all",
+        }
+    }
+
+    /// The one that is written so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == name)
+    }
+}
+
+impl Overlap {
+    const ALL: [Self; 2] = [Self::Allow, Self::Skip];
+
+    /// As it is written in `#[saga(overlap = "..")]`, and stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Skip => "skip",
+        }
+    }
+
+    /// The one that is written so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
 }

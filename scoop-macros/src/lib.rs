@@ -1,5 +1,5 @@
-//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[derive(Message)]` and
-//! `#[derive(ContextKey)]`.
+//! The attributes of Scoop: `#[saga]`, `#[step]`, `#[subscribes]`, `#[trace]`, and the derives `Message`,
+//! `ContextKey` and `FailureCode`.
 //!
 //! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
 //!
@@ -12,6 +12,7 @@ mod context;
 mod derive;
 mod duration;
 mod errors;
+mod failure_code;
 mod message;
 mod misplaced;
 mod names;
@@ -19,6 +20,7 @@ mod saga;
 mod settings;
 #[cfg(test)]
 mod snapshot;
+mod trace;
 
 use proc_macro::TokenStream;
 
@@ -87,6 +89,76 @@ pub fn context_key(input: TokenStream) -> TokenStream {
     context::derive(input.into()).into()
 }
 
+/// Gives a type of errors a code, by which services above find it in a failure, as the type that
+/// it is.
+///
+/// The code is the type's name in kebab case, or what `#[failure(code = "..")]` says: 1 to 180
+/// characters. Stored failures rely on it: a type can be renamed as long as it keeps its code. The
+/// type needs `Error`, `Serialize` and `Deserialize` as well, and cannot be generic. Two types of
+/// one program cannot have the same code; the program does not start then.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+/// #[failure(code = "stock.out")]
+/// #[error("{wanted} were wanted, {left} are left")]
+/// struct OutOfStock {
+///     wanted: u32,
+///     left: u32,
+/// }
+///
+/// // What the step of a service returns with `?` is stored, and reaches the services above:
+/// let failure = Error::from(OutOfStock { wanted: 7, left: 2 }).into_failure("stock[worker]");
+/// assert_eq!(failure.kind, "stock.out");
+///
+/// // A child failure handler, a compensation, or whoever waits for the outcome:
+/// let found = failure.find::<OutOfStock>().unwrap();
+/// assert_eq!((found.wanted, found.left), (7, 2));
+/// ```
+#[proc_macro_derive(FailureCode, attributes(failure))]
+pub fn failure_code(input: TokenStream) -> TokenStream {
+    failure_code::derive(input.into()).into()
+}
+
+/// Has each `?` of a function, or of the functions in a block, note that an error passed it, so
+/// that a failure tells the whole way it took. The functions of a [`#[saga]`](macro@saga) do so
+/// without it.
+///
+/// That concerns functions that return `scoop::Result`, and in those not what closures, `async`
+/// blocks and macros contain; `.here()?` notes the place there. A `?` that converts another
+/// error is noted anywhere.
+///
+/// What such a function returns is judged by its name. Where a `Result<T>` or an `Error` of your
+/// own is named alike, the function does what it did before, but a `?` in it cannot pass an error
+/// that borrows; write `crate::Result<T>` then.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[scoop::trace]
+/// fn price(text: &str) -> Result<u32> {
+///     Ok(text.parse::<u32>()?)
+/// }
+///
+/// #[scoop::trace]
+/// fn total(prices: &[&str]) -> Result<u32> {
+///     let mut total = 0;
+///     for text in prices {
+///         total += price(text)?;
+///     }
+///     Ok(total)
+/// }
+///
+/// let failure = total(&["7", "a lot"]).unwrap_err().into_failure("orders[worker]");
+/// assert_eq!(failure.stack_trace.len(), 2);
+/// assert_eq!(failure.stack_trace[1].function_name.as_deref(), Some("total"));
+/// ```
+#[proc_macro_attribute]
+pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    trace::item(arguments.into(), item.into()).into()
+}
+
 /// Makes an `impl` block a saga: its methods with [`#[step]`](macro@step) run one after another
 /// for every message that the type [`#[subscribes]`](macro@subscribes) to.
 ///
@@ -95,7 +167,17 @@ pub fn context_key(input: TokenStream) -> TokenStream {
 ///
 /// Beside the trait `Saga`, this generates the enum of the steps, `CheckoutStep` for `Checkout`,
 /// and registers the saga with the program. A saga that is `Default` then needs nothing more; any
-/// other must be provided when the program starts.
+/// other must be provided when the program starts. Each `?` in the block notes the place where an
+/// error passed it, as with [`#[trace]`](macro@trace).
+///
+/// | setting | meaning |
+/// | --- | --- |
+/// | `name = ".."` | what the saga is stored as |
+/// | `every = "1h"` | it runs by itself, again and again after this time: `10ms` to `3650d` |
+/// | `cron = "0 3 * * *"` | it runs by itself at these times |
+/// | `zone = "Europe/Prague"` | by which clocks `cron` goes: a zone of the IANA database, if not `UTC` |
+/// | `missed = "once"` | what becomes of times at which no process lived: `skip`, `once` or `all` |
+/// | `overlap = "allow"` | what becomes of a time that comes while the last run goes on: `allow` or `skip` |
 ///
 /// Not supported: generic sagas, steps that a `#[cfg]` may remove, and two blocks for one type.
 ///
@@ -151,6 +233,53 @@ pub fn context_key(input: TokenStream) -> TokenStream {
 /// assert_eq!(Checkout::DEFINITION.steps[0].name, "charge");
 /// assert_ne!(CheckoutStep::Charge, CheckoutStep::Ship);
 /// ```
+///
+/// # Sagas that run by themselves
+///
+/// With `every` or `cron` nobody has to launch anything. The message is then `Tick`, which says
+/// which time has come and how many there were. Each time has one run, however many processes have the
+/// saga; its ticks are on a topic of their own, `ticks.` and the name of the saga, so that the name
+/// has 57 bytes at most.
+///
+/// ```
+/// use scoop::prelude::*;
+///
+/// #[derive(Default)]
+/// struct NightlyReport;
+///
+/// #[saga(cron = "0 3 * * *", zone = "Europe/Prague", missed = "skip")]
+/// #[subscribes(Tick)]
+/// impl NightlyReport {
+///     #[step]
+///     async fn write(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+///         println!("report {}, due at {:?}", tick.count(), tick.due());
+///         Ok(())
+///     }
+/// }
+/// ```
+///
+/// * `every` counts from the first start of a program that has the saga: it runs for the first time
+///   after that pause, and then at that time and its multiples, without drift. A schedule that
+///   changes begins anew when a program that has it so starts; what was missed is then let go. All
+///   processes go by the schedule of the one that started last.
+/// * The fields of `cron` are minute, hour, day of the month, month and day of the week, with seconds
+///   before them if there are six. A field is a number, a range `1-5`, a list `1,3`, all `*`, or every
+///   so many `*/10`; `JAN`, `MON`, `L` (the last), `5#2` (the second Friday) and `15W` (the working day
+///   closest to the 15th) are possible, too. Of day of the month and day of the week either will do
+///   if both say something.
+/// * Where clocks are put forward, a time of day that does not exist is due when that has happened;
+///   where they are put back, one that exists twice is due the first time only. An hour of `*` goes by
+///   real time instead: nothing for the hour that is missing, and each of the two that are alike.
+/// * A time has been missed if another one followed before any process came to it, or if it is more
+///   than a minute ago. `once` runs once for all of them, for the first; `all` runs for each, oldest
+///   first; `skip` lets them go.
+/// * A tick does not wait for the run of the last one, and two runs are independent of each other.
+///   `overlap = "skip"` lets a time go that comes while anything of the last run has not ended, be it
+///   that it is rolled back, or set aside until a program fits it.
+/// * The database's clock counts, not that of a process. If it is put back, the saga waits until it
+///   has caught up; no time has a second run.
+///
+/// `scoop.trigger::<NightlyReport>()` runs such a saga at once, beside its schedule.
 #[proc_macro_attribute]
 pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
     saga::saga(arguments.into(), item.into()).into()

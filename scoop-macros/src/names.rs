@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Topic,
     /// At most 255 characters: it travels with every message, and whoever reads those shall cope.
     ContextKey,
+    /// At most 180 characters, like other names. Those with our prefix have a meaning already.
+    Code,
 }
 
 impl Kind {
@@ -28,9 +30,13 @@ impl Kind {
             Kind::Step => ("step name", 180, "characters", name.chars().count()),
             Kind::Topic => ("topic", 63, "bytes", name.len()),
             Kind::ContextKey => ("key", 255, "characters", name.chars().count()),
+            Kind::Code => ("failure code", 180, "characters", name.chars().count()),
         };
         if name.contains('\0') {
             return Some(format!("a {what} cannot contain a NUL character: PostgreSQL does not store it"));
+        }
+        if matches!(self, Kind::Code) && name.starts_with("scoop:") {
+            return Some(format!("a {what} that begins with `scoop:` is scoop's own; write another"));
         }
         (length == 0 || length > max)
             .then(|| format!("a {what} has 1 to {max} {unit}, this one has {length}"))
@@ -42,6 +48,7 @@ impl Kind {
             Kind::Saga | Kind::Step => "name = \"..\"",
             Kind::Topic => "#[message(topic = \"..\")]",
             Kind::ContextKey => "#[context(key = \"..\")]",
+            Kind::Code => "#[failure(code = \"..\")]",
         }
     }
 }

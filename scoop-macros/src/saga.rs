@@ -5,6 +5,7 @@ mod model;
 mod parse;
 mod resolve;
 mod retry;
+mod schedule;
 mod signature;
 mod types;
 

@@ -119,6 +119,54 @@ fn an_element_of_the_context() {
 }
 
 #[test]
+fn a_saga_that_runs_by_itself() {
+    let settings = quote!(cron = "0 3 * * *", zone = "Europe/Prague", missed = "skip");
+    let item = quote! {
+        #[subscribes(Tick)]
+        impl NightlyReport {
+            #[step]
+            async fn write(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {}
+        }
+    };
+    let expansion = pretty(crate::saga::saga(settings, item));
+    let (start, end) =
+        (expansion.find("const DEFINITION").unwrap(), expansion.find("async fn invoke").unwrap());
+    let lines: Vec<_> = expansion[start..end].lines().map(str::trim).collect();
+    expect![[r#"
+        const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
+        "nightly-report",
+        "ticks.nightly-report",
+        const { &[::scoop::__private::StepDefinition::new("write")] },
+        );
+        const SCHEDULE: ::core::option::Option<::scoop::Schedule> = ::core::option::Option::Some(
+        ::scoop::__private::scheduled::<
+        Tick,
+        >(
+        ::scoop::Schedule::cron("0 3 * * *", "Europe/Prague")
+        .missed(::scoop::Missed::Skip),
+        ),
+        );
+    "#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn only_a_tick_without_a_schedule_is_asked_about() {
+    let expansion = |message: TokenStream| {
+        let item = quote! {
+            #[subscribes(#message)]
+            impl Report {
+                #[step]
+                async fn write(&self, _: &mut Scope<'_>, _: &#message) -> Result<()> {}
+            }
+        };
+        crate::saga::saga(TokenStream::new(), item).to_string()
+    };
+    assert!(expansion(quote!(scoop::Tick)).contains("BY_HAND"));
+    assert!(!expansion(quote!(OrderPlaced)).contains("BY_HAND"));
+}
+
+#[test]
 fn half_written_code_is_passed_on() {
     let item = quote! {
         #[subscribes(OrderPlaced)]

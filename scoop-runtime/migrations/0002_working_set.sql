@@ -79,7 +79,8 @@ CREATE TABLE scoop.run (
 );
 CREATE INDEX run_ready ON scoop.run (handler, topic, ready_at) WHERE state = 'ready';
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
-CREATE INDEX run_give_up ON scoop.run (give_up_at) WHERE state = 'waiting' AND NOT gives_up;
+CREATE INDEX run_give_up ON scoop.run (give_up_at)
+    WHERE state = 'waiting' AND NOT gives_up AND give_up_at IS NOT NULL;
 
 -- What ANALYZE happens to see, perhaps ten thousand children of one parent, says nothing about the
 -- next minute. Without statistics the planner takes ids for selective, which they are.

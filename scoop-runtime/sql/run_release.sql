@@ -7,8 +7,8 @@
 UPDATE scoop.run r
 SET state = 'ready',
     owner = NULL,
-    ready_at = least(
-        clock_timestamp() + make_interval(secs => CASE WHEN r.gives_up THEN 0 ELSE b.pause END), r.give_up_at),
+    ready_at = CASE WHEN r.gives_up THEN clock_timestamp()
+                    ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at) END,
     attempts = r.attempts + CASE WHEN b.reason IS NULL OR b.granted THEN 0 ELSE 1 END,
     retries = r.retries + CASE WHEN b.granted THEN 1 ELSE 0 END,
     reason = b.reason

@@ -90,6 +90,13 @@ pub enum RuntimeError {
         id: Uuid,
     },
 
+    /// A saga that was to run by hand has no schedule that any program has listed.
+    #[error("saga `{saga}` has no schedule; did a program that has it ever start?")]
+    NoSchedule {
+        /// The saga.
+        saga: String,
+    },
+
     /// The database did not do what it was asked.
     #[error("the database failed while {doing}")]
     Database {
@@ -128,6 +135,17 @@ pub enum SetupError {
         types: String,
     },
 
+    /// An error of one type would be read as one of another.
+    #[error(
+        "two errors have the code `{code}`: {types}; give one of them another code with `#[failure(code = \"...\")]`"
+    )]
+    SameCode {
+        /// The code.
+        code: String,
+        /// The Rust types.
+        types: String,
+    },
+
     /// A saga has dependencies that nobody gave.
     #[error(
         "saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it"
@@ -155,6 +173,15 @@ pub enum SetupError {
         topic: String,
         /// The Rust types.
         types: String,
+    },
+
+    /// A saga that is to run by itself never would, or one that nobody launches has no schedule.
+    #[error("saga `{name}` cannot run by itself: {why}")]
+    Schedule {
+        /// The saga.
+        name: String,
+        /// What is wrong, and what to write instead.
+        why: String,
     },
 
     /// A name cannot be stored.

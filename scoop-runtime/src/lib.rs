@@ -22,6 +22,8 @@ mod scope;
 mod settings;
 mod sleeper;
 mod store;
+mod tick;
+mod timetable;
 mod tree;
 
 pub use builder::Builder;
@@ -35,4 +37,5 @@ pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;
 pub use scope::{Emit, Scope};
+pub use tick::Tick;
 pub use tree::{RunEvent, RunInfo, RunState, Tree};

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 pub use inventory;
 pub use scoop_core::{
-    Definition, Error, Failure, Message, Missed, Next, Result, Schedule, StepDefinition, StepKind, With,
+    CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
+    StepDefinition, StepKind, With,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::Scope;
 pub use crate::retry::Retry;
 pub use crate::saga::{Attempted, Handler, Registration, Saga, Step, StepEnd};
+pub use crate::tick::{ByHand, Launched, Timed, scheduled};
 
 /// The future, which must be `Send`: the bound is reported at the user's function, and the
 /// promise to return a `Send` future keeps it from being reported again further out.

@@ -5,11 +5,12 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, SLEEP_HANDLER, SLEEP_TOPIC};
+use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
 
 use crate::saga::{Handler, Registration, Saga};
 use crate::sleeper::Sleeper;
-use crate::{RuntimeError, SetupError};
+use crate::timetable::Timetable;
+use crate::{RuntimeError, SetupError, Tick};
 
 /// Sagas handed over by the user, by their type.
 #[derive(Default)]
@@ -31,6 +32,15 @@ pub(crate) struct Registry {
     sagas: BTreeMap<(String, String), Arc<RunnableSaga>>,
     topics: Vec<String>,
     names: Vec<String>,
+    schedules: Vec<Scheduled>,
+}
+
+/// A saga that runs by itself.
+pub(crate) struct Scheduled {
+    pub(crate) topic: String,
+    pub(crate) name: String,
+    pub(crate) schedule: Schedule,
+    pub(crate) timetable: Timetable,
 }
 
 /// A saga that can be run.
@@ -53,6 +63,8 @@ impl Registry {
         let mut errors = check_names(&linked);
         errors.extend(check_topics(&linked));
         errors.extend(check_provided(&linked, provided));
+        errors.extend(check_codes());
+        let schedules = schedules(&linked, &mut errors);
         let mut sagas = BTreeMap::new();
         for registration in linked {
             let definition = (registration.definition)();
@@ -80,12 +92,17 @@ impl Registry {
             );
         }
         let (topics, names) = sagas.keys().cloned().unzip();
-        Ok(Self { sagas, topics, names })
+        Ok(Self { sagas, topics, names, schedules })
     }
 
     /// Topics and names of all sagas, pair by pair.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
+    }
+
+    /// The sagas that run by themselves.
+    pub(crate) fn schedules(&self) -> &[Scheduled] {
+        &self.schedules
     }
 
     /// Whether a saga of that name is run here.
@@ -130,6 +147,45 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
         quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     };
     contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+}
+
+/// Codes that stand for several types of errors, whichever sagas are run.
+fn check_codes() -> Vec<SetupError> {
+    let mut types: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    for coded in CodedError::all() {
+        types.entry(coded.code()).or_default().push(coded.type_name());
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let error = |(code, mut types): (&str, Vec<&'static str>)| {
+        types.sort_unstable();
+        SetupError::SameCode { code: code.to_owned(), types: quoted(&types) }
+    };
+    repeated.map(error).collect()
+}
+
+/// The sagas that run by themselves. The attributes have checked most of it; but nobody keeps one
+/// from writing `impl Saga` by hand, or from giving `Tick` another name.
+fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Scheduled> {
+    let mut schedules = vec![];
+    for registration in linked {
+        let Definition { saga, topic, .. } = (registration.definition)();
+        let handles_ticks = (registration.message_type)().0 == TypeId::of::<Tick>();
+        let why = match (registration.schedule)() {
+            None if handles_ticks => "nobody launches a `Tick`; write `#[saga(every = \"1h\")]`".into(),
+            None => continue,
+            Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
+            Some(schedule) => match Timetable::of(&schedule) {
+                Ok(timetable) => {
+                    let (topic, name) = (topic.into(), saga.into());
+                    schedules.push(Scheduled { topic, name, schedule, timetable });
+                    continue;
+                }
+                Err(unfit) => unfit.to_string(),
+            },
+        };
+        errors.push(SetupError::Schedule { name: saga.into(), why });
+    }
+    schedules
 }
 
 /// Provided values that no registered saga wants.

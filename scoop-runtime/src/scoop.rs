@@ -10,8 +10,8 @@ use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
 use crate::store::{self, Parent, Schema, Store};
-use crate::{Builder, RuntimeError, payload};
-use scoop_core::Message;
+use crate::{Builder, RuntimeError, Saga, payload};
+use scoop_core::{Definition, Message};
 
 /// A program with sagas, or a client of one. Cheap to clone.
 ///
@@ -170,6 +170,38 @@ impl Scoop {
         message: M,
     ) -> Result<Handle, RuntimeError> {
         self.launch(message).within(connection).await
+    }
+
+    /// Runs a saga that has a schedule now, for once. Its [`Tick`](crate::Tick) is due at this moment and
+    /// counts as a run; the schedule stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on
+    /// this database, [`RuntimeError::Database`] if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the saga may run even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example<NightlyReport: scoop_runtime::Saga>(
+    /// #     scoop: scoop_runtime::Scoop,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.trigger::<NightlyReport>().await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
+        let Definition { saga, topic, .. } = S::DEFINITION;
+        let (store, name) = (self.store().clone(), saga.to_string());
+        // In a task of its own, so that nobody can cancel it in the middle of its transaction.
+        let triggering = tokio::spawn(async move { store.trigger(&topic, &saga).await });
+        let triggered = triggering.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        let triggered = triggered.map_err(RuntimeError::database("a saga was run by hand"))?;
+        let (root, id, handlers) = triggered.ok_or(RuntimeError::NoSchedule { saga: name })?;
+        self.announce(&handlers);
+        Ok(Handle::new(self.clone(), root, id))
     }
 
     /// The hierarchy of that id, as [`Handle::id`] gave it, perhaps to another process long ago.

@@ -44,7 +44,7 @@ pub enum RunState {
     NotBegun,
     /// It can go on, and nobody works on it at this moment.
     Ready,
-    /// Its step failed, or the ground under it, and it is tried again.
+    /// It is tried again: its step failed, which does not count yet, or the ground under it did.
     Retrying {
         /// How many times in vain so far.
         attempts: u32,

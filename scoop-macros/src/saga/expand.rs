@@ -14,6 +14,7 @@ use syn::{Ident, Path, Type};
 use self::limits::{durations, retry};
 use self::steps::{definition, step_enum};
 use super::model::{Call, End, Outline, Saga, Step, Value};
+use super::schedule;
 
 /// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
@@ -61,7 +62,16 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let Outline { ty, step_enum, .. } = outline;
-    let Saga { name, message, steps } = saga;
+    let Saga { name, message, schedule, steps } = saga;
+    let topic = match schedule {
+        Some((_, topic)) => quote!(#topic),
+        None => quote!(<#message as ::scoop::Message>::TOPIC),
+    };
+    let unscheduled = match schedule {
+        Some(_) => None,
+        None => schedule::launched_by_hand(message),
+    };
+    let schedule = schedule.as_ref().map(|(schedule, _)| schedule::constant(schedule, message));
     let definitions = steps.iter().map(definition);
     let timeout = durations("timeout", step_enum, steps, |step| step.timeout);
     let retry = retry(step_enum, steps);
@@ -78,10 +88,11 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
 
             const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
                 #name,
-                <#message as ::scoop::Message>::TOPIC,
+                #topic,
                 const { &[#(#definitions),*] },
             );
 
+            #schedule
             #timeout
             #retry
             #sleep
@@ -91,6 +102,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #compensate
             #on_child_failure
         }
+        #unscheduled
     }
 }
 

@@ -10,6 +10,7 @@ use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
+use super::schedule::{self, Schedule};
 pub(super) use super::signature::End;
 use super::signature::{Frame, Role, Shape};
 use super::types::{bare, last_segment, text};
@@ -43,6 +44,8 @@ pub(super) struct Variant {
 pub(super) struct Saga {
     pub(super) name: String,
     pub(super) message: Type,
+    /// When it runs by itself, and the topic of its ticks.
+    pub(super) schedule: Option<(Schedule, String)>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -89,9 +92,11 @@ pub(super) fn check(
         return (None, None);
     };
     let can_be_saga = !is_generic(block, errors);
-    let settings = Settings::read("#[saga]", &["name"], arguments, errors);
-    let name = settings.text("name", errors);
-    let name = names::stored(Kind::Saga, name.as_ref(), &ident, kebab_case, errors);
+    let settings = Settings::read("#[saga]", &schedule::KEYS, arguments, errors);
+    let written_name = settings.text("name", errors);
+    let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
+    let schedule = schedule::read(&settings, errors)
+        .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     let message = message(block, &ident, errors);
     let step_enum = quote::format_ident!("{ident}Step");
 
@@ -112,7 +117,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, message, steps });
+    let saga = message.map(|message| Saga { name, message, schedule, steps });
     (Some(outline), saga)
 }
 

@@ -1,7 +1,7 @@
 //! Tokens to syntax: an `impl` block with our attributes set apart from the user's code.
 //!
-//! Bodies of functions stay unread. So half-written code reaches the compiler, and the editor
-//! through it, as it stands.
+//! Bodies of functions stay unread, but for each `?` in them: see [`crate::trace`]. So half-written
+//! code reaches the compiler, and the editor through it, as it stands.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -9,6 +9,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Generics, ImplItem, Path, Signature, Token, Type, Visibility, braced, token};
 
 use crate::misplaced::is;
+use crate::trace;
 
 /// An `impl` block. Its tokens are the user's without our attributes.
 pub(super) struct Block {
@@ -120,7 +121,9 @@ impl Parse for Item {
 impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let (steps, attrs) = split(input.call(Attribute::parse_outer)?, "step");
-        Ok(Self { steps, attrs, vis: input.parse()?, sig: input.parse()?, body: input.parse()? })
+        let (vis, sig, body) = (input.parse()?, input.parse::<Signature>()?, input.parse()?);
+        let body = trace::body(&sig, body);
+        Ok(Self { steps, attrs, vis, sig, body })
     }
 }
 

@@ -265,7 +265,7 @@ async fn clean_up(
     job: &Job,
     call: Call<'_>,
     message: &(dyn Any + Send + Sync),
-    (step, context, mut failure): (usize, Context, Failure),
+    (step, context, failure): (usize, Context, Failure),
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let mut scope = Scope::new(engine, place(job, &call), context);
     let code = async { job.saga.handler.finally(step, &mut scope, message).await };
@@ -276,8 +276,8 @@ async fn clean_up(
         return Ok((call.conclude(context, Err(failure)), opened));
     };
     undo(opened).await;
-    failure.causes.push(panics::caught_now(&job.run.source, |source| error.into_failure(source)));
-    Ok((call.conclude(context, Err(failure)), None))
+    let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a

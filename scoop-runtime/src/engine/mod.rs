@@ -5,6 +5,7 @@
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
 //! * [`wake`]: tells whoever waits for it.
 //! * [`time`]: knows when something is due, without any of these having been told.
+//! * [`schedule`]: launches the ticks of sagas that run by themselves.
 //! * [`liveness`]: shows the other processes that this one lives, and takes over from the dead.
 //!
 //! What keeps it right is the epoch of a run: raised by each claim and each settlement, and
@@ -15,6 +16,7 @@ mod claim;
 mod execute;
 mod liveness;
 mod panics;
+mod schedule;
 mod settle;
 mod time;
 mod wake;
@@ -109,6 +111,7 @@ impl Engine {
     /// Lists the sagas of this program, and gives what was set aside before another chance.
     async fn publish(&self) -> sqlx::Result<()> {
         self.store.publish(self.registry.pairs()).await?;
+        schedule::publish(self).await?;
         self.store.retry_stuck(self.registry.pairs()).await?;
         self.store.sweep().await
     }
@@ -125,6 +128,7 @@ impl Engine {
         let helpers = TaskTracker::new();
         helpers.spawn(liveness::keep(self.clone(), session, drained.clone()));
         helpers.spawn(liveness::reap(self.clone()));
+        helpers.spawn(schedule::serve(self.clone()));
         helpers.spawn(wake::tell_parents(self.clone(), parents, drained.clone()));
         helpers.spawn(time::keep(self.clone(), drained.clone()));
         helpers.spawn(time::watch(self.clone(), drained.clone()));

@@ -24,11 +24,19 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
+/// How soon to look again after something was due. It may still be there, if somebody else has it
+/// locked.
+const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
+
 /// Waits for the next thing that is due, again and again.
 pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         let wait = match look(&engine).await {
-            Ok(wait) => wait,
+            Ok(Some(wait)) => wait,
+            Ok(None) => {
+                tokio::time::sleep(PAUSE_WHEN_DUE).await;
+                engine.settings.poll_interval
+            }
             Err(error) => {
                 warn!(%error, "what is due could not be looked up; trying again");
                 PAUSE_AFTER_FAILURE
@@ -42,15 +50,15 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
     }
 }
 
-/// Sees to what is due, and says how long nothing else will be.
-async fn look(engine: &Engine) -> sqlx::Result<Duration> {
+/// Sees to what is due. Says how long nothing else will be, if it can be told yet.
+async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
     let due = engine.store.due(engine.registry.pairs()).await?;
     let Some(seconds) = due else {
-        return Ok(poll);
+        return Ok(Some(poll));
     };
     if seconds > 0.0 {
-        return Ok(Duration::try_from_secs_f64(seconds).unwrap_or(poll).min(poll));
+        return Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or(poll).min(poll)));
     }
     let overdue = engine.store.overdue(BATCH_MAX).await?;
     for parent in overdue {
@@ -59,7 +67,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Duration> {
     // It says when it has taken all there is; only then can the next time be told.
     engine.wakeups.was_due.store(true, Ordering::Relaxed);
     engine.wakeups.claimer.notify_one();
-    Ok(poll)
+    Ok(None)
 }
 
 /// The running steps that want to know when they should stop.

@@ -89,7 +89,7 @@ impl Store {
     pub(crate) async fn launch(
         &self,
         executor: impl PgExecutor<'_>,
-        messages: &[Launched],
+        messages: &[impl Serialize + Sync],
     ) -> sqlx::Result<Launch> {
         let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages));
         let row = launch.fetch_one(executor).await?;

@@ -15,6 +15,7 @@ use crate::{RuntimeError, SetupError};
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "protocol", include_str!("../../migrations/0001_protocol.sql")),
     (2, "working set", include_str!("../../migrations/0002_working_set.sql")),
+    (3, "schedule", include_str!("../../migrations/0003_schedule.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.

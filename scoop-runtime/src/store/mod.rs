@@ -5,6 +5,7 @@ mod engine;
 mod migrate;
 mod requests;
 mod rows;
+mod schedule;
 mod sql;
 
 pub(crate) use client::{HandlerOutcome, Launched, Standing};
@@ -12,6 +13,7 @@ pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{Claimed, Key, Settled, Settlement, Surroundings, Unreadable};
+pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;
@@ -87,6 +89,11 @@ mod tests {
         let (types, values) = match statement {
             "run_claim" => ("uuid, text, text[], text[], bigint", "gen_random_uuid(), '', '{}', '{}', 1"),
             "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+            "run_due" => ("text[], text[]", "'{}', '{}'"),
+            "run_overdue" => ("bigint", "1"),
+            "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+            "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
+            "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
             _ => ("jsonb", "'[]'"),
         };
         let prepare =
@@ -115,7 +122,8 @@ mod tests {
                 assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
             }
         }
-        for statement in ["run_claim", "run_settle", "run_wake"] {
+        let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
+        for statement in hot.into_iter().chain(["run_stops", "cancel_mark", "cancel_drop"]) {
             let plan = plan_of(&pool, statement).await;
             assert!(
                 !plan.contains("Seq Scan"),

@@ -2,6 +2,7 @@
 //! calls that it lists. A scenario is a module with its sagas and a test.
 
 mod ca;
+mod cf;
 mod cm;
 mod cp;
 mod cx;

@@ -116,7 +116,10 @@ impl Exception {
         if causes.len() != failure.causes.len() {
             return differs("number of causes", &failure.causes.len().to_string());
         }
-        causes.iter().zip(&failure.causes).try_for_each(|(cause, failure)| cause.matches(failure, block))
+        causes
+            .iter()
+            .zip(failure.causes.iter())
+            .try_for_each(|(cause, failure)| cause.matches(failure, block))
     }
 }
 

@@ -1,0 +1,115 @@
+//! Sagas that run by themselves: a thermometer that is read again and again, and a report on it that
+//! is due every night.
+//!
+//! ```text
+//! cargo run --example schedule        # ends by itself, and says whether all was as it should be
+//! ```
+//!
+//! Start it several times on one database (`DATABASE_URL=postgres://.. cargo run --example schedule`):
+//! each time is read by one process, and what nobody was there for is made up for.
+
+use std::process::ExitCode;
+
+use scoop::prelude::*;
+use tokio::sync::mpsc;
+
+/// How many readings there are before the program ends.
+const READINGS: usize = 10;
+
+/// Reads the temperature five times a second.
+struct Thermometer {
+    readings: mpsc::UnboundedSender<u64>,
+}
+
+// Who reads too slowly leaves out a reading rather than begin two at once. For times at which no
+// process lived there is one reading, which is what `missed` says unless one says otherwise.
+#[saga(every = "200ms", overlap = "skip")]
+#[subscribes(Tick)]
+impl Thermometer {
+    #[step]
+    async fn read(&self, scope: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+        let degrees = 20 + (tick.count() % 5) as i32;
+        sqlx::query("INSERT INTO reading (run, degrees) VALUES ($1, $2)")
+            .bind(tick.count() as i64)
+            .bind(degrees)
+            .execute(scope.tx().await?)
+            .await?;
+        Ok(())
+    }
+
+    /// The reading is in the database when this begins.
+    #[step]
+    async fn tell(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+        // The program may have had enough.
+        let _ = self.readings.send(tick.count());
+        Ok(())
+    }
+}
+
+/// Sums up the readings, at three in the morning as the clocks of Prague show it: also in the
+/// night in which there are two hours that begin with two, and in that in which there is none.
+#[derive(Default)]
+struct NightlyReport;
+
+#[saga(cron = "0 3 * * *", zone = "Europe/Prague", missed = "skip")]
+#[subscribes(Tick)]
+impl NightlyReport {
+    #[step]
+    async fn write(&self, scope: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+        sqlx::query(
+            "INSERT INTO report (run, readings, degrees)
+             SELECT $1, count(*), round(avg(degrees)) FROM reading",
+        )
+        .bind(tick.count() as i64)
+        .execute(scope.tx().await?)
+        .await?;
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let (readings, mut read) = mpsc::unbounded_channel();
+    // The tables have to be there before the first reading.
+    let client = Scoop::builder().embedded().client().await?;
+    sqlx::raw_sql(
+        "CREATE TABLE IF NOT EXISTS reading (run bigint PRIMARY KEY, degrees int NOT NULL);
+         CREATE TABLE IF NOT EXISTS report (run bigint PRIMARY KEY, readings bigint NOT NULL, degrees int NOT NULL)",
+    )
+    .execute(client.pool())
+    .await?;
+    let scoop =
+        Scoop::builder().postgres(client.pool().clone()).provide(Thermometer { readings }).start().await?;
+
+    for _ in 0..READINGS {
+        let run = read.recv().await.ok_or_else(|| Error::msg("the thermometer is gone"))?;
+        println!("reading {run}");
+    }
+    // Nobody wants to wait until three in the morning.
+    let report = scoop.trigger::<NightlyReport>().await?;
+    let outcome = report.wait().await?;
+    scoop.shutdown().await;
+
+    let balanced = check(client.pool()).await? && outcome == Outcome::Committed;
+    client.shutdown().await;
+    Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether each run that was counted has its reading, but for those that are under way.
+async fn check(pool: &sqlx::PgPool) -> Result<bool> {
+    let (runs, readings, under_way): (i64, i64, i64) = sqlx::query_as(
+        "SELECT (SELECT fired FROM scoop.schedule WHERE handler = 'thermometer'),
+                (SELECT count(*) FROM reading),
+                (SELECT count(*) FROM scoop.run WHERE handler = 'thermometer')",
+    )
+    .fetch_one(pool)
+    .await?;
+    let (readings_reported, degrees): (i64, i32) =
+        sqlx::query_as("SELECT readings, degrees FROM report ORDER BY run DESC LIMIT 1")
+            .fetch_one(pool)
+            .await?;
+    println!("the report: {degrees} degrees on average of {readings_reported} readings");
+    let all = readings <= runs && runs <= readings + under_way && readings_reported >= READINGS as i64;
+    println!("{}", if all { "each run was read once" } else { "readings are missing" });
+    Ok(all)
+}

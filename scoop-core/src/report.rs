@@ -1,0 +1,249 @@
+//! A failure as people read it: one tree, whichever services it went through.
+
+use std::fmt::Write;
+
+use crate::Failure;
+use crate::failure::{CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, NO_MESSAGE, PARENT_SAID_SO};
+
+/// How many places of one failure are listed. Other languages record a hundred.
+const FRAMES_MAX: usize = 16;
+
+/// The tree of the failure, a line for each, indented by their depth.
+pub(crate) fn of(failure: &Failure) -> String {
+    let mut repeated = Repeated::default();
+    repeated.look_for(failure);
+    repeated.told.retain(|told| told.times > 1);
+    let mut report = Report { text: String::new(), repeated, numbers: 0 };
+    report.tell(failure, 0);
+    report.text
+}
+
+/// The failures that occur several times.
+#[derive(Default)]
+struct Repeated<'a> {
+    told: Vec<Told<'a>>,
+}
+
+struct Told<'a> {
+    failure: &'a Failure,
+    times: usize,
+    /// Set once it is in the report.
+    number: Option<usize>,
+}
+
+impl<'a> Repeated<'a> {
+    /// Counts the failures of a tree. What lies below a repeated one is repeated with it.
+    fn look_for(&mut self, failure: &'a Failure) {
+        match self.find(failure) {
+            Some(told) => told.times += 1,
+            None => {
+                self.told.push(Told { failure, times: 1, number: None });
+                failure.reasons().for_each(|cause| self.look_for(cause));
+            }
+        }
+    }
+
+    fn find(&mut self, failure: &Failure) -> Option<&mut Told<'a>> {
+        self.told.iter_mut().find(|told| told.failure == failure)
+    }
+}
+
+struct Report<'a> {
+    text: String,
+    repeated: Repeated<'a>,
+    /// How many numbers were given.
+    numbers: usize,
+}
+
+impl Report<'_> {
+    fn tell(&mut self, failure: &Failure, depth: usize) {
+        let indent = "  ".repeat(depth);
+        let label = if depth == 0 { "" } else { "caused by " };
+        let mut number = String::new();
+        if let Some(told) = self.repeated.find(failure) {
+            if let Some(number) = told.number {
+                self.line(format_args!("{indent}{label}({number}), as above"));
+                return;
+            }
+            self.numbers += 1;
+            told.number = Some(self.numbers);
+            number = format!(" ({})", self.numbers);
+        }
+        let said = line(failure).replace('\n', &format!("\n{indent}    "));
+        self.line(format_args!("{indent}{label}{said}{number}"));
+        self.places(failure, &indent);
+        for cause in failure.reasons() {
+            self.tell(cause, depth + 1);
+        }
+    }
+
+    fn places(&mut self, failure: &Failure, indent: &str) {
+        for frame in failure.stack_trace.iter().take(FRAMES_MAX) {
+            let names = [&frame.class_name, &frame.function_name].into_iter().flatten();
+            let name = names.map(String::as_str).collect::<Vec<_>>().join(".");
+            let name = if name.is_empty() { name } else { format!(" in {name}") };
+            self.line(format_args!("{indent}    at {}:{}{name}", frame.file_name, frame.line_number));
+        }
+        let more = failure.stack_trace.len().saturating_sub(FRAMES_MAX);
+        if more > 0 {
+            self.line(format_args!("{indent}    and {more} places more"));
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // A string takes every write.
+        let _ = writeln!(self.text, "{line}");
+    }
+}
+
+/// Which service failed, and with what. The protocol's own failures are told in plain words.
+fn line(failure: &Failure) -> String {
+    match in_plain_words(failure) {
+        Some(words) => format!("[{}] {words}", failure.source),
+        None => failure.to_string(),
+    }
+}
+
+/// `None` for failures that are not the protocol's, or say more than those do.
+fn in_plain_words(failure: &Failure) -> Option<String> {
+    let message = &*failure.message;
+    let step = |before: &str| message.strip_prefix(before)?.strip_prefix(" [")?.strip_suffix(']');
+    let without_message = message == NO_MESSAGE;
+    match failure.simple_kind() {
+        CHILD_ROLLED_BACK => match step("Child failure occurred while suspended in step") {
+            Some(step) => Some(format!("what step `{step}` launched has failed")),
+            None => without_message.then(|| "what it launched has failed as well".into()),
+        },
+        CHILD_ROLLBACK_FAILED => {
+            let step = step("Child rollback failure occurred while suspended in step")?;
+            Some(format!("what step `{step}` launched could not be undone"))
+        }
+        PARENT_SAID_SO => without_message.then(|| "had to roll back with the run above".into()),
+        "GaveUpException" => without_message.then(|| "gave up".into()),
+        "CancellationRequestedException" => Some(format!("cancellation was requested: {message}")),
+        "RollbackRequestedException" => Some(format!("a rollback was requested: {message}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::Frame;
+
+    fn at(mut failure: Failure, places: &[(&str, i64, Option<&str>)]) -> Failure {
+        failure.stack_trace.extend(places.iter().map(|(file, line, function)| Frame {
+            file_name: (*file).into(),
+            line_number: *line,
+            class_name: None,
+            function_name: function.map(str::to_owned),
+        }));
+        failure
+    }
+
+    fn check(failure: &Failure, expected: Expect) {
+        expected.assert_eq(&failure.report());
+        assert_eq!(failure.to_string().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_failure_on_its_way_through_three_services() {
+        let broken = Failure::new("std::io::Error", "connection refused", "stock[w1]");
+        let out = Failure::new("stock.out", "7 chairs were wanted, 2 are left", "stock[w1]");
+        let out = at(
+            out.caused_by([broken]),
+            &[("stock/src/shelf.rs", 42, None), ("stock/src/main.rs", 17, Some("take"))],
+        );
+        let orders = Failure::child_rolled_back(Some("reserve"), "orders[w2]", vec![out]);
+        let checkout = Failure::child_rolled_back(Some("place order"), "checkout[w3]", vec![orders]);
+        check(
+            &checkout,
+            expect![[r#"
+            [checkout[w3]] what step `place order` launched has failed
+              caused by [orders[w2]] what step `reserve` launched has failed
+                caused by [stock[w1]] stock.out: 7 chairs were wanted, 2 are left
+                    at stock/src/shelf.rs:42
+                    at stock/src/main.rs:17 in take
+                  caused by [stock[w1]] std::io::Error: connection refused
+        "#]],
+        );
+    }
+
+    #[test]
+    fn what_led_to_two_failures_is_told_once() {
+        let out = at(Failure::new("stock.out", "no chairs left", "stock[w1]"), &[("shelf.rs", 42, None)]);
+        let orders = Failure::child_rolled_back(Some("reserve"), "orders[w2]", vec![out]);
+        let refused = Failure::new("courier.Refused", "on its way already", "courier[w3]");
+        let courier = refused.caused_by([Failure::parent_said_so("orders[w2]", orders.clone())]);
+        let told = Failure::child_rolled_back(None, "orders[w2]", vec![orders.clone()]);
+        let orders = Failure::child_rollback_failed("reserve", "orders[w2]", vec![courier, orders, told]);
+        check(
+            &orders,
+            expect![[r#"
+            [orders[w2]] what step `reserve` launched could not be undone
+              caused by [courier[w3]] courier.Refused: on its way already
+                caused by [orders[w2]] had to roll back with the run above
+                  caused by [orders[w2]] what step `reserve` launched has failed (1)
+                    caused by [stock[w1]] stock.out: no chairs left
+                        at shelf.rs:42
+              caused by (1), as above
+              caused by [orders[w2]] what it launched has failed as well
+                caused by (1), as above
+        "#]],
+        );
+    }
+
+    #[test]
+    fn failures_of_the_other_participants() {
+        let mut shown = Failure::new("com.shop.Stock$Out", "none left", "stock[jvm]");
+        shown = at(shown, &[("Stock.kt", 1, None)]);
+        shown.stack_trace[0].class_name = Some("com.shop.Stock".into());
+        shown.stack_trace[0].function_name = Some("take".into());
+        shown = at(shown, &[("<unknown filename>", -2, None); 20]);
+        let package = |kind: &str| format!("io.github.gabrielshanahan.scoop.coroutine.{kind}");
+        let asked =
+            Failure::new(package("CancellationRequestedException"), "customer left", "the shop's till");
+        let gave_up = Failure::new(package("GaveUpException"), "", "orders[jvm]").caused_by([asked]);
+        let unlike_ours = Failure::new(package("ChildRolledBackException"), "says more", "orders[jvm]");
+        check(
+            &unlike_ours.caused_by([gave_up, shown]),
+            expect![[r#"
+                [orders[jvm]] io.github.gabrielshanahan.scoop.coroutine.ChildRolledBackException: says more
+                  caused by [orders[jvm]] gave up
+                    caused by [the shop's till] cancellation was requested: customer left
+                  caused by [stock[jvm]] com.shop.Stock$Out: none left
+                      at Stock.kt:1 in com.shop.Stock.take
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      at <unknown filename>:-2
+                      and 5 places more
+            "#]],
+        );
+    }
+
+    #[test]
+    fn messages_of_several_lines_keep_to_their_depth() {
+        let inner = Failure::new("T", "first\nsecond", "s");
+        let failure = Failure::new("U", "m", "s").caused_by([inner]);
+        expect![[r#"
+            [s] U: m
+              caused by [s] T: first
+                  second
+        "#]]
+        .assert_eq(&failure.report());
+    }
+}

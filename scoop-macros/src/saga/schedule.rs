@@ -1,0 +1,197 @@
+//! `#[saga(every = "1h")]` and its kin: when a saga runs by itself.
+//!
+//! Expressions and zones are read by the crate that the engine follows them by, so that what
+//! compiles is due.
+
+use std::time::Duration;
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use scoop_cron::{Cron, CronError, similar_zone};
+use syn::spanned::Spanned;
+use syn::{Ident, LitStr, Type};
+
+use super::types::is_named;
+use crate::duration;
+use crate::errors::Errors;
+use crate::names::did_you_mean;
+use crate::settings::Settings;
+
+/// The settings of `#[saga]`: the name, and when it runs by itself.
+pub(super) const KEYS: [&str; 6] = ["name", "every", "cron", "zone", "missed", "overlap"];
+
+/// The topic of a saga's own ticks is this and its name.
+const TOPIC_PREFIX: &str = "ticks.";
+
+/// What a topic may have.
+const TOPIC_BYTES_MAX: usize = 63;
+
+/// What makes sense of a schedule; beyond lies a slip of the pen.
+const EVERY: [(Duration, &str); 2] =
+    [(Duration::from_millis(10), "10ms"), (Duration::from_secs(3650 * 86_400), "3650d")];
+
+/// When a saga runs by itself.
+pub(super) struct Schedule {
+    recurrence: Recurrence,
+    missed: Option<&'static str>,
+    overlap: Option<&'static str>,
+}
+
+enum Recurrence {
+    Every(Duration),
+    Cron { expression: String, zone: String },
+}
+
+/// The schedule that the settings have, if they have one.
+pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule> {
+    let [every, cron, zone, missed, overlap] =
+        ["every", "cron", "zone", "missed", "overlap"].map(|key| settings.text(key, errors));
+    if every.is_none() && cron.is_none() {
+        let lone = [("zone", &zone), ("missed", &missed), ("overlap", &overlap)];
+        for (key, literal) in lone.into_iter().filter_map(|(key, it)| Some((key, it.as_ref()?))) {
+            let remedy = "write `every = \"1h\"` or `cron = \"0 3 * * *\"`, or remove this";
+            errors.at(literal, format!("`{key}` is about a schedule, and this saga has none; {remedy}"));
+        }
+    }
+    let recurrence = recurrence(every, cron, zone, errors);
+    let missed = missed.and_then(|it| errors.keep(one_of("missed", &it, &["skip", "once", "all"])));
+    let overlap_is = overlap.as_ref().and_then(|it| errors.keep(one_of("overlap", it, &["allow", "skip"])));
+    let recurrence = recurrence?;
+    if let (Some("all"), Some("skip"), Some(overlap)) = (missed, overlap_is, overlap) {
+        let why = "`missed = \"all\"` starts several runs at once, which this would let go";
+        errors.at(overlap, format!("{why}; remove one of them"));
+    }
+    Some(Schedule { recurrence, missed, overlap: overlap_is })
+}
+
+fn recurrence(
+    every: Option<LitStr>,
+    cron: Option<LitStr>,
+    zone: Option<LitStr>,
+    errors: &mut Errors,
+) -> Option<Recurrence> {
+    let Some(every) = every else {
+        return times(&cron?, zone.as_ref(), errors);
+    };
+    if let Some(cron) = cron {
+        errors.at(cron, "a saga has one schedule, and this one has `every` already; remove one of them");
+    } else if let Some(zone) = zone {
+        errors.at(zone, "`every` goes by the time that passes, which has no zone; remove this");
+    }
+    errors.keep(period(&every)).map(Recurrence::Every)
+}
+
+/// The time from one run to the next.
+fn period(literal: &LitStr) -> syn::Result<Duration> {
+    let every = duration::parse(literal)?;
+    let [(min, least), (max, most)] = EVERY;
+    let why = match every {
+        every if every < min => {
+            format!("a saga cannot run more often than every `{least}`; write that or longer")
+        }
+        every if every > max => {
+            format!("a saga that runs less often than every `{most}` never does; write that or shorter")
+        }
+        every => return Ok(every),
+    };
+    Err(syn::Error::new(literal.span(), why))
+}
+
+/// The times of an expression in a zone, each a mistake of its own.
+fn times(cron: &LitStr, zone: Option<&LitStr>, errors: &mut Errors) -> Option<Recurrence> {
+    let expression = cron.value();
+    let checked = Cron::new(&expression, "UTC").map_err(|why| syn::Error::new(cron.span(), why));
+    let checked = errors.keep(checked);
+    let zone = match zone {
+        None => Some("UTC".to_owned()),
+        Some(zone) => errors.keep(known_zone(zone)),
+    };
+    checked.and(zone).map(|zone| Recurrence::Cron { expression, zone })
+}
+
+fn known_zone(literal: &LitStr) -> syn::Result<String> {
+    let zone = literal.value();
+    match Cron::new("* * * * *", &zone) {
+        Err(CronError::Zone) => {
+            let remedy = match similar_zone(&zone) {
+                Some(similar) => format!("did you mean `{similar}`?"),
+                None => "write a name of the IANA database, like `Europe/Prague`".to_owned(),
+            };
+            let why = format!("there is no time zone `{zone}`; {remedy}");
+            Err(syn::Error::new(literal.span(), why))
+        }
+        _ => Ok(zone),
+    }
+}
+
+fn one_of(key: &str, literal: &LitStr, known: &[&'static str]) -> syn::Result<&'static str> {
+    let value = literal.value();
+    known.iter().find(|it| **it == value).copied().ok_or_else(|| {
+        let meant = did_you_mean(&value, known.iter().copied());
+        let listed: Vec<_> = known.iter().map(|it| format!("`\"{it}\"`")).collect();
+        let listed = listed.join(", ");
+        syn::Error::new(literal.span(), format!("`{key}` is one of {listed}{meant}"))
+    })
+}
+
+/// The topic of the ticks of the saga that is stored so. `written` is its name, if somebody wrote
+/// that.
+pub(super) fn topic(name: &str, written: Option<&LitStr>, ident: &Ident, errors: &mut Errors) -> String {
+    let topic = format!("{TOPIC_PREFIX}{name}");
+    if topic.len() > TOPIC_BYTES_MAX {
+        let max = TOPIC_BYTES_MAX - TOPIC_PREFIX.len();
+        let why = format!(
+            "a saga with a schedule has a name of {max} bytes at most, as the topic of its ticks has \
+             {TOPIC_BYTES_MAX}; this one has {}",
+            name.len()
+        );
+        match written {
+            Some(literal) => errors.at(literal, why),
+            None => errors.at(ident, format!("{why}; write one: `name = \"..\"`")),
+        }
+    }
+    topic
+}
+
+/// The constant of the trait that tells the schedule.
+pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
+    let recurrence = match &schedule.recurrence {
+        Recurrence::Every(every) => {
+            let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+            quote!(every(::core::time::Duration::from_millis(#ms)))
+        }
+        Recurrence::Cron { expression, zone } => quote!(cron(#expression, #zone)),
+    };
+    let missed = schedule.missed.map(|missed| match missed {
+        "skip" => quote!(.missed(::scoop::Missed::Skip)),
+        "all" => quote!(.missed(::scoop::Missed::All)),
+        _ => quote!(.missed(::scoop::Missed::Once)),
+    });
+    let overlap = schedule.overlap.map(|overlap| match overlap {
+        "skip" => quote!(.overlap(::scoop::Overlap::Skip)),
+        _ => quote!(.overlap(::scoop::Overlap::Allow)),
+    });
+    let schedule = quote!(::scoop::Schedule::#recurrence #missed #overlap);
+    quote! {
+        const SCHEDULE: ::core::option::Option<::scoop::Schedule> =
+            ::core::option::Option::Some(::scoop::__private::scheduled::<#message>(#schedule));
+    }
+}
+
+/// For a saga without a schedule, the question whether somebody launches its message. Asked only
+/// where the name is that of `Tick`; whether the type is, the compiler knows.
+pub(super) fn launched_by_hand(message: &Type) -> Option<TokenStream> {
+    let why = "nobody launches a `Tick`; say when the saga runs, as in `#[saga(every = \"1h\")]`";
+    let ask = quote_spanned! {message.span()=>
+        ::core::assert!(::scoop::__private::Launched::<#message>::BY_HAND, #why);
+    };
+    is_named(message, "Tick").then(|| {
+        quote! {
+            const _: () = {
+                #[allow(unused_imports)]
+                use ::scoop::__private::ByHand as _;
+                #ask
+            };
+        }
+    })
+}

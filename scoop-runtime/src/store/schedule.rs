@@ -1,0 +1,211 @@
+//! What the engine asks about schedules, one function for each statement.
+
+use scoop_core::{ContextKey, Missed, Overlap, Recurrence, Schedule};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{PgConnection, Row};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Store;
+use crate::Tick;
+use crate::timetable::{self, Timetable, Unfit};
+
+/// A saga that runs by itself, as it is listed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Published<'a> {
+    topic: &'a str,
+    handler: &'a str,
+    every_ms: Option<i64>,
+    cron: Option<&'a str>,
+    zone: Option<&'a str>,
+    missed: &'static str,
+    overlap: &'static str,
+    #[serde(with = "time::serde::rfc3339::option")]
+    next_at: Option<OffsetDateTime>,
+}
+
+impl<'a> Published<'a> {
+    /// The saga of this schedule, which is due at `next_at` if it is new.
+    pub(crate) fn new(
+        (topic, handler): (&'a str, &'a str),
+        schedule: &Schedule,
+        next_at: Option<OffsetDateTime>,
+    ) -> Result<Self, Unfit> {
+        let (missed, overlap) = (schedule.missed.as_str(), schedule.overlap.as_str());
+        let (every_ms, cron, zone) = match schedule.recurrence {
+            Recurrence::Every(pause) => (Some(timetable::every_ms(pause)?), None, None),
+            Recurrence::Cron { expression, zone } => (None, Some(expression), Some(zone)),
+        };
+        Ok(Self { topic, handler, every_ms, cron, zone, missed, overlap, next_at })
+    }
+}
+
+/// A schedule that is due, and that nobody else looks at.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    /// By what it goes, if this program can.
+    pub(crate) timetable: Result<Timetable, Unfit>,
+    pub(crate) next_at: OffsetDateTime,
+    /// How many runs there were.
+    pub(crate) fired: i64,
+    /// The hierarchy of the last.
+    pub(crate) last_root: Option<Uuid>,
+    /// By the clock of the database.
+    pub(crate) now: OffsetDateTime,
+}
+
+impl Taken {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            topic: row.try_get("topic")?,
+            handler: row.try_get("handler")?,
+            timetable: timetable_of(row)?,
+            next_at: row.try_get("next_at")?,
+            fired: row.try_get("fired")?,
+            last_root: row.try_get("last_root")?,
+            now: row.try_get("now")?,
+        })
+    }
+}
+
+fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, Unfit>> {
+    let (cron, zone): (Option<&str>, Option<&str>) = (row.try_get("cron")?, row.try_get("zone")?);
+    let (missed, overlap) = (row.try_get("missed")?, row.try_get("overlap")?);
+    let every_ms = row.try_get("every_ms")?;
+    Ok(match (Missed::named(missed), Overlap::named(overlap)) {
+        (Some(missed), Some(overlap)) => Timetable::stored(every_ms, cron.zip(zone), missed, overlap),
+        _ => Err(Unfit::Unknown),
+    })
+}
+
+/// A tick as it is launched: a message that starts a hierarchy of its own.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ticked<'a> {
+    pub(crate) id: Uuid,
+    pub(crate) root: Uuid,
+    topic: &'a str,
+    payload: Tick,
+    context: scoop_core::Context,
+}
+
+/// How other participants know which run of a periodic saga this is.
+#[derive(Serialize, Deserialize)]
+struct RunCount {
+    value: u64,
+}
+
+impl ContextKey for RunCount {
+    const KEY: &'static str = "RunCountKey";
+}
+
+impl<'a> Ticked<'a> {
+    /// The run of this number, with fresh ids.
+    pub(crate) fn new(topic: &'a str, due: OffsetDateTime, run: u64) -> Self {
+        let mut context = scoop_core::Context::default();
+        context.set(RunCount { value: run }).expect("a number can be written as JSON");
+        Self { id: Uuid::now_v7(), root: Uuid::now_v7(), topic, payload: Tick::new(due, run), context }
+    }
+}
+
+/// Topics and names of sagas, pair by pair.
+type Pairs<'a> = (&'a [String], &'a [String]);
+
+impl Store {
+    /// Lists which sagas run by themselves.
+    pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+        sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// In how many seconds one of these is due; negative if it has been.
+    pub(crate) async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Option<f64>> {
+        sqlx::query_scalar(self.sql.schedule_wait.clone())
+            .bind(topics)
+            .bind(handlers)
+            .fetch_one(&self.pool)
+            .await
+    }
+
+    /// Takes one of these that is due, until the end of the transaction.
+    pub(crate) async fn take_schedule(
+        &self,
+        tx: &mut PgConnection,
+        (topics, handlers): Pairs<'_>,
+    ) -> sqlx::Result<Option<Taken>> {
+        let take = sqlx::query(self.sql.schedule_take.clone()).bind(topics).bind(handlers);
+        take.fetch_optional(tx).await?.as_ref().map(Taken::from_row).transpose()
+    }
+
+    /// Whether anything of the hierarchy has not ended.
+    pub(crate) async fn is_busy(&self, tx: &mut PgConnection, root: Uuid) -> sqlx::Result<bool> {
+        sqlx::query_scalar(self.sql.schedule_busy.clone()).bind(root).fetch_one(tx).await
+    }
+
+    /// Launches ticks; says for which handlers.
+    pub(crate) async fn tick(
+        &self,
+        tx: &mut PgConnection,
+        ticks: &[Ticked<'_>],
+    ) -> sqlx::Result<Vec<String>> {
+        Ok(self.launch(tx, ticks).await?.handlers)
+    }
+
+    /// Moves a schedule on that was taken, after these ticks.
+    pub(crate) async fn move_schedule_on(
+        &self,
+        tx: &mut PgConnection,
+        taken: &Taken,
+        next_at: Option<OffsetDateTime>,
+        ticks: &[Ticked<'_>],
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.schedule_move_on.clone())
+            .bind(&taken.topic)
+            .bind(&taken.handler)
+            .bind(next_at)
+            .bind(i64::try_from(ticks.len()).unwrap_or(i64::MAX))
+            .bind(ticks.last().map(|tick| tick.root))
+            .execute(tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Launches a tick now, beside the schedule. Nothing if there is no such schedule; else the
+    /// tick's root and id, and for which handlers it is.
+    pub(crate) async fn trigger(
+        &self,
+        topic: &str,
+        handler: &str,
+    ) -> sqlx::Result<Option<(Uuid, Uuid, Vec<String>)>> {
+        let mut tx = self.pool.begin().await?;
+        let root = Uuid::now_v7();
+        let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
+        let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
+            return Ok(None);
+        };
+        let run = u64::try_from(counted.try_get::<i64, _>("fired")?).unwrap_or_default();
+        let tick = Ticked { root, ..Ticked::new(topic, counted.try_get("now")?, run) };
+        let id = tick.id;
+        let handlers = self.tick(&mut tx, &[tick]).await?;
+        tx.commit().await?;
+        Ok(Some((root, id, handlers)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tick_carries_its_time_and_its_number() {
+        let tick = Ticked::new("ticks.report", OffsetDateTime::UNIX_EPOCH, 7);
+        let written = serde_json::to_value(&tick).unwrap();
+        assert_eq!(written["payload"], json!({"due": "1970-01-01T00:00:00Z", "run": 7}));
+        assert_eq!(written["context"], json!({"RunCountKey": {"value": 7}}));
+    }
+}

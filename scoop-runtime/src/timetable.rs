@@ -1,0 +1,239 @@
+//! Which times of a schedule have come: a function of the clock, for the engine to act on.
+
+use std::iter::successors;
+
+use scoop_core::{Missed, Overlap, Recurrence, Schedule};
+use scoop_cron::{Cron, CronError};
+use time::{Duration, OffsetDateTime};
+
+/// What is at most so late has not been missed: a process looks again after this time, whatever
+/// happened to its clock.
+const LATE_MAX: Duration = Duration::MINUTE;
+
+/// How many times are made up for in one transaction.
+const TICKS_MAX: usize = 100;
+
+/// A schedule that can be followed.
+#[derive(Clone, Debug)]
+pub(crate) struct Timetable {
+    times: Times,
+    missed: Missed,
+    pub(crate) overlap: Overlap,
+}
+
+#[derive(Clone, Debug)]
+enum Times {
+    /// So many microseconds from one to the next; at least one.
+    Every(i64),
+    Cron(Box<Cron>),
+}
+
+/// What follows from a look at the clock.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// For which times to run now.
+    pub(crate) ticks: Vec<OffsetDateTime>,
+    /// When to look again; nothing if there is no later time.
+    pub(crate) next_at: Option<OffsetDateTime>,
+}
+
+/// Why a schedule cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    #[error("it is due every {0:?}, but a whole number of milliseconds is possible, at least one")]
+    Every(std::time::Duration),
+    #[error("it is of a kind that this program does not know")]
+    Unknown,
+}
+
+impl Timetable {
+    /// The timetable of a schedule.
+    pub(crate) fn of(schedule: &Schedule) -> Result<Self, Unfit> {
+        let times = match schedule.recurrence {
+            Recurrence::Every(pause) => Times::every_ms(every_ms(pause)?)?,
+            Recurrence::Cron { expression, zone } => Times::Cron(Box::new(Cron::new(expression, zone)?)),
+        };
+        Ok(Self { times, missed: schedule.missed, overlap: schedule.overlap })
+    }
+
+    /// The timetable of a schedule that perhaps another program has stored.
+    pub(crate) fn stored(
+        every_ms: Option<i64>,
+        cron: Option<(&str, &str)>,
+        missed: Missed,
+        overlap: Overlap,
+    ) -> Result<Self, Unfit> {
+        let times = match (every_ms, cron) {
+            (Some(ms), None) => Times::every_ms(ms)?,
+            (None, Some((expression, zone))) => Times::Cron(Box::new(Cron::new(expression, zone)?)),
+            _ => return Err(Unfit::Unknown),
+        };
+        Ok(Self { times, missed, overlap })
+    }
+
+    /// The first time of a schedule that begins now.
+    pub(crate) fn first(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
+        self.after(now, now)
+    }
+
+    /// What to do now about a schedule whose `next_at` has come.
+    pub(crate) fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
+        if now < next_at {
+            return Due { ticks: vec![], next_at: Some(next_at) };
+        }
+        let come = |from| {
+            successors(from, |time| self.after(next_at, *time))
+                .take_while(move |time: &OffsetDateTime| *time <= now)
+        };
+        let ticks: Vec<_> = match self.missed {
+            Missed::All => come(Some(next_at)).take(TICKS_MAX).collect(),
+            Missed::Once => come(Some(next_at)).take(1).collect(),
+            Missed::Skip => {
+                let recent = now - LATE_MAX;
+                let first = if next_at >= recent { Some(next_at) } else { self.after(next_at, recent) };
+                come(first).last().into_iter().collect()
+            }
+        };
+        let done = match (self.missed, ticks.last()) {
+            (Missed::All, Some(last)) => *last,
+            _ => now,
+        };
+        Due { ticks, next_at: self.after(next_at, done) }
+    }
+
+    /// The next time later than this one, of a schedule of which one is known, which is no later.
+    fn after(&self, known: OffsetDateTime, time: OffsetDateTime) -> Option<OffsetDateTime> {
+        match &self.times {
+            Times::Every(micros) => {
+                let passed = (time - known).whole_microseconds() / i128::from(*micros);
+                let ahead = i64::try_from((passed + 1) * i128::from(*micros)).ok()?;
+                known.checked_add(Duration::microseconds(ahead))
+            }
+            Times::Cron(cron) => cron.next_after(time.into()).map(OffsetDateTime::from),
+        }
+    }
+}
+
+impl Times {
+    fn every_ms(ms: i64) -> Result<Self, Unfit> {
+        let micros = ms.checked_mul(1_000).filter(|micros| *micros > 0);
+        micros.map(Self::Every).ok_or(Unfit::Unknown)
+    }
+}
+
+/// The pause as it is stored.
+pub(crate) fn every_ms(pause: std::time::Duration) -> Result<i64, Unfit> {
+    let whole = pause.subsec_nanos().is_multiple_of(1_000_000);
+    let ms = i64::try_from(pause.as_millis()).ok().filter(|ms| whole && *ms > 0);
+    ms.ok_or(Unfit::Every(pause))
+}
+
+#[cfg(test)]
+mod tests {
+    use time::format_description::well_known::Rfc3339;
+
+    use super::*;
+
+    fn at(text: &str) -> OffsetDateTime {
+        OffsetDateTime::parse(text, &Rfc3339).unwrap()
+    }
+
+    fn hourly(missed: Missed) -> Timetable {
+        Timetable::of(&Schedule::every(std::time::Duration::from_secs(3600)).missed(missed)).unwrap()
+    }
+
+    /// The times to run for, and the next one, as `hour:minute`.
+    fn due(timetable: &Timetable, next_at: &str, now: &str) -> (Vec<String>, String) {
+        let short = |time: OffsetDateTime| format!("{:02}:{:02}", time.hour(), time.minute());
+        let due = timetable.due(at(next_at), at(now));
+        (due.ticks.into_iter().map(short).collect(), short(due.next_at.unwrap()))
+    }
+
+    fn expected(ticks: &[&str], next_at: &str) -> (Vec<String>, String) {
+        (ticks.iter().map(|tick| (*tick).to_owned()).collect(), next_at.to_owned())
+    }
+
+    #[test]
+    fn one_after_another_is_alike_for_all() {
+        for missed in [Missed::Skip, Missed::Once, Missed::All] {
+            let due = due(&hourly(missed), "2026-03-01T10:07:00Z", "2026-03-01T10:07:00.020Z");
+            assert_eq!(due, expected(&["10:07"], "11:07"), "{missed:?}");
+        }
+    }
+
+    #[test]
+    fn missed_times_are_let_go_made_up_for_once_or_each() {
+        let due = |missed| due(&hourly(missed), "2026-03-01T10:07:00Z", "2026-03-01T13:30:00Z");
+        assert_eq!(due(Missed::Skip), expected(&[], "14:07"));
+        assert_eq!(due(Missed::Once), expected(&["10:07"], "14:07"));
+        assert_eq!(due(Missed::All), expected(&["10:07", "11:07", "12:07", "13:07"], "14:07"));
+    }
+
+    #[test]
+    fn what_is_hardly_late_has_not_been_missed() {
+        let due = |now| due(&hourly(Missed::Skip), "2026-03-01T10:07:00Z", now);
+        assert_eq!(due("2026-03-01T10:08:00Z"), expected(&["10:07"], "11:07"));
+        assert_eq!(due("2026-03-01T10:08:01Z"), expected(&[], "11:07"));
+        assert_eq!(due("2026-03-01T13:07:01Z"), expected(&["13:07"], "14:07"));
+    }
+
+    #[test]
+    fn cron_makes_up_for_what_was_missed_as_well() {
+        let timetable =
+            |missed| Timetable::of(&Schedule::cron("0 6 * * *", "America/New_York").missed(missed)).unwrap();
+        let ticks = |missed| timetable(missed).due(at("2026-03-06T11:00:00Z"), at("2026-03-09T10:30:00Z"));
+        let next_at = Some(at("2026-03-10T10:00:00Z"));
+        let days =
+            ["2026-03-06T11:00:00Z", "2026-03-07T11:00:00Z", "2026-03-08T10:00:00Z", "2026-03-09T10:00:00Z"];
+        assert_eq!(ticks(Missed::Skip), Due { ticks: vec![], next_at });
+        assert_eq!(ticks(Missed::Once), Due { ticks: vec![at(days[0])], next_at });
+        assert_eq!(ticks(Missed::All), Due { ticks: days.map(at).into(), next_at });
+    }
+
+    #[test]
+    fn so_much_is_made_up_for_at_once_and_no_more() {
+        let next_at = at("2026-03-01T00:00:00Z");
+        let due = hourly(Missed::All).due(next_at, next_at + Duration::hours(1_000));
+        assert_eq!(due.ticks.len(), TICKS_MAX);
+        assert_eq!(due.next_at, Some(next_at + Duration::hours(100)));
+    }
+
+    /// Whenever the look at the clock comes, the times stay where they are.
+    #[test]
+    fn late_looks_add_up_to_nothing() {
+        let pause = std::time::Duration::from_millis(50);
+        let timetable = Timetable::of(&Schedule::every(pause)).unwrap();
+        let start = at("2026-03-01T00:00:00Z");
+        let mut next_at = timetable.first(start).unwrap();
+        for late in 0..1_000 {
+            let now = next_at + Duration::microseconds(late * 37);
+            next_at = timetable.due(next_at, now).next_at.unwrap();
+            assert_eq!((next_at - start).whole_microseconds() % 50_000, 0);
+            assert!(next_at > now && next_at <= now + pause);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_makes_nothing_due_again() {
+        let (next_at, earlier) = (at("2026-03-01T10:07:00Z"), at("2026-03-01T08:00:00Z"));
+        for missed in [Missed::Skip, Missed::Once, Missed::All] {
+            let due = hourly(missed).due(next_at, earlier);
+            assert_eq!(due, Due { ticks: vec![], next_at: Some(next_at) }, "{missed:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        let of = |schedule| Timetable::of(&schedule).unwrap_err();
+        for pause in [std::time::Duration::ZERO, std::time::Duration::from_nanos(1_500_000)] {
+            assert_eq!(of(Schedule::every(pause)), Unfit::Every(pause));
+        }
+        assert_eq!(of(Schedule::cron("0 0 30 2 *", "UTC")), Unfit::Cron(CronError::Never));
+        let stored = |every_ms, cron| Timetable::stored(every_ms, cron, Missed::Once, Overlap::Allow);
+        assert_eq!(stored(None, None).unwrap_err(), Unfit::Unknown);
+        assert_eq!(stored(Some(0), None).unwrap_err(), Unfit::Unknown);
+        assert!(stored(None, Some(("* * * * *", "UTC"))).is_ok());
+    }
+}

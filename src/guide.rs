@@ -1,0 +1,19 @@
+//! The guide: a page for each part of the language, each with a complete program.
+
+#[doc = include_str!("../docs/sagas.md")]
+pub mod sagas {}
+
+#[doc = include_str!("../docs/messages.md")]
+pub mod messages {}
+
+#[doc = include_str!("../docs/failures.md")]
+pub mod failures {}
+
+#[doc = include_str!("../docs/context.md")]
+pub mod context {}
+
+#[doc = include_str!("../docs/time.md")]
+pub mod time {}
+
+#[doc = include_str!("../docs/operations.md")]
+pub mod operations {}

@@ -1,0 +1,598 @@
+//! Sagas that run by themselves: when, how often, and after what pauses.
+
+use std::time::{Duration, SystemTime};
+
+use scoop::{RuntimeError, SetupError};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+/// What a saga tells the test of its ticks.
+#[derive(Clone)]
+struct Told(mpsc::UnboundedSender<Tick>);
+
+/// Where the test hears of them.
+struct Heard(mpsc::UnboundedReceiver<Tick>);
+
+fn ticks() -> (Told, Heard) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Told(sender), Heard(receiver))
+}
+
+impl Told {
+    fn tell(&self, tick: &Tick) {
+        // A test that has heard enough is gone.
+        let _ = self.0.send(tick.clone());
+    }
+}
+
+impl Heard {
+    /// The next so many, in the order in which they were counted.
+    async fn next(&mut self, count: usize) -> Vec<Tick> {
+        let mut ticks = vec![];
+        while ticks.len() < count {
+            let tick = tokio::time::timeout(Duration::from_secs(20), self.0.recv()).await;
+            let heard = ticks.len();
+            ticks.push(tick.unwrap_or_else(|_| panic!("only {heard} of {count} ticks came")).unwrap());
+        }
+        ticks.sort_by_key(Tick::count);
+        ticks
+    }
+}
+
+/// Declares a saga that tells of its ticks.
+macro_rules! sagas {
+    ($($name:ident($($setting:tt)*))*) => {$(
+        struct $name {
+            told: Told,
+        }
+
+        #[saga($($setting)*)]
+        #[subscribes(Tick)]
+        impl $name {
+            #[step]
+            async fn tell(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+                self.told.tell(tick);
+                Ok(())
+            }
+        }
+    )*};
+}
+
+sagas! {
+    Brisk(name = "brisk", every = "50ms")
+    EverySecond(name = "every-second", cron = "* * * * * *", zone = "Asia/Kathmandu")
+    Once(name = "hourly-once", every = "1h")
+    All(name = "hourly-all", every = "1h", missed = "all")
+    Swift(name = "swift", every = "20ms", missed = "all")
+    Skip(name = "hourly-skip", every = "1h", missed = "skip")
+    Daily(name = "daily", every = "1d", overlap = "skip")
+    DailyByCron(name = "daily", cron = "0 3 * * *", zone = "Europe/Prague")
+}
+
+async fn next_at(db: &Database, saga: &str) -> Vec<String> {
+    db.texts(&format!("SELECT next_at::text FROM scoop.schedule WHERE handler = '{saga}'")).await
+}
+
+async fn fired(db: &Database) -> i64 {
+    db.number("SELECT sum(fired)::bigint FROM scoop.schedule").await
+}
+
+/// Every tick that was launched is one of those that were counted, and is for a time of its own.
+async fn assert_each_once(db: &Database) {
+    let launched = "SELECT count(*) FROM scoop.message WHERE topic LIKE 'ticks.%'";
+    let distinct = |field| {
+        format!(
+            "SELECT count(DISTINCT (topic, payload->>'{field}')) FROM scoop.message WHERE topic LIKE 'ticks.%'"
+        )
+    };
+    let last = "SELECT coalesce(sum(last), 0)::bigint FROM (
+        SELECT max((payload->>'run')::bigint) AS last FROM scoop.message
+        WHERE topic LIKE 'ticks.%' GROUP BY topic) counted";
+    let counts = [
+        db.number(launched).await,
+        db.number(&distinct("due")).await,
+        db.number(&distinct("run")).await,
+        db.number(last).await,
+    ];
+    assert_eq!(counts, [fired(db).await; 4]);
+}
+
+mod times {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_saga_runs_again_and_again() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let scoop = db.scoop().only::<Brisk>().provide(Brisk { told }).start().await?;
+        let ticks = heard.next(5).await;
+        scoop.shutdown().await;
+
+        let counts: Vec<_> = ticks.iter().map(Tick::count).collect();
+        assert_eq!(counts, [1, 2, 3, 4, 5]);
+        let first = ticks[0].due();
+        for pair in ticks.windows(2) {
+            assert!(pair[1].due() > pair[0].due());
+            // However late this process was, the times stay where they are.
+            let since = pair[1].due().duration_since(first)?;
+            assert_eq!(since.as_micros() % 50_000, 0, "{ticks:?}");
+        }
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cron_expression_is_followed() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let scoop = db.scoop().only::<EverySecond>().provide(EverySecond { told }).start().await?;
+        let ticks = heard.next(2).await;
+        scoop.shutdown().await;
+        for tick in &ticks {
+            assert_eq!(tick.due().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos(), 0);
+        }
+        assert!(ticks[1].due() > ticks[0].due());
+        Ok(())
+    }
+
+    /// A tick is a message like any other, so that one can look at what became of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_starts_a_hierarchy_of_its_own() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let scoop = db.scoop().only::<Brisk>().provide(Brisk { told }).start().await?;
+        heard.next(1).await;
+        let roots = "SELECT cooperation_lineage[1]::text FROM scoop.message_event e
+            JOIN scoop.message m ON m.id = e.message_id
+            WHERE type = 'EMITTED' ORDER BY (payload->>'run')::int LIMIT 1";
+        let root = db.texts(roots).await[0].parse()?;
+        let root = scoop.find(root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(root.tree().await?.runs()[0].handler, "brisk");
+        // As other participants count the runs of a periodic saga.
+        let counts = "SELECT DISTINCT e.context::text FROM scoop.message_event e
+            JOIN scoop.message m ON m.id = e.message_id WHERE (payload->>'run')::int = 1";
+        assert_eq!(db.texts(counts).await, [r#"{"RunCountKey": {"value": 1}}"#]);
+        scoop.shutdown().await;
+        Ok(())
+    }
+}
+
+mod missed {
+    use super::*;
+
+    /// Three hours and a half during which no process lived.
+    async fn sleep_through(db: &Database, saga: &str) -> (String, SystemTime) {
+        let away = "UPDATE scoop.schedule SET next_at = clock_timestamp() - interval '210 minutes'";
+        db.execute(&format!("{away} WHERE handler = '{saga}'")).await;
+        let micros =
+            db.number("SELECT (extract(epoch FROM min(next_at)) * 1000000)::bigint FROM scoop.schedule");
+        let first = SystemTime::UNIX_EPOCH + Duration::from_micros(micros.await.unsigned_abs());
+        (next_at(db, saga).await.remove(0), first)
+    }
+
+    /// How far the next time is from that which was missed first, when it lies ahead again.
+    async fn moved_on(db: &Database, first: &str) -> Vec<String> {
+        eventually("the schedule has moved on", async || {
+            db.number("SELECT count(*) FROM scoop.schedule WHERE next_at > clock_timestamp()").await == 1
+        })
+        .await;
+        db.texts(&format!("SELECT (next_at - '{first}')::text FROM scoop.schedule")).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn one_run_makes_up_for_all() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let start = async || db.scoop().only::<Once>().provide(Once { told: told.clone() }).start().await;
+        start().await?.shutdown().await;
+        let (first, due) = sleep_through(&db, "hourly-once").await;
+        let scoop = start().await?;
+        let tick = heard.next(1).await.remove(0);
+        assert_eq!((tick.due(), tick.count()), (due, 1));
+        assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
+        scoop.shutdown().await;
+        assert_eq!(fired(&db).await, 1);
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_is_made_up_for() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let start = async || db.scoop().only::<All>().provide(All { told: told.clone() }).start().await;
+        start().await?.shutdown().await;
+        let (first, due) = sleep_through(&db, "hourly-all").await;
+        let scoop = start().await?;
+        let ticks = heard.next(4).await;
+        let hour = Duration::from_secs(3600);
+        let expected = [(1, due), (2, due + hour), (3, due + 2 * hour), (4, due + 3 * hour)];
+        assert_eq!(ticks.iter().map(|tick| (tick.count(), tick.due())).collect::<Vec<_>>(), expected);
+        assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
+        scoop.shutdown().await;
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
+    /// More than go into one transaction.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn very_many_are_made_up_for() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let start = async || db.scoop().only::<All>().provide(All { told: told.clone() }).start().await;
+        start().await?.shutdown().await;
+        db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '250 hours'").await;
+        let scoop = start().await?;
+        let ticks = heard.next(250).await;
+        assert_eq!(ticks.last().map(Tick::count), Some(250));
+        scoop.shutdown().await;
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn others_do_not_wait_until_all_are_made_up_for() -> Result<()> {
+        let db = Database::new().await;
+        let (told, _heard) = ticks();
+        let (brisk_told, mut brisk_heard) = ticks();
+        let all = || db.scoop().only::<All>().provide(All { told: told.clone() });
+        all().start().await?.shutdown().await;
+        db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '1000000 hours'").await;
+        let scoop = all().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
+        brisk_heard.next(3).await;
+        scoop.shutdown().await;
+        let behind =
+            "SELECT count(*) FROM scoop.schedule WHERE missed = 'all' AND next_at < clock_timestamp()";
+        assert_eq!(db.number(behind).await, 1);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn they_are_let_go() -> Result<()> {
+        let db = Database::new().await;
+        let (told, _heard) = ticks();
+        let start = async || db.scoop().only::<Skip>().provide(Skip { told: told.clone() }).start().await;
+        start().await?.shutdown().await;
+        let (first, _) = sleep_through(&db, "hourly-skip").await;
+        let scoop = start().await?;
+        assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
+        scoop.shutdown().await;
+        assert_eq!(fired(&db).await, 0);
+        assert_each_once(&db).await;
+        Ok(())
+    }
+}
+
+mod processes {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn two_run_each_time_once() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let start = async |pool| {
+            let told = told.clone();
+            Scoop::builder().postgres(pool).only::<Brisk>().provide(Brisk { told }).start().await
+        };
+        let (one, other) = (start(db.another_pool(6).await).await?, start(db.another_pool(6).await).await?);
+        heard.next(20).await;
+        one.shutdown().await;
+        heard.next(5).await;
+        other.shutdown().await;
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
+    /// As by a process that is stopped in the middle of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_somebody_else_has_taken_holds_up_nobody() -> Result<()> {
+        let db = Database::new().await;
+        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let builder = db.scoop().only::<Once>().only::<Brisk>();
+        let scoop = builder.provide(Once { told }).provide(Brisk { told: brisk_told }).start().await?;
+        let somebody = db.another_pool(1).await;
+        let mut taken = somebody.begin().await?;
+        sqlx::query(
+            "UPDATE scoop.schedule SET next_at = next_at - interval '5 hours' WHERE handler = 'hourly-once'",
+        )
+        .execute(&mut *taken)
+        .await?;
+        brisk_heard.next(3).await;
+        taken.commit().await?;
+        // Taken again before anybody looks, or not: it makes no difference.
+        let mut taken = somebody.begin().await?;
+        sqlx::query("SELECT FROM scoop.schedule WHERE handler = 'hourly-once' FOR UPDATE")
+            .execute(&mut *taken)
+            .await?;
+        brisk_heard.next(3).await;
+        taken.rollback().await?;
+        assert_eq!(heard.next(1).await[0].count(), 1);
+        scoop.shutdown().await;
+        assert_each_once(&db).await;
+        Ok(())
+    }
+
+    /// A tick is launched and its schedule moved on in one transaction, so that it does not matter
+    /// where that is cut off.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn connections_that_are_cut_lose_and_repeat_nothing() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let start = async || db.scoop().only::<Swift>().provide(Swift { told: told.clone() }).start().await;
+        start().await?.shutdown().await;
+        db.execute(
+            "TRUNCATE scoop.message, scoop.message_event; DELETE FROM scoop.run;
+             UPDATE scoop.schedule SET fired = 0, next_at = next_at - interval '20 seconds'",
+        )
+        .await;
+        let admin = db.another_pool(1).await;
+        let scoop = start().await?;
+        let fired = async || -> i64 {
+            let fired = sqlx::query_scalar("SELECT fired FROM scoop.schedule").fetch_one(&admin).await;
+            fired.expect("nobody cuts this connection")
+        };
+        // Each time when some more have been launched, most often in the middle of the next.
+        for _ in 0..5 {
+            let before = fired().await;
+            eventually("there is progress", async || fired().await > before).await;
+            // One that is being ended may have made this progress, before a new one is there.
+            eventually("there is somebody to cut off", async || {
+                let cut = sqlx::query_scalar(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                     WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                );
+                cut.fetch_one(&admin).await.is_ok_and(|sessions: i64| sessions > 0)
+            })
+            .await;
+        }
+        heard.next(100).await;
+        let caught_up = "SELECT next_at > clock_timestamp() - interval '1 second' FROM scoop.schedule";
+        eventually("all missed times are made up for", async || {
+            sqlx::query_scalar(caught_up).fetch_one(&admin).await.unwrap_or(false)
+        })
+        .await;
+        scoop.shutdown().await;
+
+        // Connections of the pool may still be dead.
+        let (fired, launched, times, last): (i64, i64, i64, i64) = sqlx::query_as(
+            "SELECT (SELECT fired FROM scoop.schedule), count(*), count(DISTINCT payload->>'due'),
+                 (extract(epoch FROM max((payload->>'due')::timestamptz) - min((payload->>'due')::timestamptz)) * 50)::bigint
+             FROM scoop.message",
+        )
+        .fetch_one(&admin)
+        .await?;
+        assert!(fired >= 1_000, "{fired}");
+        assert_eq!([launched, times, last + 1], [fired; 3]);
+        Ok(())
+    }
+}
+
+mod changes {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_schedule_that_stays_is_left_where_it_is() -> Result<()> {
+        let db = Database::new().await;
+        let (told, _heard) = ticks();
+        let start = async || db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await;
+        start().await?.shutdown().await;
+        let before = next_at(&db, "daily").await;
+        start().await?.shutdown().await;
+        assert_eq!(next_at(&db, "daily").await, before);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_schedule_that_changed_begins_anew() -> Result<()> {
+        let db = Database::new().await;
+        let (told, _heard) = ticks();
+        let daily = db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await?;
+        daily.shutdown().await;
+        // Had it stayed, this would be made up for.
+        db.execute("UPDATE scoop.schedule SET next_at = clock_timestamp() - interval '2 days'").await;
+        let by_cron = db.scoop().only::<DailyByCron>().provide(DailyByCron { told }).start().await?;
+        let found = db.texts(
+            "SELECT concat_ws(' | ', cron, zone, missed, overlap, every_ms, (next_at AT TIME ZONE 'Europe/Prague')::time,
+                 next_at > clock_timestamp(), fired) FROM scoop.schedule",
+        );
+        assert_eq!(found.await, ["0 3 * * * | Europe/Prague | once | allow | 03:00:00 | t | 0"]);
+        by_cron.shutdown().await;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_saga_that_the_program_lacks_waits_for_one_that_has_it() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let both = async || {
+            let builder = db.scoop().only::<Once>().only::<Brisk>();
+            builder.provide(Once { told: told.clone() }).provide(Brisk { told: told.clone() }).start().await
+        };
+        both().await?.shutdown().await;
+        db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '5 hours' WHERE every_ms > 1000")
+            .await;
+        let missed = next_at(&db, "hourly-once").await;
+        let (brisk_told, mut brisk_heard) = ticks();
+        let brisk = db.scoop().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
+        brisk_heard.next(3).await;
+        brisk.shutdown().await;
+        assert_eq!(next_at(&db, "hourly-once").await, missed);
+
+        let again = both().await?;
+        eventually("it is made up for", async || next_at(&db, "hourly-once").await != missed).await;
+        heard.next(1).await;
+        again.shutdown().await;
+        Ok(())
+    }
+
+    /// As a later version may have stored it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_schedule_of_an_unknown_kind_is_left_to_those_who_know_it() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let builder = db.scoop().only::<Once>().only::<Brisk>();
+        let scoop = builder.provide(Once { told: told.clone() }).provide(Brisk { told }).start().await?;
+        db.execute(
+            "UPDATE scoop.schedule SET missed = 'perhaps', next_at = '2026-01-01Z' WHERE handler = 'hourly-once'",
+        )
+        .await;
+        let unknown = next_at(&db, "hourly-once").await;
+        heard.next(3).await;
+        scoop.shutdown().await;
+        assert_eq!(next_at(&db, "hourly-once").await, unknown);
+        Ok(())
+    }
+}
+
+mod overlap {
+    use super::*;
+
+    struct Patient {
+        gate: Gate,
+    }
+
+    #[saga(every = "50ms", overlap = "skip")]
+    #[subscribes(Tick)]
+    impl Patient {
+        #[step]
+        async fn wait(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    struct Impatient {
+        gate: Gate,
+    }
+
+    #[saga(every = "50ms")]
+    #[subscribes(Tick)]
+    impl Impatient {
+        #[step]
+        async fn wait(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn runs_may_overlap() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Impatient>().provide(Impatient { gate: gate.clone() }).start().await?;
+        gate.arrivals(3).await;
+        gate.open(1_000);
+        scoop.shutdown().await;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_time_during_the_last_run_can_be_let_go() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Patient>().provide(Patient { gate: gate.clone() }).start().await?;
+        gate.arrivals(1).await;
+        for _ in 0..3 {
+            let before = next_at(&db, "patient").await;
+            eventually("a time passes", async || next_at(&db, "patient").await != before).await;
+        }
+        assert_eq!((gate.arrived(), fired(&db).await), (0, 1));
+        gate.open(1);
+        gate.arrivals(1).await;
+        gate.open(1_000);
+        scoop.shutdown().await;
+        assert_each_once(&db).await;
+        Ok(())
+    }
+}
+
+mod by_hand {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_beside_the_schedule_is_counted_and_changes_nothing_else() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let scoop = db.scoop().only::<Daily>().provide(Daily { told }).start().await?;
+        let before = next_at(&db, "daily").await;
+        let asked = SystemTime::now() - Duration::from_secs(60);
+        assert_eq!(scoop.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
+        let client = Scoop::client(db.pool().clone());
+        assert_eq!(client.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
+        let ticks = heard.next(2).await;
+        assert_eq!(ticks.iter().map(Tick::count).collect::<Vec<_>>(), [1, 2]);
+        assert!(ticks[0].due() > asked && ticks[1].due() > ticks[0].due());
+        assert_eq!((next_at(&db, "daily").await, fired(&db).await), (before, 2));
+        scoop.shutdown().await;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_saga_that_no_program_has_cannot_be_run() {
+        let db = Database::new().await;
+        match Scoop::client(db.pool().clone()).trigger::<Daily>().await.err() {
+            Some(RuntimeError::NoSchedule { saga }) => assert_eq!(saga, "daily"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+mod setup {
+    use super::*;
+
+    /// By another name, the attribute cannot know it.
+    type Alias = Tick;
+
+    #[derive(Default)]
+    struct Never;
+
+    #[saga]
+    #[subscribes(Alias)]
+    impl Never {
+        #[step]
+        async fn step(&self, _: &mut Scope<'_>, _: &Alias) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_saga_that_nobody_would_ever_run_keeps_the_program_from_starting() {
+        let db = Database::new().await;
+        let Err(RuntimeError::Setup(found)) = db.scoop().only::<Never>().start().await else {
+            panic!("it started");
+        };
+        assert!(matches!(&*found, [SetupError::Schedule { name, .. }] if name == "never"), "{found:?}");
+        assert!(found[0].to_string().contains("#[saga(every = \"1h\")]"), "{}", found[0]);
+    }
+
+    /// What is no `Tick` of ours may be called so.
+    mod another {
+        use super::*;
+
+        #[derive(Message, Serialize, Deserialize)]
+        struct Tick;
+
+        #[derive(Default)]
+        struct Parasites;
+
+        #[saga]
+        #[subscribes(Tick)]
+        impl Parasites {
+            #[step]
+            async fn step(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+                Ok(())
+            }
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_message_may_have_the_same_name() -> Result<()> {
+            let db = Database::new().await;
+            let scoop = db.scoop().only::<Parasites>().start().await?;
+            assert_eq!(scoop.launch(Tick).await?.ends().await?, Outcome::Committed);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,7 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Debug, Serialize, Deserialize, FailureCode)]
+struct OutOfStock;
+
+fn main() {}

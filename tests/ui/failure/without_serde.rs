@@ -1,0 +1,8 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Debug, thiserror::Error, FailureCode)]
+#[error("out of stock")]
+struct OutOfStock;
+
+fn main() {}
