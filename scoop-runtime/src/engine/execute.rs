@@ -283,7 +283,7 @@ async fn clean_up(
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, nobody waits for that; but its connection counts until it is free.
 async fn undo(opened: Option<Opened>) {
-    if let Some(Opened { transaction, permit }) = opened {
+    if let Some(Opened { transaction, permit, .. }) = opened {
         let rollback = tokio::spawn(async move {
             // A transaction on a lost connection is rolled back by the server.
             let _ = transaction.rollback().await;
@@ -545,7 +545,7 @@ async fn commit_with(
     settlement: Settlement,
     opened: Opened,
 ) -> Result<Settled, Uncommitted> {
-    let Opened { mut transaction, permit: _permit } = opened;
+    let Opened { mut transaction, permit: _permit, started } = opened;
     let claim = format!("{}/{}", key.id, key.epoch);
     let settlements = std::slice::from_ref(&settlement);
     let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
@@ -553,7 +553,7 @@ async fn commit_with(
         Ok(mut settled) => settled.remove(&(key.id, key.epoch)),
         Err(error) => return Err(not_written(error)),
     };
-    let Some(settled) = settled else {
+    let Some(mut settled) = settled else {
         return Err(match is_open(&mut transaction, &claim).await {
             Ok(true) => Uncommitted::Halt(Halt::TakenOver),
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
@@ -561,7 +561,10 @@ async fn commit_with(
         });
     };
     match transaction.commit().await {
-        Ok(()) => Ok(settled),
+        Ok(()) => {
+            settled.started.extend(started);
+            Ok(settled)
+        }
         Err(error) if is_transient(&error) => Err(Uncommitted::Halt(Halt::InDoubt(error.to_string()))),
         Err(error) => {
             let why = format!("the transaction of the step could not be committed: {error}");

@@ -8,7 +8,7 @@ mod rows;
 mod schedule;
 mod sql;
 
-pub(crate) use client::{HandlerOutcome, Launched, Standing};
+pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
 pub(crate) use requests::{Target, Undone};
