@@ -275,7 +275,12 @@ async fn clean_up(
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
+    let used_database = opened.is_some();
     undo(opened).await;
+    if failed_underneath(&error, used_database) {
+        // The failure of the step is not on record yet, so both are to be run again.
+        return Err(Halt::Infrastructure(format!("cleaning up after step `{}`: {error}", call.step())));
+    }
     let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }

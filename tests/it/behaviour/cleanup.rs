@@ -302,3 +302,42 @@ mod with_retries_and_handlers {
         Ok(())
     }
 }
+
+mod on_shaky_ground {
+    use super::*;
+
+    struct RootHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", finally = clean_up)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add("step");
+            Err(SIMULATED.into())
+        }
+
+        async fn clean_up(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add(format!("clean up {}", scope.attempt()));
+            if scope.attempt() == 0 { Err(Error::infrastructure("no connection")) } else { Ok(()) }
+        }
+    }
+
+    /// A cleanup that the ground lets down is not lost: as its step's failure is not on record yet, the
+    /// step runs again, and after it the cleanup.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cleanup_that_the_ground_let_down_is_made_up_for() -> Result<()> {
+        let db = Database::new().await;
+        let notes = Notes::default();
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
+        let scoop = scoop.start().await?;
+        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
+            panic!("the step fails");
+        };
+        assert_eq!((&*failure.message, failure.causes.len()), (SIMULATED.0, 0));
+        assert_eq!(notes.all(), ["step", "clean up 0", "step", "clean up 1"]);
+        Ok(())
+    }
+}
