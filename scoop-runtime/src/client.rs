@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::launch::{Options, launch_options};
 use crate::payload;
-use crate::store::{HandlerOutcome, Launched, Standing, Store};
+use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
 use crate::{RuntimeError, Scoop, Tree};
 
 /// How soon to look again for the end of a hierarchy that another process may be working on;
@@ -83,14 +83,14 @@ impl<M: Message> Launch<M> {
     }
 }
 
-/// Launches a message in somebody's transaction. Says whether it was not there before.
+/// Launches a message in somebody's transaction.
 pub(crate) async fn launch_within(
     store: &Store,
     connection: &mut PgConnection,
     launched: Launched,
-) -> Result<bool, RuntimeError> {
+) -> Result<store::Launch, RuntimeError> {
     let launch = store.launch(connection, &[launched]).await;
-    Ok(launch.map_err(RuntimeError::database("a message was launched"))?.launched > 0)
+    launch.map_err(RuntimeError::database("a message was launched"))
 }
 
 impl<M: Message> IntoFuture for Launch<M> {

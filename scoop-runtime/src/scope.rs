@@ -74,6 +74,8 @@ pub(crate) struct Remains {
 pub(crate) struct Opened {
     pub(crate) transaction: Transaction<'static, Postgres>,
     pub(crate) permit: OwnedSemaphorePermit,
+    /// Who has something to do once this is committed.
+    pub(crate) started: Vec<String>,
 }
 
 impl<'a> Scope<'a> {
@@ -203,8 +205,11 @@ impl<'a> Scope<'a> {
         let launched = payload::prepare(&message, limit)?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
-        let fresh = launch_within(store, self.tx().await?, launched).await?;
-        Ok((root, fresh))
+        let launch = launch_within(store, self.tx().await?, launched).await?;
+        if let Some(opened) = &mut self.opened {
+            opened.started.extend(launch.handlers);
+        }
+        Ok((root, launch.launched > 0))
     }
 
     /// The element of the context of this type, if there is one.

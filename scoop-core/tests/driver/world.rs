@@ -279,8 +279,8 @@ impl<'a> World<'a> {
             called.code = Code::Finally;
             let cleaned = self.perform(saga, run, &mut called);
             self.notes.push(Note::Called(Box::new(called.clone())));
-            if let (Err(failure), Err(another)) = (&mut outcome, cleaned) {
-                *failure = failure.clone().caused_by([another]);
+            if let Err(another) = cleaned {
+                outcome = outcome.map_err(|failure| failure.caused_by([another]));
             }
         }
         let conclusion = call.conclude(called.context.clone(), outcome);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::{EventKind, Lineage};
+use scoop_core::{Event, EventKind, Lineage};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -16,6 +16,7 @@ pub(super) fn check(script: &Script, world: &World<'_>) -> Result<(), String> {
         let run = Run { world, lineage: &lineage, rows };
         let checked = run
             .has_its_place()
+            .and_then(|()| run.inherits_its_context())
             .and_then(|()| run.happens_in_order())
             .and_then(|()| run.waits_for_its_children())
             .and_then(|()| run.hears_of_failed_children())
@@ -98,6 +99,33 @@ impl Run<'_> {
         ensure(above == self.lineage.parent() && above.is_some(), || {
             "its lineage does not follow from the emission".into()
         })
+    }
+
+    /// It begins with the context of the emission; if it is told to turn back, then with that of whoever
+    /// told it. Nothing is ever taken out of it.
+    fn inherits_its_context(&self) -> Result<(), String> {
+        let given = |kind| {
+            let mut rows = self.world.rows.iter();
+            rows.find(|row| row.event.kind == kind && row.event.message == self.message())
+        };
+        let mut keys = BTreeSet::new();
+        for (_, row) in &self.rows {
+            let Event { kind, step, context, .. } = &row.event;
+            let from = match (kind, step) {
+                (EventKind::Seen, _) => given(EventKind::Emitted),
+                (EventKind::RollingBack, None) => given(EventKind::RollbackEmitted),
+                (EventKind::Emitted, _) => continue,
+                _ => {
+                    let now: BTreeSet<_> = context.iter().map(|(key, _)| key.to_owned()).collect();
+                    ensure(now.is_superset(&keys), || "something of its context is lost".into())?;
+                    keys = now;
+                    continue;
+                }
+            };
+            let inherited = from.is_some_and(|from| from.event.context == *context);
+            ensure(inherited, || "its context is not what it was given".into())?;
+        }
+        Ok(())
     }
 
     /// I3, and the order of types: SEEN, forward, COMMITTED or not, and backward if it turned.

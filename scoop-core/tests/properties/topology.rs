@@ -14,7 +14,7 @@ pub(super) fn script() -> impl Strategy<Value = String> {
     let right = sagas_on("right", 1, 0..=1);
     let low = sagas_on("low", 2, 0..=2);
     (root, left, right, low)
-        .prop_map(|(root, left, right, low)| format!("{root}{left}{right}{low}launch root\n"))
+        .prop_map(|(root, left, right, low)| format!("{root}{left}{right}{low}launch root with P=0\n"))
 }
 
 fn sagas_on(
@@ -85,7 +85,11 @@ fn join(outcomes: impl Iterator<Item = (String, String)>) -> String {
     outcomes.join(", ")
 }
 
+/// What it sets in the context, and what it emits.
 fn emissions(level: usize) -> impl Strategy<Value = String> {
+    let element = option::weighted(0.3, (proptest::sample::select(vec!["P", "Q"]), 0..100));
+    let element = element
+        .prop_map(|element| element.map_or(String::new(), |(key, value)| format!("set {key}={value} and ")));
     let topics: Vec<_> = TOPICS[level + 1..].concat();
     let topic = proptest::sample::select(topics);
     let detached = proptest::bool::weighted(0.1);
@@ -93,7 +97,7 @@ fn emissions(level: usize) -> impl Strategy<Value = String> {
         let detached = if detached { "detached " } else { "" };
         format!("emit {detached}{topic} and ")
     });
-    vec(emission, 0..=2).prop_map(|emissions| emissions.concat())
+    (element, vec(emission, 0..=2)).prop_map(|(element, emissions)| element + &emissions.concat())
 }
 
 fn output() -> impl Strategy<Value = String> {

@@ -331,6 +331,7 @@ async fn clean_up(
     let used_database = opened.is_some();
     undo(opened).await;
     if failed_underneath(&error, used_database) {
+        // The failure of the step is not on record yet, so both are to be run again.
         return Err(Halt::Infrastructure(format!("cleaning up after step `{}`: {error}", call.step())));
     }
     let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
@@ -340,7 +341,7 @@ async fn clean_up(
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, nobody waits for that; but its connection counts until it is free.
 async fn undo(opened: Option<Opened>) {
-    if let Some(Opened { transaction, permit }) = opened {
+    if let Some(Opened { transaction, permit, .. }) = opened {
         let rollback = tokio::spawn(async move {
             // A transaction on a lost connection is rolled back by the server.
             let _ = transaction.rollback().await;
@@ -599,7 +600,7 @@ async fn commit_with(
     settlement: Settlement,
     opened: Opened,
 ) -> Result<Settled, Uncommitted> {
-    let Opened { mut transaction, permit: _permit } = opened;
+    let Opened { mut transaction, permit: _permit, started } = opened;
     let claim = format!("{}/{}", key.id, key.epoch);
     let settlements = std::slice::from_ref(&settlement);
     let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
@@ -607,7 +608,7 @@ async fn commit_with(
         Ok(mut settled) => settled.remove(&(key.id, key.epoch)),
         Err(error) => return Err(not_written(error)),
     };
-    let Some(settled) = settled else {
+    let Some(mut settled) = settled else {
         return Err(match is_open(&mut transaction, &claim).await {
             Ok(true) => Uncommitted::Halt(Halt::TakenOver),
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
@@ -615,7 +616,10 @@ async fn commit_with(
         });
     };
     match transaction.commit().await {
-        Ok(()) => Ok(settled),
+        Ok(()) => {
+            settled.started.extend(started);
+            Ok(settled)
+        }
         Err(error) if is_transient(&error) => Err(Uncommitted::Halt(Halt::InDoubt(error.to_string()))),
         Err(error) => {
             let why = format!("the transaction of the step could not be committed: {error}");

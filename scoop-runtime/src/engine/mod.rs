@@ -240,8 +240,10 @@ impl Engine {
         let pool = self.step_pool.clone();
         // In a task of its own, so that nobody can cancel it half-way: then the connection would
         // go back to the pool in the middle of a transaction that nobody knows of.
-        let opening =
-            tokio::spawn(async move { Ok(Opened { transaction: pool.begin_with(begin).await?, permit }) });
+        let opening = tokio::spawn(async move {
+            let transaction = pool.begin_with(begin).await?;
+            Ok(Opened { transaction, permit, started: vec![] })
+        });
         opening.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 

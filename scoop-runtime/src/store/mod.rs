@@ -11,7 +11,7 @@ mod schedule;
 mod sql;
 mod topology;
 
-pub(crate) use client::{HandlerOutcome, Launched, Standing};
+pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
 pub(crate) use repair::{Page, Remedied, Repaired, lineage};

@@ -248,3 +248,96 @@ mod discarded {
         Ok(())
     }
 }
+
+mod with_retries_and_handlers {
+    use super::*;
+
+    struct RootHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", retry(max = 2, backoff = "1ms"), on_child_failure = ignore, finally = clean_up)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add(format!("attempt {}", scope.attempt()));
+            scope.launch(Child).await?;
+            if scope.attempt() < 2 { Err(SIMULATED.into()) } else { Ok(()) }
+        }
+
+        async fn ignore(&self, _: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            self.notes.add("ignore");
+            Ok(())
+        }
+
+        async fn clean_up(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add("clean up");
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct FailingChild;
+
+    #[saga(name = "failing-child")]
+    #[subscribes(Child)]
+    impl FailingChild {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    /// Not between attempts, since the step has not failed yet; and after the children's failures
+    /// were handled.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_tried_again_and_handled_is_cleaned_up_after_once() -> Result<()> {
+        let db = Database::new().await;
+        let notes = Notes::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<FailingChild>();
+        let scoop = scoop.provide(RootHandler { notes: notes.clone() }).start().await?;
+        assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all(), ["attempt 0", "attempt 1", "attempt 2", "ignore", "clean up"]);
+        Ok(())
+    }
+}
+
+mod on_shaky_ground {
+    use super::*;
+
+    struct RootHandler {
+        notes: Notes,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", finally = clean_up)]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add("step");
+            Err(SIMULATED.into())
+        }
+
+        async fn clean_up(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.notes.add(format!("clean up {}", scope.attempt()));
+            if scope.attempt() == 0 { Err(Error::infrastructure("no connection")) } else { Ok(()) }
+        }
+    }
+
+    /// A cleanup that the ground lets down is not lost: as its step's failure is not on record yet, the
+    /// step runs again, and after it the cleanup.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_cleanup_that_the_ground_let_down_is_made_up_for() -> Result<()> {
+        let db = Database::new().await;
+        let notes = Notes::default();
+        let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
+        let scoop = scoop.start().await?;
+        let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
+            panic!("the step fails");
+        };
+        assert_eq!((&*failure.message, failure.causes.len()), (SIMULATED.0, 0));
+        assert_eq!(notes.all(), ["step", "clean up 0", "step", "clean up 1"]);
+        Ok(())
+    }
+}

@@ -336,3 +336,66 @@ mod given_up {
         Ok(())
     }
 }
+
+/// Elements of the protocol that another participant wrote in a way that nobody can read.
+mod unreadable {
+    use super::*;
+    use crate::support::{calls_of, compensated, invoked};
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "AbsoluteDeadlineKey")]
+    struct NoDeadline {
+        deadline: String,
+    }
+
+    #[derive(ContextKey, Serialize, Deserialize)]
+    #[context(key = "SleepUntilKey")]
+    struct NoSleep {
+        #[serde(rename = "wakeAfter")]
+        wake_after: String,
+    }
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.set(NoDeadline { deadline: "soon".into() })
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            Ok(())
+        }
+    }
+
+    /// A deadline that nobody can read might have passed: the run gives up and says why, and its
+    /// rollback runs. A time to sleep that nobody can read is none.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_nobody_can_read_ends_the_way_forward_by_name_and_strands_nobody() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<RootHandler>().start().await?;
+        let root = scoop.launch(Root).with(NoSleep { wake_after: "later".into() }).await?;
+        let Outcome::RolledBack(failure) = root.ends().await? else {
+            panic!("{}", root.tree().await?);
+        };
+        let cause = failure.root_causes()[0];
+        assert_eq!(cause.kind, "ContextMismatch");
+        assert!(cause.message.contains("`AbsoluteDeadlineKey`"), "{cause}");
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            rollback root-handler/0",
+        );
+        Ok(())
+    }
+}

@@ -448,3 +448,119 @@ mod races {
         Ok(())
     }
 }
+
+/// Who asks, who waits and who works need not be in one process, nor live on.
+mod processes {
+    use super::*;
+    use crate::support::in_a_process_that_dies;
+
+    #[derive(Default)]
+    struct RootHandler;
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            invoked(scope);
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    struct ChildHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            invoked(scope);
+            let stop = scope.stop_signal();
+            self.gate.pass().await;
+            stop.raised().await;
+            scope.check().await
+        }
+    }
+
+    /// With polling switched off everybody is told by notifications, the one who works included.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_reaches_other_processes_at_once() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        gate.open(1);
+        let parents = db.scoop().only::<RootHandler>().poll_interval(NEVER).start().await?;
+        let children = Scoop::builder().postgres(db.another_pool(5).await).only::<ChildHandler>();
+        let children = children.provide(ChildHandler { gate: gate.clone() }).poll_interval(NEVER);
+        let _children = children.start().await?;
+        let root = parents.launch(Root).await?;
+        gate.arrivals(1).await;
+        assert_eq!(parents.cancel(root.id(), "enough").await?, CancelAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke child-handler/0
+            rollback root-handler/0",
+        );
+        Ok(())
+    }
+
+    /// The step does not run again: whoever takes over finds that the run is to give up.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_outlives_the_process_that_was_to_obey() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let root = in_a_process_that_dies(&db, {
+            let gate = gate.clone();
+            move |builder: scoop::Builder| async move {
+                let scoop = builder.only::<RootHandler>().only::<ChildHandler>();
+                let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
+                let root = scoop.launch(Root).await?;
+                gate.arrivals(1).await;
+                assert_eq!(scoop.cancel(root.id(), "enough").await?, CancelAnswer::Accepted);
+                Ok((scoop, root.id()))
+            }
+        })
+        .await?;
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
+        let scoop = scoop.provide(ChildHandler { gate }).start().await?;
+        let root = scoop.find(root).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        calls_of(&root).expect(
+            "invoke root-handler/0
+            invoke child-handler/0
+            rollback root-handler/0",
+        );
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_many_who_ask_at_once_one_is_on_record() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
+        let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let mut requests = tokio::task::JoinSet::new();
+        for n in 0..10 {
+            let (scoop, id) = (scoop.clone(), root.id());
+            requests.spawn(async move { scoop.cancel(id, format!("request {n}")).await });
+        }
+        let answers: Vec<_> = requests.join_all().await.into_iter().collect::<Result<_, _>>()?;
+        let accepted = answers.iter().filter(|answer| **answer == CancelAnswer::Accepted).count();
+        let others = answers.iter().filter(|answer| **answer == CancelAnswer::AlreadyRequested).count();
+        assert_eq!((accepted, others), (1, 9), "{answers:?}");
+        gate.open(1);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(db.history().await.count("CANCELLATION_REQUESTED"), 1);
+        Ok(())
+    }
+}

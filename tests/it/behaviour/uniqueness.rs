@@ -1,7 +1,11 @@
 //! Messages that are launched once, however often somebody tries.
 
+use std::time::Duration;
+
 use super::*;
 use crate::support::{Database, Notes};
+
+const NEVER: Duration = Duration::from_secs(3_600);
 
 struct Worker {
     notes: Notes,
@@ -36,7 +40,8 @@ impl RootHandler {
 }
 
 async fn start(db: &Database, worker: &Notes, root: &Notes) -> Result<Scoop> {
-    let scoop = db.scoop().only::<Worker>().only::<RootHandler>();
+    // Nothing is found by polling within a test.
+    let scoop = db.scoop().only::<Worker>().only::<RootHandler>().poll_interval(NEVER);
     let scoop = scoop.provide(Worker { notes: worker.clone() });
     Ok(scoop.provide(RootHandler { notes: root.clone() }).start().await?)
 }
