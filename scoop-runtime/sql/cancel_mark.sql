@@ -6,4 +6,3 @@
 UPDATE scoop.run r
 SET gives_up = true, ready_at = least(r.ready_at, clock_timestamp())
 WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
-RETURNING r.root, r.id, r.last_event_at AS at

@@ -1,6 +1,6 @@
--- Which waiting runs have missed a deadline? They give up: what they launched and nobody has begun
--- is not begun any more. Who else is at work below them is waited for; whether that is anybody, a
--- later statement tells.
+-- Which waiting runs have missed a deadline? They give up: what they launched, or told to roll back,
+-- and nobody has begun is not begun any more. Who else is at work below them is waited for; whether that
+-- is anybody, a later statement tells.
 -- Locks: the rows of run that are overdue, and those of their children that nobody has begun.
 -- $1 how many
 WITH overdue AS MATERIALIZED (
@@ -15,7 +15,7 @@ dropped AS (
     DELETE FROM scoop.run child
     USING overdue
     WHERE child.root = overdue.root AND child.parent = overdue.id
-      AND child.epoch = 0 AND NOT child.told
+      AND child.epoch = child.first_epoch
 )
 UPDATE scoop.run r
 SET gives_up = true

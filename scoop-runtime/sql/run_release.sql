@@ -1,14 +1,18 @@
 -- Hands runs back that are still mine, to be taken again by anybody: after an attempt in vain
--- (with a pause and the reason) or at shutdown (without). No pause goes on after a deadline, and
--- whoever was asked to give up makes none.
+-- (with a pause and the reason) or at shutdown (without). Between the attempts that a step is granted
+-- nobody pauses who has to give up, and no pause goes on after a deadline.
 -- Locks: the released rows of run.
 -- $1 roots, $2 ids, $3 epochs, $4 pauses in seconds, $5 reasons, null where there was no attempt,
 -- $6 whether the attempt is one of those that the step is granted
 UPDATE scoop.run r
 SET state = 'ready',
     owner = NULL,
-    ready_at = CASE WHEN r.gives_up THEN clock_timestamp()
-                    ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at) END,
+    ready_at = CASE
+        WHEN b.reason IS NULL THEN clock_timestamp()
+        WHEN NOT b.granted THEN clock_timestamp() + make_interval(secs => b.pause)
+        WHEN r.gives_up THEN clock_timestamp()
+        ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at)
+    END,
     attempts = r.attempts + CASE WHEN b.reason IS NULL OR b.granted THEN 0 ELSE 1 END,
     retries = r.retries + CASE WHEN b.granted THEN 1 ELSE 0 END,
     reason = b.reason

@@ -87,7 +87,8 @@ macro_rules! launch_options {
         /// By when the way forward has to be done. Whoever has not come to its end by then gives up
         /// and is undone; so is whoever waits for it. What the message's handlers launch inherits
         /// the deadline. It can be tightened below, never loosened: of two the earlier one counts. A
-        /// deadline that has passed already is missed at once.
+        /// deadline that has passed already is missed at once. What a compensation launches belongs to
+        /// the rollback: there only the other two count.
         pub fn deadline(mut self, when: impl Into<$crate::When>) -> Self {
             self.options.deadline(::scoop_core::DeadlineKind::HappyPath, when.into());
             self

@@ -132,12 +132,12 @@ impl<A> Request<A> {
         let request = self.failure("CancellationRequestedException");
         let cancelled = self.scoop.store().cancel(target, &request).await;
         let cancelled = cancelled.map_err(RuntimeError::database("a cancellation was requested"))?;
-        let answer = match (cancelled.fresh, cancelled.marked.is_empty()) {
-            (false, true) => CancelAnswer::AlreadyRequested,
-            (true, true) => CancelAnswer::NothingToDo,
-            (_, false) => CancelAnswer::Accepted,
+        let answer = match (cancelled.any_marked, cancelled.fresh) {
+            (true, _) => CancelAnswer::Accepted,
+            (false, true) => CancelAnswer::NothingToDo,
+            (false, false) => CancelAnswer::AlreadyRequested,
         };
-        self.scoop.asked_to_give_up(cancelled.marked).await?;
+        self.scoop.asked_to_give_up(cancelled.giving_up).await?;
         Ok(answer)
     }
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 use scoop_core::Error;
 use uuid::Uuid;
 
+/// Longer than any pause that makes sense, and well within what the database can add to a time.
+const PAUSE_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// How often, and with what pauses, a step or its compensation is tried again before its failure
 /// counts. Between two attempts the run rests in the database, without a connection or a task.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +54,7 @@ impl Retry {
         if !worth || retries >= self.max {
             return None;
         }
-        let pause = self.first.saturating_mul(1 << retries.min(20)).min(self.longest);
+        let pause = self.first.saturating_mul(1 << retries.min(20)).min(self.longest).min(PAUSE_MAX);
         // Chance, but the same for the same attempt: so it can be replayed.
         let chance = Uuid::new_v5(&run, &retries.to_be_bytes()).as_bytes()[0];
         let spread = f64::from(self.jitter_percent) / 100.0;
@@ -83,6 +86,13 @@ mod tests {
         let (shortest, longest) = (pauses.clone().min().unwrap(), pauses.max().unwrap());
         assert!(shortest >= second / 2 && shortest < second * 6 / 10, "{shortest:?}");
         assert!(longest <= second * 3 / 2 && longest > second * 14 / 10, "{longest:?}");
+    }
+
+    #[test]
+    fn absurd_pauses_are_merely_long() {
+        let retry = Retry::new(9).backoff(Duration::MAX, Duration::MAX);
+        let pause = retry.pause(&Error::msg("x"), 8, Uuid::nil()).unwrap();
+        assert!(pause <= PAUSE_MAX * 2, "{pause:?}");
     }
 
     #[test]

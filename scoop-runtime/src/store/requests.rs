@@ -21,8 +21,10 @@ pub(crate) struct Target {
 pub(crate) struct Cancelled {
     /// It was not on record before.
     pub(crate) fresh: bool,
-    /// The runs that give up because of it.
-    pub(crate) marked: Vec<Parent>,
+    /// A run gives up because of it.
+    pub(crate) any_marked: bool,
+    /// The runs that give up by now, because of it or of an earlier one.
+    pub(crate) giving_up: Vec<Parent>,
 }
 
 /// What became of a request to roll back.
@@ -57,21 +59,26 @@ impl Store {
             .bind(Json(request))
             .execute(&mut *tx)
             .await?;
-        let mut marked = vec![];
+        let mut marked = 0;
         loop {
             let mark = sqlx::query(self.sql.cancel_mark.clone()).bind(root).bind(ids);
-            let rows = mark.fetch_all(&mut *tx).await?;
-            if rows.is_empty() {
-                break;
+            match mark.execute(&mut *tx).await?.rows_affected() {
+                0 => break,
+                more => marked += more,
             }
-            let read = |row: &PgRow| {
-                Ok(Parent { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
-            };
-            marked.extend(rows.iter().map(read).collect::<sqlx::Result<Vec<_>>>()?);
         }
         sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(ids).execute(&mut *tx).await?;
+        let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(ids);
+        let giving_up = left.fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        Ok(Cancelled { fresh: recorded.rows_affected() > 0, marked })
+        let read = |row: &PgRow| {
+            Ok(Parent { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
+        };
+        Ok(Cancelled {
+            fresh: recorded.rows_affected() > 0,
+            any_marked: marked > 0,
+            giving_up: giving_up.iter().map(read).collect::<sqlx::Result<_>>()?,
+        })
     }
 
     /// Has all handlers of the target's message roll back, if all of it is finished.

@@ -69,6 +69,7 @@ macro_rules! statements {
 
 statements! {
     cancel_drop,
+    cancel_left,
     cancel_mark,
     cancel_record,
     handler_drop,

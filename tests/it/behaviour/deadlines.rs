@@ -456,3 +456,61 @@ mod compensations {
         Ok(())
     }
 }
+
+mod of_a_rollback_whose_children_are_away {
+    use super::*;
+
+    struct RootHandler {
+        gate: Gate,
+    }
+
+    #[saga(name = "root-handler")]
+    #[subscribes(Root)]
+    impl RootHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.gate.pass().await;
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[derive(Default)]
+    struct ChildHandler;
+
+    #[saga(name = "child-handler")]
+    #[subscribes(Child)]
+    impl ChildHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nobody_is_waited_for_who_has_not_begun_to_roll_back() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let children = db.scoop().only::<ChildHandler>().start().await?;
+        let pool = db.another_pool(6).await;
+        let scoop = Scoop::builder().postgres(pool).only::<RootHandler>();
+        let scoop = scoop.provide(RootHandler { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(2)).await?;
+        gate.arrivals(1).await;
+        children.shutdown().await;
+        gate.open(1);
+        let Outcome::RollbackFailed(failure) = root.ends().await? else {
+            panic!("the rollback was to be given up");
+        };
+        assert!(failure.report().contains("Missed rollback deadline"), "{}", failure.report());
+        let types = "SELECT type::text FROM scoop.message_event WHERE coroutine_name = 'child-handler'
+                     ORDER BY created_at";
+        assert_eq!(db.texts(types).await, ["SEEN", "SUSPENDED", "COMMITTED"]);
+        Ok(())
+    }
+}
