@@ -1,7 +1,8 @@
 //! Runs the sagas of this process: claim → execute → settle → wake, one engine for all of them.
 //!
 //! * [`claim`]: takes ready runs from the working set, many at a time.
-//! * [`execute`]: goes with each run from step to step.
+//! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
+//!   [`lanes`] how it gets written what follows.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
 //! * [`wake`]: tells whoever waits for it.
 //! * [`time`]: knows when something is due, without any of these having been told.
@@ -12,8 +13,10 @@
 //! demanded by each settlement. Whoever works on a run that somebody else has taken over writes
 //! nothing. Notifications only make it quick; polling finds whatever they miss.
 
+mod call;
 mod claim;
 mod execute;
+mod lanes;
 mod liveness;
 mod panics;
 mod schedule;

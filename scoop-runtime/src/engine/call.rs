@@ -1,0 +1,251 @@
+//! Calls the user's code for one move of a run, and says what follows from how it ended.
+
+use std::any::Any;
+use std::time::Duration;
+
+use scoop_core::{Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, StepKind};
+
+use super::execute::{Halt, Job};
+use super::{Engine, panics};
+use crate::RuntimeError;
+use crate::error::is_transient;
+use crate::payload;
+use crate::saga::Attempted;
+use crate::scope::{Opened, Place, Remains, Scope};
+
+/// How long a failed step may take to roll back before its failure goes on record all the same.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
+
+/// Calls the user's code. If it went well and opened a transaction, that is still open.
+pub(super) async fn call_and_conclude(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    let message = match decode(job) {
+        Ok(message) => message,
+        Err(unfit) => return Ok((call.conclude(job.run.context.clone(), Err(unfit?)), None)),
+    };
+    let (outcome, opened, context) = perform(engine, job, &call, message).await;
+    let error = match outcome {
+        Ok(returned) => {
+            let conclusion = call.conclude(context, Ok(returned));
+            // A jump out of bounds is the step's failure, although its code returned.
+            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == job.run.path) {
+                return Ok((conclusion, opened));
+            }
+            undo(opened).await;
+            return Ok((conclusion, None));
+        }
+        Err(error) => error,
+    };
+    // What a failed step did is undone before anything else happens.
+    let used_database = opened.is_some();
+    undo(opened).await;
+    if failed_underneath(&error, used_database) {
+        return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
+    }
+    if let Some(pause) = pause_before_retry(job, call.action(), &error) {
+        return Err(Halt::Retry { why: format!("step `{}`: {error}", call.step()), pause });
+    }
+    let failure = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    conclude_failed(engine, job, call, context, failure).await
+}
+
+/// What follows from the failure of the code that was called, which left this context behind; once the
+/// step is cleaned up after, if it has to be.
+pub(super) async fn conclude_failed(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+    context: Context,
+    failure: Failure,
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    match (cleanup_of(job, call.action()), decode(job)) {
+        (Some(step), Ok(message)) => clean_up(engine, job, call, message, (step, context, failure)).await,
+        _ => Ok((call.conclude(context, Err(failure)), None)),
+    }
+}
+
+/// How long to wait before the failed code is tried again, if it is to be.
+fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Duration> {
+    let (step, what) = match action {
+        Action::Invoke { step, .. } => (*step, Attempted::Step),
+        Action::Compensate { step, .. } => (*step, Attempted::Compensation),
+        Action::HandleChildFailure { .. } => return None,
+    };
+    job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
+}
+
+/// The step that failed, if it has to be cleaned up after.
+pub(super) fn cleanup_of(job: &Job, action: &Action) -> Option<usize> {
+    let Action::Invoke { step, .. } = action else {
+        return None;
+    };
+    let next = job.saga.definition.steps.get(step + 1)?;
+    (next.kind == StepKind::Finally).then_some(*step)
+}
+
+/// Cleans up after a step that failed. What that writes to the database is committed together with
+/// the record of the failure; what it launches is not, as the failed step has no instance that could
+/// wait for it.
+async fn clean_up(
+    engine: &Engine,
+    job: &Job,
+    call: Call<'_>,
+    message: &(dyn Any + Send + Sync),
+    (step, context, failure): (usize, Context, Failure),
+) -> Result<(Conclusion, Option<Opened>), Halt> {
+    let mut scope = Scope::new(engine, place(job, &call), context);
+    scope.cleans_up();
+    let code = async { job.saga.handler.finally(step, &mut scope, message).await };
+    let outcome = panics::caught(&job.run.source, code).await;
+    engine.watched.forget(job.key.id);
+    let Remains { opened, context, .. } = scope.into_remains();
+    let Err(error) = outcome else {
+        return Ok((call.conclude(context, Err(failure)), opened));
+    };
+    let used_database = opened.is_some();
+    undo(opened).await;
+    if failed_underneath(&error, used_database) {
+        // The failure of the step is not on record yet, so both are to be run again.
+        return Err(Halt::Infrastructure(format!("cleaning up after step `{}`: {error}", call.step())));
+    }
+    let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
+}
+
+/// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
+/// statement that takes long, nobody waits for that; but its connection counts until it is free.
+async fn undo(opened: Option<Opened>) {
+    if let Some(Opened { transaction, permit, .. }) = opened {
+        let rollback = tokio::spawn(async move {
+            // A transaction on a lost connection is rolled back by the server.
+            let _ = transaction.rollback().await;
+            drop(permit);
+        });
+        let _ = tokio::time::timeout(ROLLBACK_LIMIT, rollback).await;
+    }
+}
+
+/// The payload as the saga's message, once for all steps. A payload that never fitted is the
+/// emitter's mistake, and the run fails; one that fitted when the run began is a mistake of the
+/// program at hand, and the run is set aside until another one comes.
+fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> {
+    if let Some(message) = job.message.get() {
+        return Ok(&**message);
+    }
+    let decoded = panics::caught_or(&job.run.source, || {
+        job.saga.handler.decode(&job.payload).map_err(|error| error.to_string())
+    });
+    match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
+        Ok(message) => Ok(&**job.message.get_or_init(|| message)),
+        Err(error) => {
+            let definition = &job.saga.definition;
+            let text = format!(
+                "the payload of message {} on topic `{}` does not fit the message type of saga `{}`: {error}",
+                job.run.message, definition.topic, definition.saga,
+            );
+            Err(match job.run.last {
+                None => Ok(Failure::new("PayloadMismatch", text, &job.run.source)),
+                Some(_) => Err(Halt::Stuck(text)),
+            })
+        }
+    }
+}
+
+/// Whether the step is to be run again rather than failed: the connection or the server let it
+/// down, or what it asked of us, not its own doing.
+fn failed_underneath(error: &Error, used_database: bool) -> bool {
+    error.is_infrastructure()
+        || error.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
+        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
+}
+
+/// Calls the user's code. What it returned, the transaction that it opened, and the context that it
+/// left behind.
+async fn perform(
+    engine: &Engine,
+    job: &Job,
+    call: &Call<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> (Result<Returned, Error>, Option<Opened>, Context) {
+    let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
+    let code = invoke(job, call.action(), &mut scope, message);
+    let outcome = match job.saga.handler.timeout(call.action().step()) {
+        None => panics::caught(&job.run.source, code).await,
+        Some(limit) => match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::failure(Failure::new(
+                "StepTimeout",
+                format!("step `{}` took longer than its limit of {limit:?}", call.step()),
+                &job.run.source,
+            ))),
+        },
+    };
+    engine.watched.forget(job.key.id);
+    let Remains { opened, emissions, context, reply } = scope.into_remains();
+    let outcome = outcome.and_then(|returned| {
+        let limit = engine.settings.payload_bytes_max;
+        let what = || format!("what step `{}` returned", call.step());
+        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
+        Ok(Returned { output, emissions, reply, ..returned })
+    });
+    (outcome, opened, context)
+}
+
+/// Where the call stands, as its scope tells it.
+fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
+    let (iteration, handler_iteration) = match call.action() {
+        Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),
+        Action::HandleChildFailure { iteration, handler_iteration, .. } => {
+            (*iteration, Some(*handler_iteration))
+        }
+    };
+    let outputs = match call.action() {
+        Action::Compensate { outputs, .. } => outputs,
+        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &job.run.outputs,
+    };
+    Place {
+        key: job.key,
+        surroundings: job.surroundings,
+        run: &job.run,
+        definition: &job.saga.definition,
+        handler: &job.saga.definition.saga,
+        step: call.step(),
+        iteration,
+        handler_iteration,
+        attempt: u32::try_from(job.attempts).unwrap_or(0) + job.retries,
+        outputs,
+        cleanup: false,
+    }
+}
+
+async fn invoke(
+    job: &Job,
+    action: &Action,
+    scope: &mut Scope<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> Result<Returned, Error> {
+    let handler = &job.saga.handler;
+    match action {
+        Action::Invoke { step, .. } => {
+            let end = handler.invoke(*step, scope, message).await?;
+            Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })
+        }
+        Action::Compensate { step, cause, finally, .. } => {
+            if job.saga.definition.steps[*step].compensated {
+                handler.compensate(*step, scope, message, cause).await?;
+            }
+            if *finally {
+                scope.cleans_up();
+                handler.finally(*step, scope, message).await?;
+            }
+            Ok(Returned::nothing())
+        }
+        Action::HandleChildFailure { step, failure, .. } => {
+            let next = handler.on_child_failure(*step, scope, message, failure).await?;
+            Ok(Returned { next, ..Returned::nothing() })
+        }
+    }
+}

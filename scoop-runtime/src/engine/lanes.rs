@@ -1,0 +1,256 @@
+//! Has written what follows from a move: in the step's own transaction if it opened one (the
+//! transactional lane), otherwise together with other runs (the batched lane).
+
+use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
+use sqlx::{Postgres, Transaction};
+use tracing::debug;
+
+use super::Engine;
+use super::call::conclude_failed;
+use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
+use super::settle::Unsettled;
+use crate::error::is_transient;
+use crate::registry::RunnableSaga;
+use crate::scope::Opened;
+use crate::store::{FailedPart, Key, Parent, Settled, Settlement};
+
+/// How many events are gathered at most before they are written.
+const GATHERED_EVENTS_MAX: usize = 100;
+
+/// Has what follows written: in the transaction of the step, if that opened one.
+pub(super) async fn settle(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+    opened: Option<Opened>,
+) -> Result<(), Halt> {
+    match opened {
+        None => settle_batched(engine, job, conclusion).await,
+        Some(opened) => settle_within(engine, job, conclusion, opened).await,
+    }
+}
+
+/// Adds what follows without any code of the user, so that it costs no commit of its own: the
+/// COMMITTED after a last step, the parts of a rollback that undo nothing.
+async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
+    while !conclusion.involves_others() && conclusion.events.len() < GATHERED_EVENTS_MAX {
+        let Fate::GoesOn(run) = &mut conclusion.fate else {
+            break;
+        };
+        // What cannot be read now is read in the next turn.
+        if recall(engine, saga, run).await.is_err() {
+            break;
+        }
+        let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else {
+            break;
+        };
+        let following = record.conclude();
+        conclusion = conclusion.followed_by(following);
+    }
+    conclusion
+}
+
+/// The batched lane.
+async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
+    if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
+        return Err(Halt::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
+    }
+    let conclusion = gather(engine, &job.saga, conclusion).await;
+    let after = After::of(&conclusion);
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
+    let sets_a_time = settlement.sets_a_time();
+    match engine.settler.settle(settlement).await {
+        Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
+        Err(Unsettled::TakenOver) => refused(engine, job, after).await,
+        Err(Unsettled::Refused(error)) => {
+            Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}")))
+        }
+        Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
+    }
+}
+
+/// The transactional lane: what follows is written in the step's own transaction.
+async fn settle_within(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+    opened: Opened,
+) -> Result<(), Halt> {
+    let conclusion = gather(engine, &job.saga, conclusion).await;
+    let after = After::of(&conclusion);
+    // A failure goes on record even if what the cleanup wrote does not.
+    let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
+    let sets_a_time = settlement.sets_a_time();
+    match commit_with(engine, job.key, settlement, opened).await {
+        Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
+        Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
+        Err(Uncommitted::Halt(halt)) => Err(halt),
+        Err(Uncommitted::Failed(why)) => match failing {
+            Some(conclusion) => settle_batched(engine, job, conclusion).await,
+            None => fail(engine, job, after.context, &why).await,
+        },
+    }
+}
+
+/// What followed was not written, since somebody else has the run, or since it has to give up.
+async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Halt> {
+    let reasons = reasons_to_give_up(engine, job).await?;
+    if reasons.is_empty() {
+        return Err(Halt::TakenOver);
+    }
+    // What the step changed of the context outlives it.
+    job.run.context = after.context;
+    (job.tried, job.reasons) = (true, reasons);
+    Ok(())
+}
+
+/// What is to be known of a conclusion when it has been written.
+struct After {
+    /// Where the run stands, if it goes on.
+    run: Option<Run>,
+    backward: bool,
+    context: Context,
+}
+
+impl After {
+    fn of(conclusion: &Conclusion) -> Self {
+        let context = conclusion.context().cloned().unwrap_or_default();
+        match &conclusion.fate {
+            Fate::GoesOn(run) => Self { backward: run.is_backward(), run: Some(run.clone()), context },
+            Fate::Committed => Self { run: None, backward: false, context },
+            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => {
+                Self { run: None, backward: true, context }
+            }
+        }
+    }
+}
+
+/// Why the transaction of a step was not committed.
+enum Uncommitted {
+    /// The run does not go on here.
+    Halt(Halt),
+    /// It is the step's own doing.
+    Failed(String),
+}
+
+/// Writes what follows into the transaction of the step, and commits it.
+async fn commit_with(
+    engine: &Engine,
+    key: Key,
+    settlement: Settlement,
+    opened: Opened,
+) -> Result<Settled, Uncommitted> {
+    let Opened { mut transaction, permit: _permit, started } = opened;
+    let claim = format!("{}/{}", key.id, key.epoch);
+    let settlements = std::slice::from_ref(&settlement);
+    let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
+    let settled = match settled {
+        Ok(mut settled) => settled.remove(&(key.id, key.epoch)),
+        Err(error) => return Err(not_written(error)),
+    };
+    let Some(mut settled) = settled else {
+        return Err(match is_open(&mut transaction, &claim).await {
+            Ok(true) => Uncommitted::Halt(Halt::TakenOver),
+            Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
+            Err(error) => Uncommitted::Halt(Halt::InDoubt(error.to_string())),
+        });
+    };
+    match transaction.commit().await {
+        Ok(()) => {
+            settled.started.extend(started);
+            Ok(settled)
+        }
+        Err(error) if is_transient(&error) => Err(Uncommitted::Halt(Halt::InDoubt(error.to_string()))),
+        Err(error) => {
+            let why = format!("the transaction of the step could not be committed: {error}");
+            Err(Uncommitted::Failed(why))
+        }
+    }
+}
+
+const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
+    transactions, and leave the outer one to the engine";
+
+const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
+    error on, or guard it with a nested transaction";
+
+/// Somebody had the run's row locked for longer than the pool of the user allows.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// Whose fault it is that nothing could be written.
+fn not_written(error: sqlx::Error) -> Uncommitted {
+    if is_transient(&error) {
+        // Where the server answered, there is no doubt.
+        let answered = error.as_database_error().is_some();
+        let why = error.to_string();
+        return Uncommitted::Halt(if answered { Halt::Infrastructure(why) } else { Halt::InDoubt(why) });
+    }
+    let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    match &*code {
+        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string())),
+        IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
+        _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
+    }
+}
+
+/// The step, whose code returned well and left this context behind, has failed after all.
+async fn fail(engine: &Engine, job: &mut Job, context: Context, why: &str) -> Result<(), Halt> {
+    let failure = Failure::new("TransactionError", why, &job.run.source);
+    let (conclusion, opened) = match next(job)? {
+        Continuation::Call(call) => conclude_failed(engine, job, call, context, failure).await?,
+        Continuation::Record(record) => (record.conclude(), None),
+    };
+    // It does not come back here: a failure is written even if its transaction cannot be.
+    Box::pin(settle(engine, job, conclusion, opened)).await
+}
+
+/// Whether the transaction is still the one that the engine began.
+async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> sqlx::Result<bool> {
+    let current: Option<String> = sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
+        .fetch_one(&mut **transaction)
+        .await?;
+    Ok(current.as_deref() == Some(claim))
+}
+
+/// What was settled is true now: whoever has to know is told, and the run goes on if it can.
+fn proceed(
+    engine: &Engine,
+    job: &mut Job,
+    settled: Settled,
+    after: After,
+    sets_a_time: bool,
+) -> Result<(), Halt> {
+    engine.announce(&settled.started);
+    if sets_a_time {
+        engine.set_a_time();
+    }
+    if settled.ended {
+        match job.run.lineage.parent() {
+            Some(parent) if job.surroundings.has_parent => {
+                let (root, id) = (parent.root_id(), parent.id());
+                engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at });
+            }
+            _ => engine.waiters.root_ended(job.key.root),
+        }
+    }
+    match after.run {
+        Some(run) if settled.goes_on => {
+            job.surroundings.undoing |= run.is_backward();
+            job.stored = run.context.clone();
+            job.run = run;
+            job.key.epoch += 1;
+            job.attempts = 0;
+            job.retries = 0;
+            job.tried = false;
+            job.overdue = settled.overdue;
+            Ok(())
+        }
+        _ => {
+            debug!(run = %job.key.id, ended = settled.ended, "the run leaves this process");
+            Err(Halt::Settled)
+        }
+    }
+}
