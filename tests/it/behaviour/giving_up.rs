@@ -45,6 +45,7 @@ mod cleaning_up {
     use uuid::Uuid;
 
     use super::*;
+    use crate::support::in_a_process_that_dies;
 
     const TABLES: &str = "
         CREATE TABLE effect (what text);
@@ -88,6 +89,28 @@ mod cleaning_up {
         gate.open(1);
         let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
         assert_eq!(failure.root_causes()[0].message, "enough");
+        assert_eq!(db.texts(EFFECTS).await, ["closed"]);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn after_a_step_that_was_cancelled_and_whose_process_died() -> Result<()> {
+        let db = Database::new().await;
+        db.execute(TABLES).await;
+        let gate = Gate::default();
+        let root = in_a_process_that_dies(&db, {
+            let gate = gate.clone();
+            async move |builder: scoop::Builder| {
+                let scoop = builder.only::<Long>().provide(Long { gate: gate.clone() }).start().await?;
+                let root = scoop.launch(Root).await?;
+                gate.arrivals(1).await;
+                scoop.cancel(root.id(), "enough").await?;
+                Ok((scoop, root.id()))
+            }
+        })
+        .await?;
+        let scoop = db.scoop().only::<Long>().provide(Long { gate }).start().await?;
+        assert!(matches!(scoop.find(root).await?.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(db.texts(EFFECTS).await, ["closed"]);
         Ok(())
     }
