@@ -22,22 +22,39 @@ pub(crate) struct ServerClock {
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    taken: Instant,
+    asked: Instant,
+    answered: Instant,
+    /// What the clock said at some moment between.
     time: OffsetDateTime,
+}
+
+/// What time it is, as closely as can be told from here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// It is at least so late: what was due by then is due.
+    pub(crate) earliest: OffsetDateTime,
+    /// It is at most so late: what comes after it has still to come.
+    pub(crate) latest: OffsetDateTime,
+}
+
+impl Reading {
+    fn now(&self) -> Now {
+        Now { earliest: self.time + self.answered.elapsed(), latest: self.time + self.asked.elapsed() }
+    }
 }
 
 impl ServerClock {
     /// What time it is there. Asks at most once a second.
-    pub(crate) async fn now(&self, pool: &PgPool) -> sqlx::Result<OffsetDateTime> {
+    pub(crate) async fn now(&self, pool: &PgPool) -> sqlx::Result<Now> {
         let known = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reading) = known.filter(|reading| reading.taken.elapsed() < GOOD_FOR) {
-            return Ok(reading.time + reading.taken.elapsed());
+        if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < GOOD_FOR) {
+            return Ok(reading.now());
         }
-        let taken = Instant::now();
+        let asked = Instant::now();
         let time = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
-        let reading = Reading { taken, time };
+        let reading = Reading { asked, answered: Instant::now(), time };
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
-        Ok(time)
+        Ok(reading.now())
     }
 }
 
@@ -101,6 +118,15 @@ impl When {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_answer_leaves_room_for_both_opinions() {
+        let (asked, second) = (Instant::now(), Duration::from_secs(1));
+        let reading = Reading { asked, answered: asked + second, time: OffsetDateTime::UNIX_EPOCH };
+        let Now { earliest, latest } = reading.now();
+        assert!(earliest <= OffsetDateTime::UNIX_EPOCH + second, "{earliest}");
+        assert!(latest >= earliest, "{latest}");
+    }
 
     #[test]
     fn instants_that_cannot_be_written_are_refused() {

@@ -52,10 +52,11 @@ impl Options {
             let now = store.now().await.map_err(RuntimeError::database("the clock was read"))?;
             let source = self.source.as_deref().unwrap_or(launcher);
             for (kind, when) in self.deadlines {
-                context.tighten(kind, Deadline::new(when.instant(now)?, source.replace('\0', "")))?;
+                context
+                    .tighten(kind, Deadline::new(when.instant(now.earliest)?, source.replace('\0', "")))?;
             }
             if let Some(when) = self.not_before {
-                context.set(SleepUntil::new(when.instant(now)?))?;
+                context.set(SleepUntil::new(when.instant(now.latest)?))?;
             }
         }
         within(limit, &context)?;

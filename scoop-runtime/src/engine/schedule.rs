@@ -33,7 +33,7 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     if schedules.is_empty() {
         return Ok(());
     }
-    let now = engine.store.now().await?;
+    let now = engine.store.now().await?.latest;
     let published = schedules.iter().map(|it| {
         let next_at = it.timetable.first(now);
         Published::new((&it.topic, &it.name), &it.schedule, next_at)

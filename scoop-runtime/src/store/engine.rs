@@ -17,6 +17,7 @@ use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
 use crate::children::Child;
+use crate::clock::Now;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
 /// and a lock that some lost session still holds does not hold us up for long.
@@ -231,7 +232,7 @@ impl Store {
     }
 
     /// What time it is, by the clock of the server.
-    pub(crate) async fn now(&self) -> sqlx::Result<OffsetDateTime> {
+    pub(crate) async fn now(&self) -> sqlx::Result<Now> {
         self.clock.now(&self.pool).await
     }
 
