@@ -152,34 +152,50 @@ fn signed(count: impl TryInto<i32>) -> i32 {
     count.try_into().unwrap_or(i32::MAX)
 }
 
-/// What follows from one move of one run, as `run_settle.sql` takes it.
+/// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
+/// written: each byte is read twice.
 #[derive(Debug, Serialize)]
 pub(crate) struct Settlement {
     root: Uuid,
     id: Uuid,
     epoch: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ends: Option<Ending>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     iteration: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     handler_iteration: Option<i32>,
     suspensions: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
     outputs: Option<BTreeMap<String, Value>>,
     backward: bool,
     turns_back: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rollback_failure: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     forgets: Option<&'static str>,
     event_count: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     emissions: Vec<EmissionRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     told: Vec<ToldRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     told_because: Option<Failure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     return_values: Vec<ValueRow>,
     replied: bool,
     /// What travels with the run, if that has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Context>,
-    #[serde(serialize_with = "timestamps")]
+    #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
     deadlines: Vec<OffsetDateTime>,
     /// Whether this is void if the run has to give up.
     may_give_up: bool,
@@ -210,12 +226,18 @@ struct EventRow {
     message_id: Uuid,
     #[serde(rename = "type")]
     kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     handler_iteration: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     exception: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     detached_root: Option<Uuid>,
     /// That of an emission, if it is not the run's.
+    #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Context>,
 }
 
@@ -226,12 +248,14 @@ struct EmissionRow {
     id: Uuid,
     topic: String,
     payload: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
     detached_root: Option<Uuid>,
     /// If it is not the run's.
+    #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Context>,
-    #[serde(with = "time::serde::rfc3339::option")]
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     due: Option<OffsetDateTime>,
-    #[serde(serialize_with = "timestamps")]
+    #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
     deadlines: Vec<OffsetDateTime>,
 }
 
