@@ -12,7 +12,7 @@
 //! | 09 | deadlines combine at any depth | `deadlines::depth` |
 //! | 11 to 15 | a request to roll back says what becomes of it | `im_07`, `requests_to_undo` |
 //! | 16 | a compensation whose message fails has failed | `children::of_compensations` |
-//! | 17 | kept: a child that cannot roll back keeps its parent from it | `children::of_compensations` |
+//! | 17 | kept: a child that cannot roll back keeps its parent from it; but an operator can see to it | `children::of_compensations`, `repair` |
 //! | 18 | a restart strands nothing | `im_20`, `launching`, `sleeping` |
 //! | 19 | who is delivered to is fixed at emission | `im_10` |
 //! | 23 | a second reply is an ordinary error | `replies` |
@@ -29,6 +29,7 @@
 //! | 45 | kept: a rollback cannot be cancelled | `requests_to_cancel` |
 //! | 46 | times are instants in UTC | `dl_01`, `sl_02` |
 //! | 48 | replies are those of the last step, in order | `replies::windows` |
+//! | 50 | what runs by itself hands on the run count only | `schedules` |
 //! | 51 | combined failures are in the order of the children's turning back | `im_19` |
 //!
 //! What concerns cost (W-60 to W-66) is measured, not tested; W-20 to W-22, W-24, W-43, W-47, W-49 and

@@ -1,5 +1,5 @@
-//! IM: what follows from the protocol without a scenario of its own, with what DECISIONS of this
-//! implementation changed of it.
+//! IM: what follows from the protocol without a scenario of its own, with what this implementation
+//! does better.
 
 use std::time::Duration;
 
