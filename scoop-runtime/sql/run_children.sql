@@ -1,6 +1,7 @@
 -- What became of the messages that this run launched: in its newest window, the one before its
 -- newest SUSPENDED, or ever? What only waits or cleans up ends no window: it belongs to the step
--- that the user has written. One row for each handler, whether or not it has begun.
+-- that the user has written. One row for each handler, whether or not it has begun. On the way back
+-- the newest window has those that were told to roll back as well.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler, $3 only the newest window, $4 the name of the replies wanted,
 -- $5 the steps that only wait or clean up
@@ -13,10 +14,10 @@ WITH suspended AS (
     LIMIT 2 + cardinality($5::text[])
 ),
 launched AS (
-    SELECT e.message_id, e.created_at
+    SELECT e.message_id, e.created_at, e.type = 'EMITTED' AS is_new
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
-      AND e.type = 'EMITTED' AND e.coroutine_name = $2
+      AND (e.type = 'EMITTED' OR e.type = 'ROLLBACK_EMITTED' AND $3) AND e.coroutine_name = $2
       AND (NOT $3 OR e.created_at > coalesce(
           (SELECT max(created_at) FROM suspended
            WHERE created_at < (SELECT max(created_at) FROM suspended WHERE ends_window)), '-infinity'))
@@ -27,7 +28,7 @@ FROM launched l
 JOIN scoop.message m ON m.id = l.message_id
 CROSS JOIN LATERAL (
     SELECT h.handler FROM scoop.handler h
-    WHERE h.topic = m.topic AND h.since <= l.created_at AND coalesce(h.until, 'infinity') > l.created_at
+    WHERE l.is_new AND h.topic = m.topic AND h.since <= l.created_at AND coalesce(h.until, 'infinity') > l.created_at
   UNION
     SELECT s.coroutine_name FROM scoop.message_event s WHERE s.type = 'SEEN' AND s.message_id = l.message_id
 ) handled

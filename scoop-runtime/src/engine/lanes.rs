@@ -3,7 +3,7 @@
 
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
 use sqlx::{Postgres, Transaction};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Engine;
 use super::call::conclude_failed;
@@ -87,7 +87,11 @@ async fn settle_within(
         Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
         Err(Uncommitted::Halt(halt)) => Err(halt),
         Err(Uncommitted::Failed(why)) => match failing {
-            Some(conclusion) => settle_batched(engine, job, conclusion).await,
+            Some(conclusion) => {
+                let saga = &*job.saga.definition.saga;
+                warn!(saga, run = %job.key.id, why, "what cleaned up after a failed step is not committed");
+                settle_batched(engine, job, conclusion).await
+            }
             None => fail(engine, job, after.context, &why).await,
         },
     }
