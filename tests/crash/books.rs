@@ -18,11 +18,17 @@ pub(crate) async fn audit(pool: &PgPool, orders: i32) -> Result<(usize, usize)> 
     let (mut committed, mut rolled_back) = (0, 0);
     for number in 0..orders {
         let done = effects.remove(&number).unwrap_or_default();
-        match sagas::fails(number) {
+        // Who is cancelled may have got through before that, or may not even have begun.
+        let cancelled = sagas::is_cancelled(number) && !done.contains_key("close");
+        let undone = sagas::fails(number) || cancelled;
+        match undone {
             true => rolled_back += 1,
             false => committed += 1,
         }
-        let wrong = if sagas::fails(number) { check_undone(&done) } else { check_done(&done) };
+        let wrong = match undone {
+            true => check_undone(done.clone(), sagas::is_cancelled(number)),
+            false => check_done(&done),
+        };
         if let Some(wrong) = wrong {
             return Err(Error::msg(format!("order {number}: {wrong}; its effects: {done:?}")));
         }
@@ -33,7 +39,7 @@ pub(crate) async fn audit(pool: &PgPool, orders: i32) -> Result<(usize, usize)> 
 
 /// A committed order: each effect exactly once, and no undoing.
 fn check_done(done: &BTreeMap<String, i64>) -> Option<String> {
-    let expected = ["register", "pack 0", "pack 1", "hand over 0", "hand over 1", "close"];
+    let expected = ["register", "tidy up", "pack 0", "pack 1", "hand over 0", "hand over 1", "close"];
     let missing = expected.iter().find(|what| done.get(**what) != Some(&1));
     if let Some(what) = missing {
         return Some(format!("`{what}` is not there exactly once"));
@@ -41,10 +47,15 @@ fn check_done(done: &BTreeMap<String, i64>) -> Option<String> {
     (done.len() != expected.len()).then(|| "there is more than should be".into())
 }
 
-/// A rolled-back order: what was done was done once and undone once.
-fn check_undone(done: &BTreeMap<String, i64>) -> Option<String> {
+/// A rolled-back order: what was done was done once and undone once; and tidied up after, once, if it
+/// began.
+fn check_undone(mut done: BTreeMap<String, i64>, cancelled: bool) -> Option<String> {
     if let Some((what, times)) = done.iter().find(|(_, times)| **times != 1) {
         return Some(format!("`{what}` happened {times} times"));
+    }
+    let tidied_up = done.remove("tidy up").is_some();
+    if done.contains_key("register") && !tidied_up {
+        return Some("nobody tidied up".into());
     }
     let first_steps =
         done.contains_key("register") && done.contains_key("pack 0") && done.contains_key("pack 1");
@@ -53,7 +64,7 @@ fn check_undone(done: &BTreeMap<String, i64>) -> Option<String> {
     match not_undone {
         Some(what) => Some(format!("`{what}` was not undone")),
         None if done.len() != 2 * plain.count() => Some("something was undone that was not done".into()),
-        None => (!first_steps).then(|| "it never began".into()),
+        None => (!first_steps && !cancelled).then(|| "it never began".into()),
     }
 }
 

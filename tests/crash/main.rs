@@ -2,7 +2,7 @@
 //!
 //! Several worker processes share one database. A nemesis kills them with SIGKILL, terminates
 //! their database sessions and restarts PostgreSQL without a word of warning, at moments drawn
-//! from a seed. In the end every hierarchy must have ended, every effect of a committed step must
+//! from a seed; somebody cancels hierarchies in between. In the end every hierarchy must have ended, every effect of a committed step must
 //! be there exactly once, and every effect of a rolled-back one exactly once with its undoing.
 //!
 //! The workers are this program again, hence a `main` of its own. `SCOOP_SEED` repeats a run as
@@ -55,9 +55,12 @@ async fn main() -> ExitCode {
 async fn run(seed: u64) -> scoop::Result<String> {
     let mut nemesis = Nemesis::start(seed).await?;
     let outcome = async {
-        sagas::launch(nemesis.pool(), ORDERS).await?;
+        let mut doomed = sagas::launch(nemesis.pool(), ORDERS).await?.into_iter();
         for _ in 0..BLOWS {
             nemesis.strike().await?;
+            if let Some(order) = doomed.next() {
+                sagas::cancel(nemesis.pool(), order).await?;
+            }
         }
         nemesis.leave_alone_until_done().await?;
         books::audit(nemesis.pool(), ORDERS).await

@@ -3,6 +3,7 @@
 use scoop::prelude::*;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use uuid::Uuid;
 
 /// The application name of workers, by which their sessions are found.
 pub(crate) const WORKER: &str = "crash-worker";
@@ -35,6 +36,11 @@ pub(crate) fn fails(number: i32) -> bool {
     order_fails(number) || parcel_fails(number, 1)
 }
 
+/// Whether somebody cancels it at some time, perhaps too late.
+pub(crate) fn is_cancelled(number: i32) -> bool {
+    number % 11 == 3
+}
+
 /// Enters an effect in the step's own transaction.
 async fn enter(scope: &mut Scope<'_>, number: i32, what: String) -> Result<()> {
     sqlx::query("INSERT INTO effect VALUES ($1, $2)")
@@ -51,7 +57,7 @@ struct Order;
 #[saga]
 #[subscribes(Ordered)]
 impl Order {
-    #[step(rollback = unregister)]
+    #[step(rollback = unregister, finally = tidy_up)]
     async fn register(&self, scope: &mut Scope<'_>, order: &Ordered) -> Result<()> {
         enter(scope, order.number, "register".into()).await?;
         for parcel in 0..2 {
@@ -64,10 +70,15 @@ impl Order {
         enter(scope, order.number, "undo register".into()).await
     }
 
-    /// Does not touch the database: recorded together with others.
-    #[step]
-    async fn consider(&self, _: &mut Scope<'_>, _: &Ordered) -> Result<()> {
-        Ok(())
+    async fn tidy_up(&self, scope: &mut Scope<'_>, order: &Ordered) -> Result<()> {
+        enter(scope, order.number, "tidy up".into()).await
+    }
+
+    /// Does not touch the database: recorded together with others. Needs another attempt, and then
+    /// some sleep.
+    #[step(retry(max = 3, backoff = "5ms"), sleep = "20ms")]
+    async fn consider(&self, scope: &mut Scope<'_>, _: &Ordered) -> Result<()> {
+        if scope.attempt() == 0 { Err(Error::msg("it has to be slept over")) } else { Ok(()) }
     }
 
     #[step]
@@ -118,11 +129,27 @@ pub(crate) async fn work(url: &str) -> Result<()> {
 }
 
 /// Makes the tables, and launches all orders. A process of its own kind starts and stops for it,
-/// so that the handlers are listed before the first message.
-pub(crate) async fn launch(pool: &PgPool, orders: i32) -> Result<()> {
+/// so that the handlers are listed before the first message. Returns the hierarchies that somebody
+/// will cancel.
+pub(crate) async fn launch(pool: &PgPool, orders: i32) -> Result<Vec<Uuid>> {
     sqlx::raw_sql(TABLES).execute(pool).await?;
     let scoop = Scoop::builder().postgres(pool.clone()).concurrency(1).start().await?;
-    scoop.launch_all((0..orders).map(|number| Ordered { number })).await?;
+    let launched = scoop.launch_all((0..orders).map(|number| Ordered { number })).await?;
     scoop.shutdown().await;
-    Ok(())
+    let numbered = (0..orders).zip(&launched);
+    Ok(numbered.filter(|(number, _)| is_cancelled(*number)).map(|(_, order)| order.id()).collect())
+}
+
+/// Cancels a hierarchy, however often it takes.
+pub(crate) async fn cancel(pool: &PgPool, order: Uuid) -> Result<()> {
+    let scoop = Scoop::client(pool.clone());
+    loop {
+        match scoop.cancel(order, "the customer left").await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_transient() => {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
