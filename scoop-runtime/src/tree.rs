@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use scoop_core::{EventKind, Failure, Lineage};
+use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC};
 use serde::Deserialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -243,6 +243,10 @@ fn write_run(
     branch: &str,
     below: &str,
 ) -> fmt::Result {
+    if run.topic == SLEEP_TOPIC {
+        // What it took is told by the run that slept.
+        return writeln!(f, "{indent}{branch}sleep: {}", run.state);
+    }
     writeln!(f, "{indent}{branch}{} (on {}): {}", run.handler, run.topic, run.state)?;
     let indent = format!("{indent}{below}");
     let bar = if run.children.is_empty() { "  " } else { "│ " };
