@@ -42,8 +42,6 @@ struct Stored {
 }
 
 impl DeadlineKind {
-    const ALL: [DeadlineKind; 3] = [Self::HappyPath, Self::Rollback, Self::Absolute];
-
     /// The key in the context.
     pub const fn key(self) -> &'static str {
         match self {
@@ -223,11 +221,6 @@ impl Context {
             Err(error) => Some(Failure::new("ContextMismatch", error.to_string(), source)),
         };
         DeadlineKind::that_count(backward).into_iter().filter_map(missed).collect()
-    }
-
-    /// Whether there is any deadline in it.
-    pub fn has_deadlines(&self) -> bool {
-        DeadlineKind::ALL.iter().flat_map(|kind| kind.keys()).any(|key| self.raw(key).is_some())
     }
 }
 

@@ -1,12 +1,13 @@
 //! What became of the messages that a run launched.
 
-use scoop_core::{Failure, Lineage};
+use scoop_core::Failure;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use sqlx::types::Json;
 use uuid::Uuid;
+
+use crate::store::failure;
 
 /// One handler of one message that the run launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,18 +60,14 @@ pub struct Reply<R> {
 impl Child {
     /// From a row of `run_children.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let failure = |column| -> sqlx::Result<Failure> {
-            let failure: Option<Json<Failure>> = row.try_get(column)?;
-            let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
-            Ok(failure.map_or_else(unknown, |Json(failure)| failure))
-        };
         let ended: Option<String> = row.try_get("ended")?;
-        let lineage = Lineage::from_ids(row.try_get::<Option<_>, _>("lineage")?.unwrap_or_default());
+        let lineage: Option<Vec<Uuid>> = row.try_get("lineage")?;
         let outcome = match ended.as_deref() {
             Some("COMMITTED") => ChildOutcome::Committed,
-            Some("ROLLED_BACK") => ChildOutcome::RolledBack(failure("cause")?),
+            Some("ROLLED_BACK") => ChildOutcome::RolledBack(failure(row, "cause")?),
             Some("ROLLBACK_FAILED") => {
-                ChildOutcome::RollbackFailed { cause: failure("cause")?, failure: failure("exception")? }
+                let (cause, failure) = (failure(row, "cause")?, failure(row, "exception")?);
+                ChildOutcome::RollbackFailed { cause, failure }
             }
             _ if lineage.is_none() => ChildOutcome::NeverStarted,
             _ => ChildOutcome::Unfinished,

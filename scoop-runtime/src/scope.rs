@@ -44,7 +44,6 @@ pub(crate) struct Place<'a> {
     pub(crate) surroundings: Surroundings,
     pub(crate) run: &'a Run,
     pub(crate) definition: &'a Definition,
-    pub(crate) handler: &'a str,
     pub(crate) step: &'a str,
     pub(crate) iteration: u32,
     /// Set in a child failure handler: how often it was called before.
@@ -53,13 +52,6 @@ pub(crate) struct Place<'a> {
     pub(crate) outputs: &'a BTreeMap<String, Value>,
     /// Whether it cleans up after what bears the same name.
     pub(crate) cleanup: bool,
-}
-
-impl Place<'_> {
-    /// What the transaction is begun with, so that settling can tell whether it is still open.
-    pub(crate) fn claim(&self) -> String {
-        format!("{}/{}", self.key.id, self.key.epoch)
-    }
 }
 
 /// What a call of user code left behind.
@@ -120,7 +112,7 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
-            let opened = self.engine.begin(&self.place.claim()).await;
+            let opened = self.engine.begin(&self.place.key.claim()).await;
             self.opened = Some(opened.map_err(|error| {
                 let step = self.place.step;
                 Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
@@ -169,7 +161,7 @@ impl<'a> Scope<'a> {
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
         Emit {
             engine: self.engine,
-            handler: self.place.handler,
+            handler: &self.place.definition.saga,
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             payload: payload::of_message(&message),
@@ -283,7 +275,7 @@ impl<'a> Scope<'a> {
         options.not_before(time.into());
         let context = self.context.clone();
         let limit = self.engine.settings().context_bytes_max;
-        let context = options.context(context, self.place.handler, self.engine.store(), limit).await?;
+        let context = options.context(context, self.handler(), self.engine.store(), limit).await?;
         let (message, topic) = (Uuid::now_v7(), SLEEP_TOPIC.to_owned());
         self.emissions.push(Emission { message, topic, payload: json!({}), detached_root: None, context });
         Ok(())
@@ -313,7 +305,8 @@ impl<'a> Scope<'a> {
     #[track_caller]
     pub fn reply<M: Message>(&mut self, to: &M, answer: M::Reply) -> Result<()> {
         let _ = to;
-        let Place { run, handler, step, .. } = self.place;
+        let Place { run, definition, step, .. } = self.place;
+        let handler = &definition.saga;
         if run.is_backward() {
             return Err(Error::msg(format!("`{step}` undoes something, so it cannot reply")));
         }
@@ -390,7 +383,8 @@ impl<'a> Scope<'a> {
     }
 
     async fn children_of(&self, newest: bool, reply: &str) -> Result<Vec<Child>> {
-        let Place { run, definition, handler, step, .. } = self.place;
+        let Place { run, definition, step, .. } = self.place;
+        let handler = &definition.saga;
         let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
         let unseen: Vec<_> = unseen.map(|step| &*step.name).collect();
         let children = self.engine.store().children(run.lineage.id(), handler, newest, reply, &unseen).await;
@@ -402,7 +396,8 @@ impl<'a> Scope<'a> {
 
     /// Gives up here and now if the run has to: if somebody asked for it, or a deadline has passed.
     /// The engine looks by itself before each step and after it; a step that takes long may look
-    /// in between. Pass the error on.
+    /// in between. Pass the error on. A function that cleans up because of that looks in vain: it would
+    /// fail, too.
     ///
     /// # Errors
     ///
@@ -489,7 +484,7 @@ impl<'a> Scope<'a> {
 
     /// The name of the saga.
     pub fn handler(&self) -> &str {
-        self.place.handler
+        &self.place.definition.saga
     }
 
     /// The name under which this call goes on record.

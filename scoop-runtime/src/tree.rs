@@ -10,6 +10,8 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::store::lineage;
+
 use crate::Intervention;
 
 /// The runs of a hierarchy. Display it to see who did what and when.
@@ -103,8 +105,7 @@ struct EventRow {
 
 impl RunRow {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let lineage = Lineage::from_ids(row.try_get("lineage")?)
-            .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))?;
+        let lineage = lineage(row)?;
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
         let events: Vec<RunEvent> =
             events.into_iter().flat_map(|Json(events)| events).filter_map(EventRow::into_event).collect();

@@ -211,7 +211,6 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
         surroundings: job.surroundings,
         run: &job.run,
         definition: &job.saga.definition,
-        handler: &job.saga.definition.saga,
         step: call.step(),
         iteration,
         handler_iteration,

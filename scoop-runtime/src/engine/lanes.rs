@@ -146,7 +146,7 @@ async fn commit_with(
     opened: Opened,
 ) -> Result<Settled, Uncommitted> {
     let Opened { mut transaction, permit: _permit, started } = opened;
-    let claim = format!("{}/{}", key.id, key.epoch);
+    let claim = key.claim();
     let settlements = std::slice::from_ref(&settlement);
     let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
     let settled = match settled {

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Store;
-use super::rows::timestamps;
+use super::rows::{failure, timestamps};
 use crate::tree::RunRow;
 
 /// A message that starts a hierarchy of its own.
@@ -117,15 +117,10 @@ impl Store {
         let rows = sqlx::query(self.sql.message_outcome.clone()).bind(message).fetch_all(connection).await?;
         let outcome = |row: &sqlx::postgres::PgRow| {
             let kind: Option<String> = row.try_get("type")?;
-            let failure = |column| -> sqlx::Result<Failure> {
-                let failure: Option<Json<Failure>> = row.try_get(column)?;
-                let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
-                Ok(failure.map_or_else(unknown, |Json(failure)| failure))
-            };
             Ok(match kind.as_deref() {
                 Some("COMMITTED") => HandlerOutcome::Committed,
-                Some("ROLLED_BACK") => HandlerOutcome::RolledBack(failure("cause")?),
-                Some("ROLLBACK_FAILED") => HandlerOutcome::RollbackFailed(failure("exception")?),
+                Some("ROLLED_BACK") => HandlerOutcome::RolledBack(failure(row, "cause")?),
+                Some("ROLLBACK_FAILED") => HandlerOutcome::RollbackFailed(failure(row, "exception")?),
                 _ => HandlerOutcome::Unfinished,
             })
         };

@@ -33,6 +33,13 @@ pub(crate) struct Parent {
     pub(crate) at: OffsetDateTime,
 }
 
+impl Parent {
+    /// From a row that has the three.
+    pub(super) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
+    }
+}
+
 /// A run that did not go the way it was to go.
 pub(crate) struct Release {
     pub(crate) key: Key,
@@ -188,10 +195,7 @@ impl Store {
     /// Has the waiting runs give up that have missed a deadline, and says which those are.
     pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
         let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).fetch_all(&self.pool).await?;
-        let read = |row: &PgRow| {
-            Ok(Parent { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
-        };
-        rows.iter().map(read).collect()
+        rows.iter().map(Parent::from_row).collect()
     }
 
     /// Which of these running runs have to give up, and in how many seconds.

@@ -14,9 +14,11 @@ mod topology;
 pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
-pub(crate) use repair::{Page, Remedied, Repaired, lineage};
+pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};
-pub(crate) use rows::{Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, timestamps};
+pub(crate) use rows::{
+    Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, failure, lineage, timestamps,
+};
 pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sql::{Schema, Statements};
 

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use super::Store;
 use super::engine::READ_COMMITTED;
-use super::repair::lineage;
+use super::rows::lineage;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, root_of};
 
 /// How many runs are written at once.

@@ -1,7 +1,7 @@
 //! What operators ask of the database: what could not be undone, or cannot be continued, and what is to
 //! become of it.
 
-use scoop_core::{Context, Lineage};
+use scoop_core::Context;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, Row};
@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::engine::READ_COMMITTED;
-use super::rows::unsigned;
+use super::rows::{lineage, unsigned};
 use super::{FailedPart, Key, Parent, Store, Target};
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
@@ -263,10 +263,4 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
         context: context.map(|Json(context)| context).unwrap_or_default(),
         compensates: row.try_get("compensates")?,
     })
-}
-
-/// The lineage of a row.
-pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
-    Lineage::from_ids(row.try_get("lineage")?)
-        .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))
 }

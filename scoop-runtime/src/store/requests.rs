@@ -2,11 +2,11 @@
 
 use scoop_core::{Failure, Lineage};
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::engine::READ_COMMITTED;
+use super::rows::lineage;
 use super::{Parent, Store};
 
 /// What a request is about.
@@ -41,12 +41,7 @@ impl Store {
     /// What has this id.
     pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         let row = sqlx::query(self.sql.request_find.clone()).bind(id).fetch_optional(&self.pool).await?;
-        let Some(row) = row else {
-            return Ok(None);
-        };
-        let lineage = Lineage::from_ids(row.try_get("lineage")?);
-        let message = row.try_get("message_id")?;
-        Ok(lineage.map(|lineage| Target { lineage, message }))
+        row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
     }
 
     /// Has all unfinished runs below the target give up.
@@ -71,13 +66,10 @@ impl Store {
         let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(ids);
         let giving_up = left.fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        let read = |row: &PgRow| {
-            Ok(Parent { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
-        };
         Ok(Cancelled {
             fresh: recorded.rows_affected() > 0,
             any_marked: marked > 0,
-            giving_up: giving_up.iter().map(read).collect::<sqlx::Result<_>>()?,
+            giving_up: giving_up.iter().map(Parent::from_row).collect::<sqlx::Result<_>>()?,
         })
     }
 

@@ -71,11 +71,17 @@ pub(crate) struct Unreadable {
     pub(crate) why: String,
 }
 
+impl Key {
+    /// What the transaction of a step is begun with, so that settling can tell whether it is still open.
+    pub(crate) fn claim(&self) -> String {
+        format!("{}/{}", self.id, self.epoch)
+    }
+}
+
 impl Claimed {
     /// From a row of `run_claim.sql`. `worker` is the identifier in events.
     pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unreadable>> {
-        let lineage = Lineage::from_ids(row.try_get("lineage")?)
-            .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))?;
+        let lineage = lineage(row)?;
         let epoch = row.try_get("epoch")?;
         let key = Key { root: lineage.root_id(), id: lineage.id(), epoch };
         let claimed = Self::read(row, worker, key, lineage);
@@ -140,6 +146,19 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
         iteration: unsigned(iteration.unwrap_or(0)),
         handler_iteration: handler_iteration.map(unsigned),
     }))
+}
+
+/// The lineage of a run.
+pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
+    Lineage::from_ids(row.try_get("lineage")?)
+        .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))
+}
+
+/// A failure that has to be on record.
+pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
+    let failure: Option<Json<Failure>> = row.try_get(column)?;
+    let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
+    Ok(failure.map_or_else(unknown, |Json(failure)| failure))
 }
 
 /// A count as stored. No count is ever negative.
