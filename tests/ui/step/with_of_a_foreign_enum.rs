@@ -20,17 +20,17 @@ impl Checkout {
         scope: &mut Scope<'_>,
         order: &OrderPlaced,
     ) -> Result<With<ShippingStep, Payment>> {
-        todo!()
+        Err(Error::msg("nobody calls it"))
     }
 
     #[step]
     async fn weigh(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<With<Payment>> {
-        todo!()
+        Err(Error::msg("nobody calls it"))
     }
 
     #[step]
     async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<With<CheckoutStep>> {
-        todo!()
+        Err(Error::msg("nobody calls it"))
     }
 }
 
