@@ -119,8 +119,7 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
 async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answers> {
     let mut attempts = 0;
     loop {
-        let pool = engine.store.pool();
-        let error = match engine.store.settle(pool, &engine.identifier, settlements, None).await {
+        let error = match engine.store.settle(&engine.identifier, settlements).await {
             Ok(settled) => return Ok(settled),
             Err(error) => error,
         };

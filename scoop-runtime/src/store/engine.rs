@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{PgExecutor, Row};
+use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::plain::Plain;
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
@@ -119,23 +120,43 @@ impl Store {
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
-    /// Applies the settlements whose claims still hold, and says what became of them. Inside the
-    /// transaction of a step, `claim` is what that transaction was begun with: without it there,
-    /// the step has ended its transaction itself, and nothing is applied.
+    /// Applies the settlements whose claims still hold, and says what became of them.
     pub(crate) async fn settle(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        let settled = self.settle_any(&self.pool, identifier, settlements, None).await?;
+        settled.iter().map(Settled::from_row).collect()
+    }
+
+    /// Applies a settlement inside the transaction of a step, if its claim still holds. That
+    /// transaction was begun with `claim`: without it there, the step has ended its transaction
+    /// itself, and nothing is applied.
+    pub(crate) async fn settle_within(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlement: &Settlement,
+        claim: &str,
+    ) -> sqlx::Result<Option<Settled>> {
+        if let Some(plain) = Plain::of(settlement) {
+            return plain.settle(self, connection, identifier, claim).await;
+        }
+        let settlements = std::slice::from_ref(settlement);
+        let rows = self.settle_any(connection, identifier, settlements, Some(claim)).await?;
+        rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+    }
+
+    async fn settle_any(
         &self,
         executor: impl PgExecutor<'_>,
         identifier: &str,
         settlements: &[Settlement],
         claim: Option<&str>,
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
-        let rows = sqlx::query(self.sql.run_settle.clone())
-            .bind(Json(settlements))
-            .bind(identifier)
-            .bind(claim)
-            .fetch_all(executor)
-            .await?;
-        rows.iter().map(Settled::from_row).collect()
+    ) -> sqlx::Result<Vec<PgRow>> {
+        let settle = sqlx::query(self.sql.run_settle.clone()).bind(Json(settlements)).bind(identifier);
+        settle.bind(claim).fetch_all(executor).await
     }
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.

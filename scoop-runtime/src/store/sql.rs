@@ -123,6 +123,8 @@ statements! {
     schedule_take,
     schedule_trigger,
     schedule_wait,
+    step_commit,
+    step_suspend,
     undo_begin,
     undo_check,
     undo_lock,
