@@ -1,4 +1,4 @@
--- The common case of run_settle.sql, inside the transaction of a last step: it ended well and launched
+-- The common case of 0006_settle.sql, inside the transaction of a last step: it ended well and launched
 -- nothing, so the run has committed. Whoever changes one of the two changes the other.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's

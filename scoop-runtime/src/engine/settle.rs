@@ -77,7 +77,14 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             () = drained.cancelled() => return,
         }
         drop(outcomes);
-        settle(&engine, std::mem::take(&mut batch)).await;
+        // One that takes a long statement must not have all others take it.
+        let (plain, others): (Vec<_>, Vec<_>) =
+            batch.drain(..).partition(|pending| pending.settlement.is_plain());
+        for batch in [plain, others] {
+            if !batch.is_empty() {
+                settle(&engine, batch).await;
+            }
+        }
     }
 }
 

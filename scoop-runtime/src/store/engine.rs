@@ -13,7 +13,7 @@ use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::plain::Plain;
+use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
@@ -120,12 +120,21 @@ impl Store {
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
-    /// Applies the settlements whose claims still hold, and says what became of them.
+    /// Applies the settlements whose claims still hold, and says what became of them. It is quick if
+    /// all of them are plain.
     pub(crate) async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
+            let rows = plain::settle_all(self, identifier, &plain).await?;
+            let settled = |row: &PgRow| {
+                let id = (row.try_get("id")?, row.try_get("epoch")?);
+                Ok((id, plain::settled(row, row.try_get("commits")?)?))
+            };
+            return rows.iter().map(settled).collect();
+        }
         let settled = self.settle_any(&self.pool, identifier, settlements, None).await?;
         settled.iter().map(Settled::from_row).collect()
     }

@@ -106,6 +106,11 @@ mod tests {
                 "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb",
                 "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL",
             ),
+            "step_settle" => (
+                "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
+                 jsonb[], text[], jsonb[], text",
+                "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
+            ),
             "step_commit" => (
                 "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb",
                 "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL",
@@ -140,7 +145,7 @@ mod tests {
             }
         }
         let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
-        let rest = ["run_stops", "cancel_mark", "cancel_drop", "step_suspend", "step_commit"];
+        let rest = ["run_stops", "cancel_mark", "cancel_drop", "step_suspend", "step_commit", "step_settle"];
         for statement in hot.into_iter().chain(rest) {
             let plan = plan_of(&pool, statement).await;
             assert!(

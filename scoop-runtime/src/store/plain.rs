@@ -1,88 +1,58 @@
 //! The common outcome of a step, for which there are shorter statements: it ended well, launched
 //! nothing, and the run goes on or has committed.
 
-use std::collections::BTreeMap;
-
-use scoop_core::{Context, EventKind};
-use serde_json::Value;
-use sqlx::postgres::PgArguments;
+use scoop_core::EventKind;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row};
 
 use super::rows::{Ending, EventRow, Settlement, ValueRow};
-use super::{Key, Settled, Store};
+use super::{Settled, Store};
 
-/// What there is to write.
+/// A settlement that is no more than that.
 pub(super) struct Plain<'a> {
-    key: Key,
-    /// The step has the SUSPENDED of the outcome, a last step a COMMITTED after it.
-    suspended: &'a EventRow,
-    commits: bool,
-    iteration: Option<i32>,
-    suspensions: i32,
-    outputs: Option<&'a BTreeMap<String, Value>>,
-    replied: bool,
-    /// If it has changed.
-    context: Option<&'a Context>,
-    returned: Option<&'a ValueRow>,
+    all: &'a Settlement,
+    /// The SUSPENDED of the step, if there was one.
+    suspended: Option<&'a EventRow>,
+    /// The COMMITTED of the run, if it has ended.
+    committed: Option<&'a EventRow>,
 }
 
 impl<'a> Plain<'a> {
     /// The settlement as such, if there is no more to it.
-    pub(super) fn of(settlement: &'a Settlement) -> Option<Self> {
-        let s = settlement;
-        let forward = s.may_give_up && !s.backward && s.failure.is_none() && s.forgets.is_none();
-        let alone = s.emissions.is_empty() && s.told.is_empty() && s.deadlines.is_empty();
-        if !forward || !alone || s.return_values.len() > 1 {
-            return None;
-        }
-        let commits = s.ends == Some(Ending::Unnoted);
-        let suspended = match (s.events.as_slice(), commits) {
-            ([suspended], false) => suspended,
-            ([suspended, committed], true) if committed.closes(suspended) => suspended,
+    pub(super) fn of(all: &'a Settlement) -> Option<Self> {
+        let forward = all.may_give_up && !all.backward && all.failure.is_none() && all.forgets.is_none();
+        let alone = all.emissions.is_empty() && all.told.is_empty() && all.deadlines.is_empty();
+        let (suspended, committed) = match (all.events.as_slice(), all.ends) {
+            ([suspended], None) => (Some(suspended), None),
+            ([committed], Some(Ending::Unnoted)) => (None, Some(committed)),
+            ([suspended, committed], Some(Ending::Unnoted)) => (Some(suspended), Some(committed)),
             _ => return None,
         };
-        let own = s.events.iter().all(EventRow::has_the_context_of_its_run);
-        (own && suspended.is(EventKind::Suspended)).then_some(Self {
-            key: s.key(),
-            suspended,
-            commits,
-            iteration: s.iteration,
-            suspensions: s.suspensions,
-            outputs: s.outputs.as_ref(),
-            replied: s.replied,
-            context: s.context.as_ref(),
-            returned: s.return_values.first(),
-        })
+        let fits = forward
+            && alone
+            && all.return_values.len() <= 1
+            && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.is_the_runs())
+            && committed.is_none_or(|event| event.is(EventKind::Committed) && event.is_the_runs())
+            && committed.is_none_or(|event| event.handler_iteration.is_none());
+        fits.then_some(Self { all, suspended, committed })
     }
 
-    /// With all that both statements begin with, and what each adds.
-    fn query(&self, store: &Store, identifier: &'a str, claim: &'a str) -> Query<'a, Postgres, PgArguments> {
-        let statement = if self.commits { &store.sql.step_commit } else { &store.sql.step_suspend };
-        let Self { key, suspended, .. } = self;
-        let begun = sqlx::query(statement.clone())
-            .bind(key.root)
-            .bind(key.id)
-            .bind(key.epoch)
-            .bind(claim)
-            .bind(identifier)
-            .bind(suspended.step.as_deref())
-            .bind(suspended.next_step);
-        let stood = if self.commits {
-            begun.bind(suspended.handler_iteration)
-        } else {
-            begun
-                .bind(self.iteration)
-                .bind(suspended.handler_iteration)
-                .bind(self.suspensions)
-                .bind(self.outputs.map(Json))
-                .bind(self.replied)
-        };
-        stood
-            .bind(self.context.map(Json))
-            .bind(self.returned.map(|returned| &*returned.name))
-            .bind(self.returned.map(|returned| &returned.value))
+    fn step(&self) -> Option<&'a str> {
+        self.suspended.or(self.committed)?.step.as_deref()
+    }
+
+    fn next_step(&self) -> Option<i32> {
+        self.suspended?.next_step
+    }
+
+    fn handler_iteration(&self) -> Option<i32> {
+        self.suspended?.handler_iteration
+    }
+
+    fn returned(&self) -> Option<&'a ValueRow> {
+        self.all.return_values.first()
     }
 
     /// Writes it in the transaction of the step, if the claim still holds.
@@ -94,15 +64,73 @@ impl<'a> Plain<'a> {
         claim: &str,
     ) -> sqlx::Result<Option<Settled>> {
         let row = self.query(store, identifier, claim).fetch_optional(connection).await?;
-        let settled = |row: sqlx::postgres::PgRow| {
-            Ok(Settled {
-                goes_on: !self.commits,
-                overdue: false,
-                ended: self.commits,
-                last_event_at: row.try_get("last_event_at")?,
-                started: vec![],
-            })
-        };
-        row.map(settled).transpose()
+        row.map(|row| settled(&row, self.committed.is_some())).transpose()
     }
+
+    fn query(&self, store: &Store, identifier: &'a str, claim: &'a str) -> Query<'a, Postgres, PgArguments> {
+        let Self { all, .. } = self;
+        let commits = self.committed.is_some();
+        let statement = if commits { &store.sql.step_commit } else { &store.sql.step_suspend };
+        let begun = sqlx::query(statement.clone())
+            .bind(all.root)
+            .bind(all.id)
+            .bind(all.epoch)
+            .bind(claim)
+            .bind(identifier)
+            .bind(self.step())
+            .bind(self.next_step());
+        let stood = if commits {
+            begun.bind(self.handler_iteration())
+        } else {
+            begun
+                .bind(all.iteration)
+                .bind(self.handler_iteration())
+                .bind(all.suspensions)
+                .bind(all.outputs.as_ref().map(Json))
+                .bind(all.replied)
+        };
+        stood
+            .bind(all.context.as_ref().map(Json))
+            .bind(self.returned().map(|returned| &*returned.name))
+            .bind(self.returned().map(|returned| &returned.value))
+    }
+}
+
+/// Writes those whose claims still hold.
+pub(super) async fn settle_all(
+    store: &Store,
+    identifier: &str,
+    plain: &[Plain<'_>],
+) -> sqlx::Result<Vec<PgRow>> {
+    let each = || plain.iter();
+    sqlx::query(store.sql.step_settle.clone())
+        .bind(each().map(|plain| plain.all.root).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.id).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.epoch).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.committed.is_some()).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.suspended.is_some()).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.step()).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.next_step()).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.iteration).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.handler_iteration()).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.suspensions).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.outputs.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.replied).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.context.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.returned().map(|value| &*value.name)).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.returned().map(|value| Json(&value.value))).collect::<Vec<_>>())
+        .bind(identifier)
+        .fetch_all(&store.pool)
+        .await
+}
+
+/// What became of one of them, from a row of any of the statements.
+pub(super) fn settled(row: &PgRow, commits: bool) -> sqlx::Result<Settled> {
+    Ok(Settled {
+        goes_on: !commits,
+        overdue: false,
+        ended: commits,
+        last_event_at: row.try_get("last_event_at")?,
+        started: vec![],
+    })
 }

@@ -14,6 +14,8 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::plain::Plain;
+
 /// Which run, under which claim. What no longer holds under this claim is not touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -331,9 +333,9 @@ impl Settlement {
         (self.id, self.epoch)
     }
 
-    /// The same as a key.
-    pub(super) fn key(&self) -> Key {
-        Key { root: self.root, id: self.id, epoch: self.epoch }
+    /// Whether the short statements do for it.
+    pub(crate) fn is_plain(&self) -> bool {
+        Plain::of(self).is_some()
     }
 
     /// Whether something becomes due at a certain time because of this.
@@ -454,14 +456,8 @@ impl EventRow {
         self.kind == kind.as_str()
     }
 
-    /// Whether this is the COMMITTED of the step that was suspended last.
-    pub(super) fn closes(&self, suspended: &Self) -> bool {
-        let step = self.step == suspended.step;
-        step && self.is(EventKind::Committed) && self.next_step.is_none() && self.handler_iteration.is_none()
-    }
-
     /// Whether it carries nothing but what its run does.
-    pub(super) fn has_the_context_of_its_run(&self) -> bool {
+    pub(super) fn is_the_runs(&self) -> bool {
         self.context.is_none() && self.detached_root.is_none() && self.exception.is_none()
     }
 }

@@ -124,6 +124,7 @@ statements! {
     schedule_trigger,
     schedule_wait,
     step_commit,
+    step_settle,
     step_suspend,
     undo_begin,
     undo_check,
