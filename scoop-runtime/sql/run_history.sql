@@ -1,21 +1,27 @@
--- What did this run do? Its suspensions in order, each with what it emitted and returned.
+-- What did this run do? Its suspensions in order, each with what it emitted; with the first, what the
+-- steps returned, by name.
 -- Locks: nothing.
--- $1 the run's id, $2 its handler
+-- $1 the run's lineage, $2 its id, $3 its handler
 WITH recorded AS (
     SELECT e.type, e.message_id, e.step, e.next_step, e.child_failure_handler_iteration, e.created_at,
            count(*) FILTER (WHERE e.type = 'SUSPENDED') OVER (
                ORDER BY e.created_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS suspended_before
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
-      AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $2
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $3
 )
 SELECT s.step, s.next_step, s.child_failure_handler_iteration AS handler_iteration,
        ARRAY(
            SELECT e.message_id FROM recorded e
            WHERE e.type = 'EMITTED' AND e.suspended_before = s.suspended_before
            ORDER BY e.created_at
-       ) AS emitted
+       ) AS emitted,
+       CASE WHEN s.suspended_before = 0 THEN (
+           SELECT jsonb_object_agg(variable_name, value)
+           FROM scoop.return_value
+           WHERE cooperation_lineage = $1 AND handler_name = $3
+       ) END AS outputs
 FROM recorded s
 WHERE s.type = 'SUSPENDED'
 ORDER BY s.created_at

@@ -4,14 +4,17 @@
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 whether it commits, $5 whether it
 -- went through a step, and if so $6 to $10 which, where it jumps, how often it was repeated, how often
 -- the children's failures were handled, and how many came before it, $11 what the steps returned,
--- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned.
--- $16 the worker's identifier in events
+-- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
+-- $16 and $17 the ids of the events, of which a run that goes on needs the first alone.
+-- $18 the worker's identifier in events
 WITH settlement AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::uuid[], $2::uuid[], $3::bigint[], $4::bool[], $5::bool[], $6::varchar[], $7::int[], $8::int[],
-        $9::int[], $10::int[], $11::jsonb[], $12::bool[], $13::jsonb[], $14::varchar[], $15::jsonb[]
+        $9::int[], $10::int[], $11::jsonb[], $12::bool[], $13::jsonb[], $14::varchar[], $15::jsonb[],
+        $16::uuid[], $17::uuid[]
     ) AS s (root, id, epoch, commits, suspends, step, next_step, iteration, handler_iteration,
-            suspensions, outputs, replied, context, name, value)
+            suspensions, outputs, replied, context, name, value,
+            suspended_id, committed_id)
 ),
 kept AS (
     UPDATE scoop.run r
@@ -27,7 +30,8 @@ kept AS (
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND NOT s.commits
       AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, s.commits,
-        s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value
+        s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
+        s.suspended_id, s.committed_id
 ),
 gone AS (
     DELETE FROM scoop.run r
@@ -38,20 +42,21 @@ gone AS (
         CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS context,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
             + interval '1 microsecond' AS last_event_at,
-        s.commits, s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value
+        s.commits, s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
+        s.suspended_id, s.committed_id
 ),
 held AS (
     SELECT * FROM kept UNION ALL SELECT * FROM gone
 ),
 recorded AS (
     INSERT INTO scoop.message_event
-        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+        (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, next_step, child_failure_handler_iteration)
-    SELECT message_id, 'SUSPENDED'::scoop.message_event_type, handler, $16, step, lineage,
+    SELECT suspended_id, message_id, 'SUSPENDED'::scoop.message_event_type, handler, $18, step, lineage,
            last_event_at - commits::int * interval '1 microsecond', context, next_step, handler_iteration
     FROM held WHERE suspends
     UNION ALL
-    SELECT message_id, 'COMMITTED', handler, $16, step, lineage, last_event_at, context, NULL, NULL
+    SELECT committed_id, message_id, 'COMMITTED', handler, $18, step, lineage, last_event_at, context, NULL, NULL
     FROM gone
 ),
 returned AS (

@@ -4,7 +4,8 @@
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's
 -- identifier in events, $6 to $10 the step, where it jumps, how often it was repeated, how often the
 -- children's failures were handled, and how many came before it, $11 what the steps returned,
--- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned
+-- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
+-- $16 the id of the event: cheaper to make in a program than in the server
 WITH kept AS (
     UPDATE scoop.run r
     SET epoch = r.epoch + 1,
@@ -21,9 +22,9 @@ WITH kept AS (
 ),
 recorded AS (
     INSERT INTO scoop.message_event
-        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+        (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, next_step, child_failure_handler_iteration)
-    SELECT message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, context, $7, $9
+    SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, context, $7, $9
     FROM kept
 ),
 returned AS (

@@ -296,12 +296,15 @@ impl Store {
     pub(crate) async fn history(&self, definition: &Definition, run: &Run) -> sqlx::Result<History> {
         let lineage = &run.lineage;
         let names = RollbackNames::of(definition);
-        let mut outputs = self.outputs(definition, lineage).await?;
         let rows = sqlx::query(self.sql.run_history.clone())
+            .bind(lineage.ids())
             .bind(lineage.id())
             .bind(&*definition.saga)
             .fetch_all(&self.pool)
             .await?;
+        let outputs: Option<Option<Json<BTreeMap<String, Value>>>> =
+            rows.first().map(|row| row.try_get("outputs")).transpose()?;
+        let mut outputs = outputs.flatten().map(|Json(outputs)| outputs).unwrap_or_default();
         let (mut instances, mut last, mut any_part_done) = (vec![], None, false);
         for row in &rows {
             let step: String = row.try_get("step")?;
@@ -329,19 +332,6 @@ impl Store {
     /// Whether somebody wants the newest part of this rollback to run again.
     async fn repeats(&self, lineage: &Lineage) -> sqlx::Result<bool> {
         sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).fetch_one(&self.pool).await
-    }
-
-    async fn outputs(
-        &self,
-        definition: &Definition,
-        lineage: &Lineage,
-    ) -> sqlx::Result<BTreeMap<String, Value>> {
-        let rows: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
-            .bind(lineage.ids())
-            .bind(&*definition.saga)
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(rows.into_iter().collect())
     }
 
     /// Lists who listens where.

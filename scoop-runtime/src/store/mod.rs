@@ -103,17 +103,17 @@ mod tests {
             "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
             "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
             "step_suspend" => (
-                "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb",
-                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL",
+                "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid",
+                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL",
             ),
             "step_settle" => (
                 "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
-                 jsonb[], text[], jsonb[], text",
-                "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
+                 jsonb[], text[], jsonb[], uuid[], uuid[], text",
+                "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
             ),
             "step_commit" => (
-                "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb",
-                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL",
+                "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid",
+                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL",
             ),
             "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
             _ => ("jsonb", "'[]'"),

@@ -6,6 +6,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row};
+use uuid::Uuid;
 
 use super::rows::{Ending, EventRow, Settlement, ValueRow};
 use super::{Settled, Store};
@@ -89,10 +90,12 @@ impl<'a> Plain<'a> {
                 .bind(all.outputs.as_ref().map(Json))
                 .bind(all.replied)
         };
-        stood
+        let stood = stood
             .bind(all.context.as_ref().map(Json))
             .bind(self.returned().map(|returned| &*returned.name))
             .bind(self.returned().map(|returned| &returned.value))
+            .bind(Uuid::now_v7());
+        if commits { stood.bind(Uuid::now_v7()) } else { stood }
     }
 }
 
@@ -119,6 +122,8 @@ pub(super) async fn settle_all(
         .bind(each().map(|plain| plain.all.context.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.returned().map(|value| &*value.name)).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.returned().map(|value| Json(&value.value))).collect::<Vec<_>>())
+        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
         .fetch_all(&store.pool)
         .await
