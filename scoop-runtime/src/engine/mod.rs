@@ -21,6 +21,7 @@ mod liveness;
 mod panics;
 mod schedule;
 mod settle;
+mod shares;
 mod time;
 mod wake;
 
@@ -61,6 +62,7 @@ pub(crate) struct Engine {
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
     slots: Arc<Semaphore>,
+    shares: shares::Shares,
     step_connections: Arc<Semaphore>,
     settler: settle::Settler,
     wakeups: wake::Wakeups,
@@ -85,6 +87,7 @@ impl Engine {
         let (wakeups, parents) = wake::Wakeups::new();
         let engine = Arc::new(Self {
             slots: Arc::new(Semaphore::new(settings.concurrency)),
+            shares: shares::Shares::default(),
             step_connections: Arc::new(Semaphore::new(settings.step_connections)),
             store,
             step_pool,

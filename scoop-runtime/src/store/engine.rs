@@ -100,13 +100,25 @@ impl History {
 }
 
 impl Store {
-    /// Takes up to `limit` ready runs of these handlers.
+    /// Which of many handlers have something ready, as pairs of topics and handlers.
+    pub(crate) async fn handlers_ready(
+        &self,
+        (topics, handlers): (&[String], &[String]),
+    ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
+        let rows = sqlx::query_as(self.sql.handler_ready.clone()).bind(topics).bind(handlers);
+        let pairs: Vec<(String, String)> = rows.fetch_all(&self.pool).await?;
+        Ok(pairs.into_iter().unzip())
+    }
+
+    /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
+    /// comes first.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
         (topics, handlers): (&[String], &[String]),
         limit: usize,
+        shares: impl Serialize + Send + Sync,
     ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
@@ -114,6 +126,7 @@ impl Store {
             .bind(topics)
             .bind(handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(Json(shares))
             .fetch_all(&self.pool)
             .await?;
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()

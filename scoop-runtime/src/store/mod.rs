@@ -95,9 +95,11 @@ mod tests {
         let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
         let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
         let (types, values) = match statement {
-            "run_claim" => ("uuid, text, text[], text[], bigint", "gen_random_uuid(), '', '{}', '{}', 1"),
+            "run_claim" => {
+                ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
+            }
             "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
-            "run_due" => ("text[], text[]", "'{}', '{}'"),
+            "handler_ready" | "run_due" => ("text[], text[]", "'{}', '{}'"),
             "run_overdue" => ("bigint", "1"),
             "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
             "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
@@ -131,7 +133,7 @@ mod tests {
             }
         }
         let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
-        for statement in hot.into_iter().chain(["run_stops", "cancel_mark", "cancel_drop"]) {
+        for statement in hot.into_iter().chain(["handler_ready", "run_stops", "cancel_mark", "cancel_drop"]) {
             let plan = plan_of(&pool, statement).await;
             assert!(
                 !plan.contains("Seq Scan"),

@@ -9,6 +9,7 @@ mod deadlines;
 mod decisions;
 mod failures;
 mod failures_above;
+mod fairness;
 mod fence;
 mod giving_up;
 mod ground;
