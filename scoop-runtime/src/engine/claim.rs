@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, warn};
 
 use super::execute::InFlight;
+use super::shares::Share;
 use super::{Engine, execute};
 use crate::store::{Claimed, Unreadable};
 
@@ -106,7 +107,7 @@ async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::R
     let claimed = claim_up_to(engine, slots.num_permits()).await?;
     let count = claimed.len();
     for run in claimed {
-        let slot = slots.split(1);
+        let slot = slots.split(1).expect("no more is claimed than there are slots");
         match run {
             Ok(claimed) => start(engine, claimed, slot),
             Err(unreadable) => set_aside(engine, unreadable).await,
@@ -128,9 +129,19 @@ async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<C
     engine.store.claim(engine.worker, &engine.identifier, pairs, limit, engine.shares.now()).await
 }
 
-fn start(engine: &Arc<Engine>, claimed: Claimed, slot: Option<OwnedSemaphorePermit>) {
+fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
     let flight = InFlight::begin(engine.clone(), claimed.key);
     let share = engine.shares.take(&claimed.handler);
+    begin(engine, flight, claimed, (share, slot));
+}
+
+/// Sets a claimed run going, which keeps what was taken for it.
+pub(super) fn begin(
+    engine: &Engine,
+    flight: InFlight,
+    claimed: Claimed,
+    (share, slot): (Share, OwnedSemaphorePermit),
+) {
     engine.runs.spawn(async move {
         execute::drive(flight, claimed).await;
         // Before the slot, so that whoever claims for that knows.
@@ -150,10 +161,12 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
     }
 }
 
-/// Frees the runs that the books say we work on, but we do not.
+/// Frees the runs that the books say we work on, but we do not. What is in flight is asked when
+/// nobody can make a run ours: a launch that was under way has committed by then, with its runs in
+/// flight since before, and one that comes later waits.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
-    let in_flight: Vec<_> = engine.in_flight().keys().copied().collect();
-    let freed = engine.store.disown(engine.worker, &in_flight).await.inspect_err(|_| engine.doubt())?;
+    let in_flight = || engine.in_flight().keys().copied().collect();
+    let freed = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
     if freed > 0 {
         warn!(freed, "runs that were claimed without our learning of it are free again");
     }

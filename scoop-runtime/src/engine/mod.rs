@@ -1,6 +1,7 @@
 //! Runs the sagas of this process: claim → execute → settle → wake, one engine for all of them.
 //!
 //! * [`claim`]: takes ready runs from the working set, many at a time.
+//! * [`hand_over`]: begins with runs that this process itself launches, without a claim of their own.
 //! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
 //!   [`lanes`] how it gets written what follows.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
@@ -16,6 +17,7 @@
 mod call;
 mod claim;
 mod execute;
+mod hand_over;
 mod lanes;
 mod liveness;
 mod panics;
@@ -38,7 +40,7 @@ use uuid::Uuid;
 use crate::registry::Registry;
 use crate::scope::Opened;
 use crate::settings::Settings;
-use crate::store::{Key, Store, Surroundings};
+use crate::store::{Key, Launched, Store, Surroundings};
 use scoop_core::{Failure, Run};
 pub use time::StopSignal;
 pub(crate) use wake::Waiters;
@@ -211,6 +213,11 @@ impl Engine {
         }
         self.look_up();
         self.wakeups.others.notify_one();
+    }
+
+    /// Launches messages. Their runs begin here at once, if there are slots.
+    pub(crate) async fn launch(self: &Arc<Self>, messages: Vec<Launched>) -> sqlx::Result<()> {
+        hand_over::launch(self, messages).await
     }
 
     /// Something for these handlers has become ready.

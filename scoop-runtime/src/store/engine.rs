@@ -158,12 +158,13 @@ impl Store {
     }
 
     /// Frees the runs of this worker that it does not work on, and says how many those were; and
-    /// makes the runs ready that it may have failed to wake.
-    pub(crate) async fn disown(&self, worker: Uuid, in_flight: &[Uuid]) -> sqlx::Result<u64> {
+    /// makes the runs ready that it may have failed to wake. What is in flight is asked when no claim is
+    /// under way.
+    pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
         let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
-        let freed =
-            sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight).execute(&mut *tx).await?;
+        let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
+        let freed = disown.execute(&mut *tx).await?;
         sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(freed.rows_affected())

@@ -13,6 +13,7 @@ mod fairness;
 mod fence;
 mod giving_up;
 mod ground;
+mod handed_over;
 mod hierarchies;
 mod idling;
 mod keys;
