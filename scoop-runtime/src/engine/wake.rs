@@ -46,6 +46,8 @@ pub(super) struct Wakeups {
     pub(super) clock: Notify,
     /// Something was due, and it is not known what is due next.
     pub(super) was_due: AtomicBool,
+    /// Another process is dead.
+    pub(super) reaper: Notify,
     /// There is something that another process has to do.
     pub(super) others: Notify,
     /// Bounded by the runs in flight: each sends one, and waits for its slot to send another.
@@ -60,6 +62,7 @@ impl Wakeups {
             expected: AtomicBool::new(false),
             clock: Notify::new(),
             was_due: AtomicBool::new(false),
+            reaper: Notify::new(),
             others: Notify::new(),
             parents,
         };

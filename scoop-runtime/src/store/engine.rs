@@ -223,9 +223,15 @@ impl Store {
             .await
     }
 
-    /// In how many seconds there is something to do, for these handlers or for anybody who waits.
-    pub(crate) async fn due(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<Option<f64>> {
-        sqlx::query_scalar(self.sql.run_due.clone()).bind(topics).bind(handlers).fetch_one(&self.pool).await
+    /// In how many seconds there is something to do, for these handlers or for anybody who waits;
+    /// and whether any worker but this one is dead.
+    pub(crate) async fn due(
+        &self,
+        (topics, handlers): (&[String], &[String]),
+        worker: Uuid,
+    ) -> sqlx::Result<(Option<f64>, bool)> {
+        let due = sqlx::query_as(self.sql.run_due.clone()).bind(topics).bind(handlers).bind(worker);
+        due.fetch_one(&self.pool).await
     }
 
     /// What became of the messages that a run launched: in its newest window, or ever. The steps
