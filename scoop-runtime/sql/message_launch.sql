@@ -1,18 +1,28 @@
 -- Publishes messages that start hierarchies of their own, one run for each handler listed at
 -- this moment; but none that is there already, as one that may be launched only once can be. Runs in
--- the caller's transaction.
--- Locks: a message that another transaction is launching with the same id: waits for that.
--- $1 the messages: an array of objects with id, root, topic and payload, and what else was said
+-- the caller's transaction. A run that the launching worker has room for is claimed right here, as
+-- run_claim.sql would; of anything else it says that it is ready.
+-- Locks: a message that another transaction is launching with the same id: waits for that. Then, if
+-- there is a worker, its row, as a claim does, and not before it has anything to claim. If
+-- somebody has declared it dead, nothing is claimed.
+-- $1 the messages: an array of objects with id, root, topic and payload, and what else was said;
+-- `here` has the ids of the runs that there is room for, by handler
+-- $2 the worker and $3 its identifier in events; null where nothing is to be claimed
 WITH launched AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS m (
         id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz,
-        deadlines timestamptz[])
+        deadlines timestamptz[], here jsonb)
 ),
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT id, topic, coalesce(payload, 'null') FROM launched
     ON CONFLICT (id) DO NOTHING
     RETURNING id
+),
+me AS MATERIALIZED (
+    SELECT id FROM scoop.worker
+    WHERE id = $2 AND (SELECT count(*) FROM published) > 0
+    FOR KEY SHARE
 ),
 recorded AS (
     INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, context)
@@ -21,21 +31,37 @@ recorded AS (
     RETURNING message_id, cooperation_lineage[1] AS root, created_at
 ),
 delivery AS (
-    SELECT m.root, scoop.gen_uuid_v7() AS id, m.id AS message_id, m.context, m.due, h.topic, h.handler,
-           (SELECT min(deadline) FROM unnest(m.deadlines) deadline) AS give_up_at
+    SELECT m.root, coalesce((m.here ->> h.handler)::uuid, scoop.gen_uuid_v7()) AS id, m.id AS message_id,
+           m.context, m.due, h.topic, h.handler,
+           (SELECT min(deadline) FROM unnest(m.deadlines) deadline) AS give_up_at,
+           (m.here ? h.handler AND EXISTS (SELECT FROM me)) IS TRUE AS here
     FROM launched m
     JOIN scoop.handler h ON h.topic = m.topic AND h.until IS NULL
 ),
 delivered AS (
     INSERT INTO scoop.run
-        (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
+        (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at, context,
+         give_up_at)
     SELECT d.root, d.id, ARRAY[d.root, d.id], d.message_id, d.topic, d.handler,
+           CASE WHEN d.here THEN 'running' ELSE 'ready' END::scoop.run_state,
+           CASE WHEN d.here THEN $2 END,
+           CASE WHEN d.here THEN 1 ELSE 0 END,
            -- whoever has to give up before it is due does so in time
-           least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at,
+           least(coalesce(d.due, r.created_at), d.give_up_at),
+           CASE WHEN d.here THEN greatest(clock_timestamp(), r.created_at + interval '1 microsecond')
+                ELSE r.created_at END,
            nullif(d.context, '{}'), d.give_up_at
     FROM delivery d
     JOIN recorded r ON r.message_id = d.message_id
-    RETURNING handler
+    RETURNING *
+),
+begun AS (
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, created_at, context)
+    SELECT message_id, 'SEEN', handler, $3, lineage, last_event_at, context
+    FROM delivered
+    WHERE state = 'running'
 )
 SELECT (SELECT count(*) FROM published) AS launched,
-       ARRAY(SELECT DISTINCT handler FROM delivered)::text[] AS handlers
+       ARRAY(SELECT DISTINCT handler FROM delivered WHERE state = 'ready')::text[] AS handlers,
+       ARRAY(SELECT id FROM delivered WHERE state = 'running') AS claimed

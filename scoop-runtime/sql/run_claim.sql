@@ -1,28 +1,37 @@
--- Which ready runs shall I take, longest ready first? Marks them as mine and raises their epoch.
--- The first claim of a run puts its beginning on record: SEEN, or ROLLING_BACK where it was told.
--- Locks: the claimed rows of run, skipping those that others are taking; and my row of worker, so
--- that nobody can declare me dead, and free what I own, without seeing this claim. If somebody
--- has done so already, I take nothing.
--- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many
+-- Which ready runs shall I take? In turns: of each handler one before of any a second, counting
+-- what I am at already, so that no backlog of one handler is in the way of another; at the same turn
+-- the longest ready first. Marks them as mine and raises their epoch. The first claim of a run puts
+-- its beginning on record: SEEN, or ROLLING_BACK where it was told.
+-- Locks: the claimed rows of run and no others, skipping those that others are taking; and my row of
+-- worker, so that nobody can declare me dead, and free what I own, without seeing this claim. If
+-- somebody has done so already, I take nothing.
+-- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an
+-- object: of how many runs I am at, by handler
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 FOR KEY SHARE
 ),
--- handler by handler, so that no backlog of anybody else is in the way
-taken AS (
-    SELECT r.ctid
+-- what could be taken, with the turn of each: somewhat more, since others may be taking the first
+queue AS (
+    SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> mine.handler)::bigint, 0) AS turn
     FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)
     CROSS JOIN LATERAL (
-        SELECT r.ctid, r.ready_at
+        SELECT r.ctid, r.ready_at, row_number() OVER (ORDER BY r.ready_at) AS place
         FROM scoop.run r
         WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
           AND r.ready_at <= (SELECT clock_timestamp())  -- a value, so that the index can stop there
         ORDER BY r.ready_at
-        LIMIT $5
-        FOR UPDATE SKIP LOCKED
+        LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r
     WHERE EXISTS (SELECT FROM me)
-    ORDER BY r.ready_at
+),
+taken AS (
+    SELECT r.ctid
+    FROM queue
+    JOIN scoop.run r ON r.ctid = queue.ctid
+    WHERE r.state = 'ready'
+    ORDER BY queue.turn, queue.ready_at
     LIMIT $5
+    FOR UPDATE OF r SKIP LOCKED
 ),
 claimed AS (
     UPDATE scoop.run r

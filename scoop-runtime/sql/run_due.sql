@@ -1,20 +1,48 @@
 -- In how many seconds is one of my runs ready, or one of all that wait overdue? Negative if it has
--- been for some time; nothing if there is none.
--- Locks: nothing.
--- $1 topics and $2 handlers (pairs)
+-- been for some time; nothing if there is none. And is any other process dead? Only a look, which
+-- costs next to nothing where all live.
+-- Locks: the advisory locks of the dead, for the moment.
+-- $1 topics and $2 handlers (pairs), $3 the asking worker
+--
+-- Of many handlers only those are looked at that have something; see handler_ready.sql.
+WITH RECURSIVE listed (handler, topic) AS (
+    (SELECT r.handler, r.topic FROM scoop.run r
+     WHERE r.state = 'ready' AND cardinality($2::text[]) > 20
+     ORDER BY r.handler, r.topic LIMIT 1)
+    UNION ALL
+    SELECT next.handler, next.topic
+    FROM listed l
+    CROSS JOIN LATERAL (
+        SELECT r.handler, r.topic FROM scoop.run r
+        WHERE r.state = 'ready' AND (r.handler, r.topic) > (l.handler, l.topic)
+        ORDER BY r.handler, r.topic LIMIT 1
+    ) next
+),
+mine (handler, topic) AS (
+    SELECT handler, topic FROM unnest($2::text[], $1::text[]) AS few (handler, topic)
+    WHERE cardinality($2::text[]) <= 20
+    UNION ALL
+    SELECT l.handler, l.topic FROM listed l
+    WHERE CASE WHEN (l.handler::text, l.topic::text) IN (
+        SELECT handler, topic FROM unnest($2::text[], $1::text[]) AS many (handler, topic)
+    ) THEN true END
+)
 SELECT extract(epoch FROM least(
-    (SELECT min(r.ready_at)
-     FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
-     CROSS JOIN LATERAL (
-         SELECT r.ready_at
-         FROM scoop.run r
-         WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
-         ORDER BY r.ready_at
-         LIMIT 1
-     ) r),
-    (SELECT r.give_up_at
-     FROM scoop.run r
-     WHERE r.state = 'waiting' AND NOT r.gives_up AND r.give_up_at IS NOT NULL
-     ORDER BY r.give_up_at
-     LIMIT 1)
-) - clock_timestamp())::float8
+           (SELECT min(r.ready_at)
+            FROM mine
+            CROSS JOIN LATERAL (
+                SELECT r.ready_at
+                FROM scoop.run r
+                WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
+                ORDER BY r.ready_at
+                LIMIT 1
+            ) r),
+           (SELECT r.give_up_at
+            FROM scoop.run r
+            WHERE r.state = 'waiting' AND NOT r.gives_up AND r.give_up_at IS NOT NULL
+            ORDER BY r.give_up_at
+            LIMIT 1)
+       ) - clock_timestamp())::float8 AS seconds,
+       EXISTS (
+           SELECT FROM scoop.worker w WHERE w.id <> $3 AND pg_try_advisory_xact_lock(w.lock_key)
+       ) AS somebody_is_dead

@@ -101,13 +101,8 @@ impl<M: Message> IntoFuture for Launch<M> {
         async move {
             let (scoop, launched) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
-            let sets_a_time = launched.sets_a_time();
-            let launch = scoop.store().launch(scoop.store().pool(), &[launched]).await;
-            let launch = launch.map_err(RuntimeError::database("a message was launched"))?;
-            scoop.announce(&launch.handlers);
-            if sets_a_time {
-                scoop.set_a_time();
-            }
+            let published = scoop.publish(vec![launched]).await;
+            published.map_err(RuntimeError::database("a message was launched"))?;
             Ok(Handle::new(scoop, root, id))
         }
         .boxed()

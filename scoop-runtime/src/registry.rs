@@ -110,6 +110,16 @@ impl Registry {
         self.names.iter().any(|own| own == name)
     }
 
+    /// The names of the sagas on that topic.
+    pub(crate) fn handlers_of(&self, topic: &str) -> impl Iterator<Item = &str> {
+        let from = (topic.to_owned(), String::new());
+        self.sagas
+            .range(from..)
+            .map(|((of, name), _)| (of, name))
+            .take_while(move |(of, _)| *of == topic)
+            .map(|(_, name)| &**name)
+    }
+
     /// The saga of that name on that topic.
     pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
         self.sagas.get(&(topic.to_owned(), name.to_owned()))

@@ -9,7 +9,7 @@ use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
-use crate::store::{self, Parent, Repaired, Schema, Store};
+use crate::store::{self, Launched, Parent, Repaired, Schema, Store};
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
 
@@ -138,10 +138,9 @@ impl Scoop {
         let limit = self.limits().payload_bytes_max;
         let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
-        let launch = self.store().launch(self.store().pool(), &prepared).await;
-        let launch = launch.map_err(RuntimeError::database("messages were launched"))?;
-        self.announce(&launch.handlers);
-        Ok(prepared.iter().map(|launched| Handle::new(self.clone(), launched.root, launched.id)).collect())
+        let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
+        self.publish(prepared).await.map_err(RuntimeError::database("messages were launched"))?;
+        Ok(ids.into_iter().map(|(root, id)| Handle::new(self.clone(), root, id)).collect())
     }
 
     /// Launches a message in a transaction of the caller: it exists exactly if that commits.
@@ -273,17 +272,22 @@ impl Scoop {
         self.inner.limits
     }
 
+    /// Launches messages in a transaction of their own, and tells whoever has their handlers.
+    pub(crate) async fn publish(&self, messages: Vec<Launched>) -> sqlx::Result<()> {
+        match &self.inner.engine {
+            Some(engine) => engine.launch(messages).await?,
+            None => {
+                let launch = self.store().launch(self.store().pool(), &messages).await?;
+                self.announce(&launch.handlers);
+            }
+        }
+        Ok(())
+    }
+
     /// Something may be launched soon, when a transaction of the caller commits.
     pub(crate) fn expect(&self) {
         if let Some(engine) = &self.inner.engine {
             engine.expect();
-        }
-    }
-
-    /// Something becomes due at a certain time, perhaps before anything that was known of.
-    pub(crate) fn set_a_time(&self) {
-        if let Some(engine) = &self.inner.engine {
-            engine.set_a_time();
         }
     }
 

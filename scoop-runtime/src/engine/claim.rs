@@ -1,7 +1,8 @@
 //! Takes ready runs from the working set and sets them going.
 //!
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement
-//! and one commit, and goes on at once while there is more. Otherwise it waits to be woken: by
+//! and one commit, and goes on while there is more. The slots go to the handlers in turns, so that
+//! no backlog of one keeps another waiting. When there is no more to claim it waits to be woken: by
 //! this process, by a notification of another, or, since both only make it quick, by the clock (see
 //! [`super::time`]).
 
@@ -13,11 +14,20 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, warn};
 
 use super::execute::InFlight;
+use super::shares::Share;
 use super::{Engine, execute};
 use crate::store::{Claimed, Unreadable};
 
 /// How many runs are claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
+
+/// While there is more to claim than there are slots, some are gathered first: this part of all of
+/// them, or what is free after this time. A claim costs much the same for one run and for ten.
+const GATHERED_PART: usize = 16;
+const GATHERING_MAX: Duration = Duration::from_millis(1);
+
+/// If a program has more handlers than this, those that have something ready are looked for first.
+const HANDLERS_FEW: usize = 20;
 
 /// How long nothing is claimed after the database failed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
@@ -26,14 +36,16 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 const POLL_MIN: Duration = Duration::from_millis(2);
 
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut poll = None;
+    let (mut poll, mut more) = (None, false);
     loop {
-        let Some(permits) = slots(&engine).await else {
+        let Some(permits) = slots(&engine, more).await else {
             return;
         };
         let limit = permits.num_permits();
-        match claim(&engine, permits).await {
-            Ok(claimed) if claimed == limit => continue,
+        let claimed = claim(&engine, permits).await;
+        more = matches!(claimed, Ok(claimed) if claimed == limit);
+        match claimed {
+            Ok(_) if more => continue,
             Ok(_) => {}
             Err(error) => {
                 warn!(%error, "ready runs could not be claimed");
@@ -60,15 +72,26 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     }
 }
 
-/// As many slots as are free, at least one; nothing when the engine stops.
-async fn slots(engine: &Engine) -> Option<OwnedSemaphorePermit> {
+/// As many slots as are free, at least one; nothing when the engine stops. If it is known that
+/// there is more to claim, some are gathered.
+async fn slots(engine: &Engine, gather: bool) -> Option<OwnedSemaphorePermit> {
+    let first = async {
+        let part = u32::try_from(engine.settings.concurrency / GATHERED_PART).unwrap_or(u32::MAX);
+        if gather && part > 1 {
+            let gathered = engine.slots.clone().acquire_many_owned(part);
+            if let Ok(permits) = tokio::time::timeout(GATHERING_MAX, gathered).await {
+                return permits;
+            }
+        }
+        engine.slots.clone().acquire_owned().await
+    };
     let first = tokio::select! {
         biased;
         () = engine.stopping.cancelled() => return None,
-        permit = engine.slots.clone().acquire_owned() => permit,
+        permits = first => permits,
     };
     let mut permits = first.ok()?;
-    let more = engine.slots.available_permits().min(BATCH_MAX - 1);
+    let more = engine.slots.available_permits().min(BATCH_MAX.saturating_sub(permits.num_permits()));
     let more = u32::try_from(more).unwrap_or(0);
     if let Ok(more) = engine.slots.clone().try_acquire_many_owned(more) {
         permits.merge(more);
@@ -81,11 +104,10 @@ async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::R
     if engine.in_doubt.swap(false, Ordering::Relaxed) {
         disown(engine).await?;
     }
-    let pairs = engine.registry.pairs();
-    let claimed = engine.store.claim(engine.worker, &engine.identifier, pairs, slots.num_permits()).await?;
+    let claimed = claim_up_to(engine, slots.num_permits()).await?;
     let count = claimed.len();
     for run in claimed {
-        let slot = slots.split(1);
+        let slot = slots.split(1).expect("no more is claimed than there are slots");
         match run {
             Ok(claimed) => start(engine, claimed, slot),
             Err(unreadable) => set_aside(engine, unreadable).await,
@@ -94,10 +116,36 @@ async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::R
     Ok(count)
 }
 
-fn start(engine: &Arc<Engine>, claimed: Claimed, slot: Option<OwnedSemaphorePermit>) {
+async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
+    let all = engine.registry.pairs();
+    let found = match all.0.len() > HANDLERS_FEW {
+        true => Some(engine.store.handlers_ready(all).await?),
+        false => None,
+    };
+    let pairs = found.as_ref().map_or(all, |(topics, handlers)| (topics, handlers));
+    if pairs.0.is_empty() {
+        return Ok(vec![]);
+    }
+    engine.store.claim(engine.worker, &engine.identifier, pairs, limit, engine.shares.now()).await
+}
+
+fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
     let flight = InFlight::begin(engine.clone(), claimed.key);
+    let share = engine.shares.take(&claimed.handler);
+    begin(engine, flight, claimed, (share, slot));
+}
+
+/// Sets a claimed run going, which keeps what was taken for it.
+pub(super) fn begin(
+    engine: &Engine,
+    flight: InFlight,
+    claimed: Claimed,
+    (share, slot): (Share, OwnedSemaphorePermit),
+) {
     engine.runs.spawn(async move {
         execute::drive(flight, claimed).await;
+        // Before the slot, so that whoever claims for that knows.
+        drop(share);
         drop(slot);
     });
 }
@@ -113,10 +161,12 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
     }
 }
 
-/// Frees the runs that the books say we work on, but we do not.
+/// Frees the runs that the books say we work on, but we do not. What is in flight is asked when
+/// nobody can make a run ours: a launch that was under way has committed by then, with its runs in
+/// flight since before, and one that comes later waits.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
-    let in_flight: Vec<_> = engine.in_flight().keys().copied().collect();
-    let freed = engine.store.disown(engine.worker, &in_flight).await.inspect_err(|_| engine.doubt())?;
+    let in_flight = || engine.in_flight().keys().copied().collect();
+    let freed = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
     if freed > 0 {
         warn!(freed, "runs that were claimed without our learning of it are free again");
     }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::Engine;
 
-/// How often to look for dead processes.
+/// How often to look for dead processes at least. Whoever keeps the time looks, too.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often to look for what may have been lost in spite of all care.
@@ -110,12 +110,15 @@ async fn renew(engine: &Engine) -> Session {
     }
 }
 
-/// Looks for dead processes and frees what they had taken, at once and then again and again; and
-/// now and then for what was lost although nobody died.
+/// Frees what dead processes had taken, when there are any. Looks for them at first, and then only
+/// if nobody else does so often enough. And now and then it looks for what was lost although nobody
+/// died.
 pub(super) async fn reap(engine: Arc<Engine>) {
+    let others_look = engine.settings.poll_interval <= REAP_INTERVAL;
+    let interval = if others_look { SWEEP_INTERVAL } else { REAP_INTERVAL };
     let mut swept = Instant::now();
     loop {
-        if swept.elapsed() > SWEEP_INTERVAL {
+        if swept.elapsed() >= SWEEP_INTERVAL {
             swept = Instant::now();
             engine.doubt();
         }
@@ -130,7 +133,8 @@ pub(super) async fn reap(engine: Arc<Engine>) {
         }
         tokio::select! {
             () = engine.stopping.cancelled() => return,
-            () = tokio::time::sleep(REAP_INTERVAL) => {}
+            () = engine.wakeups.reaper.notified() => {}
+            () = tokio::time::sleep(interval) => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the sagas of this process: claim → execute → settle → wake, one engine for all of them.
 //!
 //! * [`claim`]: takes ready runs from the working set, many at a time.
+//! * [`hand_over`]: begins with runs that this process itself launches, without a claim of their own.
 //! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
 //!   [`lanes`] how it gets written what follows.
 //! * [`connections`]: where steps get their transactions.
@@ -18,11 +19,13 @@ mod call;
 mod claim;
 mod connections;
 mod execute;
+mod hand_over;
 mod lanes;
 mod liveness;
 mod panics;
 mod schedule;
 mod settle;
+mod shares;
 mod time;
 mod wake;
 
@@ -38,7 +41,7 @@ use uuid::Uuid;
 
 use crate::registry::Registry;
 use crate::settings::Settings;
-use crate::store::{Key, Store, Surroundings};
+use crate::store::{Key, Launched, Store, Surroundings};
 pub(crate) use connections::{Connections, Opened};
 use scoop_core::{Failure, Run};
 pub use time::StopSignal;
@@ -61,6 +64,7 @@ pub(crate) struct Engine {
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
     slots: Arc<Semaphore>,
+    shares: shares::Shares,
     /// Of the user's pool.
     pub(crate) connections: Connections,
     settler: settle::Settler,
@@ -86,6 +90,7 @@ impl Engine {
         let (wakeups, parents) = wake::Wakeups::new();
         let engine = Arc::new(Self {
             slots: Arc::new(Semaphore::new(settings.concurrency)),
+            shares: shares::Shares::default(),
             connections: Connections::new(step_pool, settings.step_connections),
             store,
             registry,
@@ -208,6 +213,11 @@ impl Engine {
         }
         self.look_up();
         self.wakeups.others.notify_one();
+    }
+
+    /// Launches messages. Their runs begin here at once, if there are slots.
+    pub(crate) async fn launch(self: &Arc<Self>, messages: Vec<Launched>) -> sqlx::Result<()> {
+        hand_over::launch(self, messages).await
     }
 
     /// Something for these handlers has become ready.

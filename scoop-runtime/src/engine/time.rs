@@ -1,5 +1,6 @@
 //! Keeps the time: rings the claimer when a run becomes ready by the clock, has those give up that
-//! wait beyond a deadline, and tells running steps when they should stop.
+//! wait beyond a deadline, and tells running steps when they should stop. It asks for the dead along
+//! with that, so that an idle process asks one question at a time.
 //!
 //! What is due stands in the database, in indexes. This process knows only when to look next.
 
@@ -59,7 +60,10 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
 /// Sees to what is due. Says how long nothing else will be, if it can be told yet.
 async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
-    let due = engine.store.due(engine.registry.pairs()).await?;
+    let (due, somebody_is_dead) = engine.store.due(engine.registry.pairs(), engine.worker).await?;
+    if somebody_is_dead {
+        engine.wakeups.reaper.notify_one();
+    }
     let Some(seconds) = due else {
         return Ok(Some(poll));
     };

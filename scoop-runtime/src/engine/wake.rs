@@ -3,12 +3,13 @@
 //! All of it only makes things quick. A parent that nobody told is found by the sweep (after a
 //! death, after an answer that was lost, and once a minute), everything else by polling.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
@@ -25,6 +26,13 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// How many parents are looked at in one statement.
 const BATCH_MAX: usize = 1_000;
 
+/// How often a parent is asked for as soon as a child has ended; from then on with a pause.
+const ASKED_AT_ONCE: u32 = 4;
+const ASK_PAUSE: Duration = Duration::from_millis(5);
+
+/// When it no longer counts that a parent was asked for.
+const FORGET_AFTER: Duration = Duration::from_millis(20);
+
 /// Where the parents come in.
 pub(super) type Parents = mpsc::UnboundedReceiver<Parent>;
 
@@ -38,6 +46,8 @@ pub(super) struct Wakeups {
     pub(super) clock: Notify,
     /// Something was due, and it is not known what is due next.
     pub(super) was_due: AtomicBool,
+    /// Another process is dead.
+    pub(super) reaper: Notify,
     /// There is something that another process has to do.
     pub(super) others: Notify,
     /// Bounded by the runs in flight: each sends one, and waits for its slot to send another.
@@ -52,6 +62,7 @@ impl Wakeups {
             expected: AtomicBool::new(false),
             clock: Notify::new(),
             was_due: AtomicBool::new(false),
+            reaper: Notify::new(),
             others: Notify::new(),
             parents,
         };
@@ -66,29 +77,113 @@ impl Wakeups {
 }
 
 /// Looks whether parents are ready. Those that come in while the database is asked are gathered
-/// for the next question, each once.
+/// for the next question, each once; and those that were asked for lately, for a later one. At the end
+/// nobody is left out.
 pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
-    let mut batch = vec![];
+    let (mut batch, mut gathered) = (vec![], Gathered::default());
     loop {
+        let next = gathered.next();
         tokio::select! {
             biased;
+            // Not while somebody is due, who would then wait for whatever comes.
+            () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
-            () = drained.cancelled() => return,
+            () = drained.cancelled() => break,
         }
-        let mut parents: BTreeMap<Uuid, Parent> = BTreeMap::new();
-        for parent in batch.drain(..) {
-            let known = parents.entry(parent.id).or_insert_with(|| parent.clone());
-            known.at = known.at.max(parent.at);
+        let now = Instant::now();
+        batch.drain(..).for_each(|parent| gathered.add(parent, now));
+        ask(&engine, &gathered.take(now)).await;
+    }
+    while let Some(due) = gathered.next() {
+        ask(&engine, &gathered.take(due)).await;
+    }
+}
+
+/// Looks whether these parents are ready, however long that takes.
+async fn ask(engine: &Engine, parents: &[Parent]) {
+    while !parents.is_empty() {
+        match engine.store.wake(parents).await {
+            Ok(handlers) => return engine.announce(&handlers),
+            Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
         }
-        let parents: Vec<_> = parents.into_values().collect();
-        loop {
-            match engine.store.wake(&parents).await {
-                Ok(handlers) => break engine.announce(&handlers),
-                Err(error) => {
-                    warn!(%error, parents = parents.len(), "parents could not be woken; trying again")
-                }
+        tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+    }
+}
+
+/// The parents to ask for, and those that were asked for lately. A parent of many children loses one
+/// all the time, and for nearly all of them the answer is no: so it is asked for at once a few times, then
+/// every now and then, and the last time after the last of them. Holds no parent for longer than
+/// it takes to ask again and to forget it, whatever comes in.
+#[derive(Default)]
+struct Gathered {
+    parents: BTreeMap<Uuid, Asked>,
+    /// The parents to ask for, by when.
+    due: BTreeSet<(Instant, Uuid)>,
+    /// When those can be forgotten that nobody has to ask for by then.
+    forget: VecDeque<(Instant, Uuid)>,
+}
+
+/// A parent that is asked for.
+#[derive(Default)]
+struct Asked {
+    /// What to ask next, if anything.
+    waits: Option<Parent>,
+    /// How often it has been asked for, in a row.
+    times: u32,
+    last: Option<Instant>,
+}
+
+impl Gathered {
+    /// A child of this parent has ended.
+    fn add(&mut self, parent: Parent, now: Instant) {
+        let id = parent.id;
+        let asked = self.parents.entry(id).or_default();
+        match &mut asked.waits {
+            Some(known) => known.at = known.at.max(parent.at),
+            None => {
+                let at = match asked.last {
+                    Some(last) if asked.times >= ASKED_AT_ONCE => now.max(last + ASK_PAUSE),
+                    _ => now,
+                };
+                asked.waits = Some(parent);
+                self.due.insert((at, id));
             }
-            tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+        }
+    }
+
+    /// When there is something to ask.
+    fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// What is to be asked now.
+    fn take(&mut self, now: Instant) -> Vec<Parent> {
+        self.forget(now);
+        let mut parents = vec![];
+        while let Some((at, id)) = self.due.first().copied()
+            && at <= now
+            && parents.len() < BATCH_MAX
+        {
+            self.due.pop_first();
+            let asked = self.parents.entry(id).or_default();
+            (asked.times, asked.last) = (asked.times.saturating_add(1), Some(now));
+            parents.extend(asked.waits.take());
+            self.forget.push_back((now + FORGET_AFTER, id));
+        }
+        parents
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some((at, id)) = self.forget.front().copied()
+            && at <= now
+        {
+            self.forget.pop_front();
+            let idle = |asked: &Asked| {
+                asked.waits.is_none() && asked.last.is_some_and(|last| last + FORGET_AFTER <= now)
+            };
+            if self.parents.get(&id).is_some_and(idle) {
+                self.parents.remove(&id);
+            }
         }
     }
 }
@@ -153,5 +248,86 @@ impl Waiters {
 
     fn map(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Arc<Notify>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn parent(id: u128, second: i64) -> Parent {
+        let at = OffsetDateTime::from_unix_timestamp(second).unwrap();
+        Parent { root: Uuid::nil(), id: Uuid::from_u128(id), at }
+    }
+
+    fn ids(parents: &[Parent]) -> Vec<u128> {
+        parents.iter().map(|parent| parent.id.as_u128()).collect()
+    }
+
+    #[test]
+    fn a_parent_is_asked_for_at_once_and_then_with_pauses() {
+        let (mut gathered, start) = (Gathered::default(), Instant::now());
+        let mut asked = 0;
+        for micros in 0..100_000 {
+            let now = start + Duration::from_micros(micros);
+            gathered.add(parent(1, 0), now);
+            asked += u64::try_from(gathered.take(now).len()).unwrap();
+            assert!(asked >= u64::from(ASKED_AT_ONCE) || asked > micros);
+        }
+        assert_eq!(asked, u64::from(ASKED_AT_ONCE) + 100 / 5 - 1);
+    }
+
+    #[test]
+    fn the_last_question_comes_after_the_last_child() {
+        let (mut gathered, mut now) = (Gathered::default(), Instant::now());
+        let mut latest = None;
+        for second in 0..100 {
+            now += Duration::from_micros(30);
+            gathered.add(parent(1, second), now);
+            latest = gathered.take(now).pop().or(latest);
+        }
+        assert_ne!(latest.as_ref().unwrap().at, parent(1, 99).at, "no pause was made");
+        let due = gathered.next().expect("a question is left");
+        assert!(due <= now + ASK_PAUSE);
+        assert!(gathered.take(due - Duration::from_nanos(1)).is_empty());
+        let last = gathered.take(due);
+        assert_eq!((last.len(), last[0].at), (1, parent(1, 99).at));
+        assert_eq!(gathered.next(), None);
+    }
+
+    #[test]
+    fn several_children_of_one_parent_are_one_question() {
+        let (mut gathered, now) = (Gathered::default(), Instant::now());
+        for (id, second) in [(1, 5), (2, 0), (1, 3)] {
+            gathered.add(parent(id, second), now);
+        }
+        let parents = gathered.take(now);
+        assert_eq!(ids(&parents), [1, 2]);
+        assert_eq!(parents[0].at, parent(1, 5).at);
+    }
+
+    #[test]
+    fn who_does_not_come_again_is_forgotten() {
+        let (mut gathered, mut now) = (Gathered::default(), Instant::now());
+        for id in 0..100_000 {
+            gathered.add(parent(id, 0), now);
+            gathered.take(now);
+            now += Duration::from_micros(10);
+        }
+        let kept = gathered.parents.len().max(gathered.forget.len());
+        assert!(kept <= 2_001, "{kept} are kept");
+        gathered.take(now + FORGET_AFTER);
+        assert!(gathered.parents.is_empty() && gathered.forget.is_empty() && gathered.due.is_empty());
+    }
+
+    #[test]
+    fn no_more_are_asked_for_at_once_than_fit() {
+        let (mut gathered, now) = (Gathered::default(), Instant::now());
+        let count = 2 * BATCH_MAX + 1;
+        (0..count).for_each(|id| gathered.add(parent(u128::try_from(id).unwrap(), 0), now));
+        let taken = [(); 4].map(|()| gathered.take(now).len());
+        assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
     }
 }

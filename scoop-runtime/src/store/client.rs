@@ -1,6 +1,8 @@
 //! What clients ask of the database, one function for each statement.
 
-use scoop_core::{Context, Failure};
+use std::collections::BTreeMap;
+
+use scoop_core::{Context, Failure, Lineage, Run};
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::types::Json;
@@ -8,8 +10,8 @@ use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Store;
 use super::rows::{failure, timestamps};
+use super::{Claimed, Key, Store, Surroundings};
 use crate::tree::RunRow;
 
 /// A message that starts a hierarchy of its own.
@@ -24,6 +26,9 @@ pub(crate) struct Launched {
     due: Option<OffsetDateTime>,
     #[serde(serialize_with = "timestamps")]
     deadlines: Vec<OffsetDateTime>,
+    /// The runs that whoever launches it has room for, by handler.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    here: BTreeMap<String, Uuid>,
 }
 
 /// Under which ids messages are known that may be launched only once.
@@ -33,7 +38,8 @@ impl Launched {
     /// A message with fresh ids.
     pub(crate) fn new(topic: &'static str, payload: Value) -> Self {
         let (id, root) = (Uuid::now_v7(), Uuid::now_v7());
-        Self { id, root, topic, payload, context: Context::default(), due: None, deadlines: vec![] }
+        let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
+        Self { id, root, topic, payload, context, due: None, deadlines, here }
     }
 
     /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
@@ -56,6 +62,32 @@ impl Launched {
     pub(crate) fn sets_a_time(&self) -> bool {
         self.due.is_some() || !self.deadlines.is_empty()
     }
+
+    /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
+    pub(crate) fn run_here(&mut self, handler: &str) -> Key {
+        let run = Uuid::now_v7();
+        self.here.insert(handler.to_owned(), run);
+        Key { root: self.root, id: run, epoch: 1 }
+    }
+
+    /// The run that was claimed when this was launched, as any claim would have it. `worker` is the
+    /// identifier in events.
+    pub(crate) fn claimed(&self, key: Key, handler: String, worker: &str) -> Claimed {
+        let source = format!("{handler}[{worker}]");
+        let mut begun = Run::new(Lineage::root(self.root).child(key.id), self.id, source);
+        begun.context = self.context.clone();
+        Claimed {
+            key,
+            topic: self.topic.to_owned(),
+            handler,
+            payload: self.payload.clone(),
+            attempts: 0,
+            retries: 0,
+            surroundings: Surroundings { has_parent: false, undoing: false },
+            overdue: false,
+            run: begun,
+        }
+    }
 }
 
 /// What became of a launch.
@@ -65,6 +97,8 @@ pub(crate) struct Launch {
     pub(crate) launched: i64,
     /// Who has something to do.
     pub(crate) handlers: Vec<String>,
+    /// The runs that were claimed.
+    pub(crate) claimed: Vec<Uuid>,
 }
 
 /// What became of a message with one of its handlers.
@@ -91,9 +125,33 @@ impl Store {
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
     ) -> sqlx::Result<Launch> {
+        self.launch_for(executor, messages, None).await
+    }
+
+    /// The same, by a worker that has room for some of the runs: these are claimed.
+    pub(crate) async fn launch_here(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        messages: &[Launched],
+    ) -> sqlx::Result<Launch> {
+        self.launch_for(&self.pool, messages, Some((worker, identifier))).await
+    }
+
+    pub(super) async fn launch_for(
+        &self,
+        executor: impl PgExecutor<'_>,
+        messages: &[impl Serialize + Sync],
+        worker: Option<(Uuid, &str)>,
+    ) -> sqlx::Result<Launch> {
+        let (worker, identifier) = worker.unzip();
         let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages));
-        let row = launch.fetch_one(executor).await?;
-        Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")? })
+        let row = launch.bind(worker).bind(identifier).fetch_one(executor).await?;
+        Ok(Launch {
+            launched: row.try_get("launched")?,
+            handlers: row.try_get("handlers")?,
+            claimed: row.try_get("claimed")?,
+        })
     }
 
     /// How far a root message is. First the working set, then the log: a run is on record before

@@ -101,13 +101,25 @@ impl History {
 }
 
 impl Store {
-    /// Takes up to `limit` ready runs of these handlers.
+    /// Which of many handlers have something ready, as pairs of topics and handlers.
+    pub(crate) async fn handlers_ready(
+        &self,
+        (topics, handlers): (&[String], &[String]),
+    ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
+        let rows = sqlx::query_as(self.sql.handler_ready.clone()).bind(topics).bind(handlers);
+        let pairs: Vec<(String, String)> = rows.fetch_all(&self.pool).await?;
+        Ok(pairs.into_iter().unzip())
+    }
+
+    /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
+    /// comes first.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
         (topics, handlers): (&[String], &[String]),
         limit: usize,
+        shares: impl Serialize + Send + Sync,
     ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
@@ -115,6 +127,7 @@ impl Store {
             .bind(topics)
             .bind(handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(Json(shares))
             .fetch_all(&self.pool)
             .await?;
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
@@ -175,12 +188,13 @@ impl Store {
     }
 
     /// Frees the runs of this worker that it does not work on, and says how many those were; and
-    /// makes the runs ready that it may have failed to wake.
-    pub(crate) async fn disown(&self, worker: Uuid, in_flight: &[Uuid]) -> sqlx::Result<u64> {
+    /// makes the runs ready that it may have failed to wake. What is in flight is asked when no claim is
+    /// under way.
+    pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
         let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
-        let freed =
-            sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight).execute(&mut *tx).await?;
+        let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
+        let freed = disown.execute(&mut *tx).await?;
         sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(freed.rows_affected())
@@ -239,9 +253,15 @@ impl Store {
             .await
     }
 
-    /// In how many seconds there is something to do, for these handlers or for anybody who waits.
-    pub(crate) async fn due(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<Option<f64>> {
-        sqlx::query_scalar(self.sql.run_due.clone()).bind(topics).bind(handlers).fetch_one(&self.pool).await
+    /// In how many seconds there is something to do, for these handlers or for anybody who waits;
+    /// and whether any worker but this one is dead.
+    pub(crate) async fn due(
+        &self,
+        (topics, handlers): (&[String], &[String]),
+        worker: Uuid,
+    ) -> sqlx::Result<(Option<f64>, bool)> {
+        let due = sqlx::query_as(self.sql.run_due.clone()).bind(topics).bind(handlers).bind(worker);
+        due.fetch_one(&self.pool).await
     }
 
     /// What became of the messages that a run launched: in its newest window, or ever. The steps

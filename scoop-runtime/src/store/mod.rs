@@ -71,6 +71,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use sqlx::{AssertSqlSafe, Executor};
+    use uuid::Uuid;
 
     use super::*;
     use crate::embedded::Embedded;
@@ -96,9 +97,12 @@ mod tests {
         let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
         let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
         let (types, values) = match statement {
-            "run_claim" => ("uuid, text, text[], text[], bigint", "gen_random_uuid(), '', '{}', '{}', 1"),
+            "run_claim" => {
+                ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
+            }
             "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
-            "run_due" => ("text[], text[]", "'{}', '{}'"),
+            "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
+            "handler_ready" => ("text[], text[]", "'{}', '{}'"),
             "run_overdue" => ("bigint", "1"),
             "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
             "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
@@ -145,14 +149,22 @@ mod tests {
             }
         }
         let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
-        let rest = ["run_stops", "cancel_mark", "cancel_drop", "step_suspend", "step_commit", "step_settle"];
-        for statement in hot.into_iter().chain(rest) {
+        let rest = ["handler_ready", "run_stops", "cancel_mark", "cancel_drop"];
+        let steps = ["step_suspend", "step_commit", "step_settle"];
+        for statement in hot.into_iter().chain(rest).chain(steps) {
             let plan = plan_of(&pool, statement).await;
+            // There are as many workers as processes.
+            let plan = plan.replace("Seq Scan on worker", "look at all of worker");
             assert!(
                 !plan.contains("Seq Scan"),
                 "{statement} reads whole tables when they are empty:\n{plan}"
             );
         }
+        done(pool, server).await;
+    }
+
+    /// The database is dropped, if the server stays.
+    async fn done(pool: PgPool, server: Option<Embedded>) {
         let database = pool.connect_options().get_database().unwrap().to_owned();
         pool.close().await;
         if server.is_none() {
@@ -160,6 +172,106 @@ mod tests {
             let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
             sqlx::raw_sql(drop).execute(&admin).await.unwrap();
         }
+    }
+
+    /// A store, a worker that is listed in it, and a message that a saga listens for.
+    async fn launching(pool: &PgPool) -> (Store, Uuid, Launched) {
+        let schema = Schema::new("scoop").unwrap();
+        migrate(pool, &schema).await.unwrap();
+        let (store, worker) = (Store::new(pool.clone(), &schema), Uuid::now_v7());
+        store.register(pool, worker, 1, &[]).await.unwrap();
+        store.publish((&["a".into()], &["saga".into()])).await.unwrap();
+        let payload =
+            serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
+        let mut context = scoop_core::Context::default();
+        context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
+        (store, worker, Launched::new("a", payload).with(context))
+    }
+
+    /// What a run is by the books and on record, but for ids and times.
+    async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
+        sqlx::query_as(
+            "SELECT (to_jsonb(r) - '{id,root,lineage,message_id,ready_at,last_event_at}'::text[])::text,
+                    (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
+                                      ORDER BY created_at)::text
+                     FROM scoop.message_event e WHERE e.message_id = r.message_id)
+             FROM scoop.run r
+             WHERE r.id = $1 AND r.last_event_at = (
+                 SELECT max(created_at) FROM scoop.message_event e WHERE e.message_id = r.message_id)",
+        )
+        .bind(key.id)
+        .fetch_one(pool)
+        .await
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_claimed_when_it_is_launched_is_as_any_claim_leaves_it() {
+        let (pool, server) = database("claimed_at_launch").await;
+        let (store, worker, mut launched) = launching(&pool).await;
+        let key = launched.run_here("saga");
+        let launch = store.launch_here(worker, "w", std::slice::from_ref(&launched)).await.unwrap();
+        assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec![], vec![key.id]));
+        let here = launched.claimed(key, "saga".into(), "w");
+
+        let (_, _, ordinary) = launching(&pool).await;
+        store.launch(&pool, &[ordinary]).await.unwrap();
+        let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+        let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({})).await.unwrap();
+        let [Ok(claimed)] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
+
+        assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
+        let told = |claimed: &Claimed| {
+            let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
+            // Spaces in JSON as the server writes it.
+            let text = format!("{claimed:?}").replace(": ", ":");
+            ids.fold(text, |text, id| text.replace(&id.to_string(), "id"))
+        };
+        assert_eq!(told(&here), told(claimed));
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
+        let (pool, server) = database("unlisted_launch").await;
+        let (store, worker, mut launched) = launching(&pool).await;
+        store.leave(worker).await.unwrap();
+        launched.run_here("saga");
+        let launch = store.launch_here(worker, "w", &[launched]).await.unwrap();
+        assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
+        let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+        let heir = Uuid::now_v7();
+        store.register(&pool, heir, 2, &[]).await.unwrap();
+        assert_eq!(store.claim(heir, "w", pairs, 10, serde_json::json!({})).await.unwrap().len(), 1);
+        done(pool, server).await;
+    }
+
+    /// Otherwise a run would be freed whose launch had not answered yet.
+    #[tokio::test]
+    async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
+        let (pool, server) = database("disown_at_launch").await;
+        let (store, worker, mut launched) = launching(&pool).await;
+        let key = launched.run_here("saga");
+        let mut tx = pool.begin().await.unwrap();
+        let launch = store.launch_for(&mut *tx, &[launched], Some((worker, "w"))).await.unwrap();
+        assert_eq!(launch.claimed, [key.id]);
+
+        let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
+        let disowning = tokio::spawn({
+            let (store, in_flight) = (store.clone(), in_flight.clone());
+            async move { store.disown(worker, || in_flight.lock().unwrap().clone()).await }
+        });
+        let blocked = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while sqlx::query_scalar::<_, i64>(blocked).fetch_one(&pool).await.unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+        in_flight.lock().unwrap().push(key.id);
+        tx.commit().await.unwrap();
+        assert_eq!(disowning.await.unwrap().unwrap(), 0);
+        in_flight.lock().unwrap().clear();
+        assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap(), 1);
+        done(pool, server).await;
     }
 
     #[test]

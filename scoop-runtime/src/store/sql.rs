@@ -75,6 +75,7 @@ statements! {
     handler_drop,
     handler_list,
     handler_publish,
+    handler_ready,
     handler_retire,
     handler_waiting,
     message_launch,

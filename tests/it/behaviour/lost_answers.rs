@@ -212,3 +212,45 @@ mod of_a_claim {
         Ok(())
     }
 }
+
+mod of_a_launch {
+    use super::*;
+
+    #[derive(Default)]
+    struct UniqueHandler;
+
+    #[saga(name = "unique-handler")]
+    #[subscribes(Child)]
+    impl UniqueHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            Ok(())
+        }
+    }
+
+    /// Its run was claimed at once, for nobody who knows of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_is_found_that_began_with_a_launch_whose_answer_was_lost() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        let proxy = Proxy::new(b"unique-handler", Cut::Answer);
+        let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<UniqueHandler>();
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
+        // A claim names the handler, too: this is the last of them.
+        scoop.launch(Child).await?.ends().await?;
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                      AND state = 'active' AND pid <> pg_backend_pid()";
+        eventually("it looks for no more work", async || db.number(active).await == 0).await;
+
+        proxy.arm();
+        let launched = scoop.launch(Child).unique("one").await;
+        assert!(matches!(&launched, Err(error) if error.is_transient()), "its answer came");
+        proxy.has_cut().await;
+        let again = scoop.launch(Child).unique("one").await?;
+        assert_eq!(again.ends().await?, Outcome::Committed);
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 2);
+        assert_eq!(db.history().await.count("SEEN"), 2);
+        Ok(())
+    }
+}
