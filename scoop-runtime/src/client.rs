@@ -102,7 +102,7 @@ impl<M: Message> IntoFuture for Launch<M> {
             let (scoop, launched) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
             let sets_a_time = launched.sets_a_time();
-            let launch = scoop.store().launch(scoop.store().pool(), &[launched]).await;
+            let launch = scoop.store().launch_alone(&[launched]).await;
             let launch = launch.map_err(RuntimeError::database("a message was launched"))?;
             scoop.announce(&launch.handlers);
             if sets_a_time {

@@ -239,7 +239,8 @@ impl Engine {
         let permit = self.step_connections.clone().acquire_owned().await;
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         // Safe: a claim is made of a UUID and a number.
-        let begin = AssertSqlSafe(format!("BEGIN; SET LOCAL scoop_run.claim = '{claim}'"));
+        let preamble = self.store.sessions().preamble();
+        let begin = AssertSqlSafe(format!("BEGIN; {preamble}SET LOCAL scoop_run.claim = '{claim}'"));
         let pool = self.step_pool.clone();
         // In a task of its own, so that nobody can cancel it half-way: then the connection would
         // go back to the pool in the middle of a transaction that nobody knows of.

@@ -119,8 +119,9 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
 async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answers> {
     let mut attempts = 0;
     loop {
-        let pool = engine.store.pool();
-        let error = match engine.store.settle(pool, &engine.identifier, settlements, None).await {
+        let (store, identifier) = (&engine.store, &*engine.identifier);
+        let settle = async |session: &mut _| store.settle(session, identifier, settlements, None).await;
+        let error = match store.sessions().run(settle).await {
             Ok(settled) => return Ok(settled),
             Err(error) => error,
         };

@@ -13,6 +13,7 @@ use sqlx::{PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::alone::{Alone, Done};
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
@@ -114,7 +115,7 @@ impl Store {
             .bind(topics)
             .bind(handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
@@ -140,14 +141,14 @@ impl Store {
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let rows = sqlx::query(self.sql.run_wake.clone()).bind(Json(parents)).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.run_wake.clone()).bind(Json(parents)).all(&self.sessions).await?;
         rows.iter().map(|row| row.try_get("handler")).collect()
     }
 
     /// Frees the runs of this worker that it does not work on, and says how many those were; and
     /// makes the runs ready that it may have failed to wake.
     pub(crate) async fn disown(&self, worker: Uuid, in_flight: &[Uuid]) -> sqlx::Result<u64> {
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
         let freed =
             sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight).execute(&mut *tx).await?;
@@ -166,7 +167,7 @@ impl Store {
             .bind(each.clone().map(|r| r.pause_seconds).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.reason.clone()).collect::<Vec<_>>())
             .bind(each.map(|r| r.granted).collect::<Vec<_>>())
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }
@@ -177,7 +178,7 @@ impl Store {
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
-            .fetch_optional(&self.pool)
+            .first(&self.sessions)
             .await?;
         let read = |row: PgRow| {
             let requests: Option<Json<Vec<Failure>>> = row.try_get("requests")?;
@@ -194,7 +195,7 @@ impl Store {
 
     /// Has the waiting runs give up that have missed a deadline, and says which those are.
     pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
-        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
         rows.iter().map(Parent::from_row).collect()
     }
 
@@ -205,13 +206,13 @@ impl Store {
             .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
             .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
             .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await
     }
 
     /// In how many seconds there is something to do, for these handlers or for anybody who waits.
     pub(crate) async fn due(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<Option<f64>> {
-        sqlx::query_scalar(self.sql.run_due.clone()).bind(topics).bind(handlers).fetch_one(&self.pool).await
+        sqlx::query_scalar(self.sql.run_due.clone()).bind(topics).bind(handlers).one(&self.sessions).await
     }
 
     /// What became of the messages that a run launched: in its newest window, or ever. The steps
@@ -230,14 +231,14 @@ impl Store {
             .bind(newest)
             .bind(reply)
             .bind(unseen)
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         rows.iter().map(Child::from_row).collect()
     }
 
     /// What time it is, by the clock of the server.
     pub(crate) async fn now(&self) -> sqlx::Result<Now> {
-        self.clock.now(&self.pool).await
+        self.clock.now(&self.sessions).await
     }
 
     /// Sets a run aside that cannot be continued.
@@ -247,7 +248,7 @@ impl Store {
             .bind(key.id)
             .bind(key.epoch)
             .bind(reason.replace('\0', ""))
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }
@@ -257,7 +258,7 @@ impl Store {
         let done = sqlx::query(self.sql.run_retry_stuck.clone())
             .bind(topics)
             .bind(handlers)
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(done.rows_affected())
     }
@@ -270,7 +271,7 @@ impl Store {
         let rows = sqlx::query(self.sql.run_history.clone())
             .bind(lineage.id())
             .bind(&*definition.saga)
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         let (mut instances, mut last, mut any_part_done) = (vec![], None, false);
         for row in &rows {
@@ -298,7 +299,7 @@ impl Store {
 
     /// Whether somebody wants the newest part of this rollback to run again.
     async fn repeats(&self, lineage: &Lineage) -> sqlx::Result<bool> {
-        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).fetch_one(&self.pool).await
+        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).one(&self.sessions).await
     }
 
     async fn outputs(
@@ -309,14 +310,18 @@ impl Store {
         let rows: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
             .bind(lineage.ids())
             .bind(&*definition.saga)
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         Ok(rows.into_iter().collect())
     }
 
     /// Lists who listens where.
     pub(crate) async fn publish(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<()> {
-        sqlx::query(self.sql.handler_publish.clone()).bind(topics).bind(handlers).execute(&self.pool).await?;
+        sqlx::query(self.sql.handler_publish.clone())
+            .bind(topics)
+            .bind(handlers)
+            .done(&self.sessions)
+            .await?;
         Ok(())
     }
 
@@ -340,10 +345,10 @@ impl Store {
     /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
     pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
         let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
-        if !look.fetch_one(&self.pool).await? {
+        if !look.one(&self.sessions).await? {
             return Ok((0, 0));
         }
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let dead: Vec<Uuid> =
             sqlx::query_scalar(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
         let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
@@ -354,13 +359,13 @@ impl Store {
 
     /// Makes the runs ready that nobody came to wake.
     pub(crate) async fn sweep(&self) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_sweep.clone()).execute(&self.pool).await?;
+        sqlx::query(self.sql.run_sweep.clone()).done(&self.sessions).await?;
         Ok(())
     }
 
     /// Strikes this process out, and frees what it may have lost track of.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&mut *tx).await?;
         sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
         tx.commit().await
@@ -371,7 +376,7 @@ impl Store {
         sqlx::query("SELECT pg_notify($1, $2)")
             .bind(&self.sql.channel)
             .bind(worker.to_string())
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }
