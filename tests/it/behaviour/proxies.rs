@@ -135,10 +135,14 @@ fn server(db: &Database) -> PgConnectOptions {
 }
 
 /// A program with six connections, two of them for steps.
-async fn start(db: &Database, proxy: &PgBouncer, program: &'static str) -> Result<Scoop> {
-    let scoop = Scoop::builder().postgres(proxy.pool(6).await).listen_directly(server(db));
-    let scoop = scoop.only::<Orders>().provide(Orders { program });
-    Ok(scoop.only::<Parts>().provide(Parts { program }).start().await?)
+async fn program(db: &Database, proxy: &PgBouncer) -> scoop::Builder {
+    Scoop::builder().postgres(proxy.pool(6).await).listen_directly(server(db))
+}
+
+/// One that runs all of it.
+async fn start(db: &Database, proxy: &PgBouncer) -> Result<Scoop> {
+    let scoop = program(db, proxy).await.only::<Orders>().provide(Orders { program: "any" });
+    Ok(scoop.only::<Parts>().provide(Parts { program: "any" }).start().await?)
 }
 
 async fn count(db: &Database, what: &str) -> i64 {
@@ -150,7 +154,10 @@ async fn count(db: &Database, what: &str) -> i64 {
 async fn two_programs_and_a_client_share_the_sessions_of_a_proxy() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, SESSIONS).await;
-    let programs = [start(&db, &proxy, "first").await?, start(&db, &proxy, "second").await?];
+    // Each needs the other.
+    let orders = program(&db, &proxy).await.only::<Orders>().provide(Orders { program: "first" });
+    let parts = program(&db, &proxy).await.only::<Parts>().provide(Parts { program: "second" });
+    let programs = [orders.start().await?, parts.start().await?];
     let client = Scoop::builder().postgres(proxy.pool(2).await).behind_proxy().client().await?;
 
     let order = |number| Order { number, parts: 5, fails: number % 5 == 0 };
@@ -186,10 +193,10 @@ async fn two_programs_and_a_client_share_the_sessions_of_a_proxy() -> Result<()>
 async fn a_fan_out_comes_back_together() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
-    let scoop = start(&db, &proxy, "first").await?;
-    let order = scoop.launch(Order { number: 1, parts: 300, fails: false }).await?;
+    let scoop = start(&db, &proxy).await?;
+    let order = scoop.launch(Order { number: 1, parts: 100, fails: false }).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
-    assert_eq!((count(&db, "made").await, count(&db, "shipped").await), (300, 1));
+    assert_eq!((count(&db, "made").await, count(&db, "shipped").await), (100, 1));
     scoop.shutdown().await;
     Ok(())
 }
@@ -200,8 +207,8 @@ async fn what_is_cancelled_is_undone() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
     let gate = Gate::default();
-    let scoop = Scoop::builder().postgres(proxy.pool(6).await).listen_directly(server(&db));
-    let scoop = scoop.only::<Held>().provide(Held { gate: gate.clone() }).start().await?;
+    let scoop = program(&db, &proxy).await.only::<Held>().provide(Held { gate: gate.clone() });
+    let scoop = scoop.start().await?;
     let root = scoop.launch(Root).await?;
     gate.arrivals(1).await;
     assert_eq!(scoop.cancel(root.id(), "enough").await?, CancelAnswer::Accepted);
@@ -226,7 +233,7 @@ async fn what_is_cancelled_is_undone() -> Result<()> {
 async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
-    let scoop = start(&db, &proxy, "first").await?;
+    let scoop = start(&db, &proxy).await?;
     let order = |number| Order { number, parts: 1, fails: false };
     let pool = proxy.pool(2).await;
 
@@ -260,7 +267,7 @@ async fn nothing_is_left_behind_in_a_session() -> Result<()> {
         WHERE name IN ('plan_cache_mode', 'statement_timeout', 'lock_timeout', 'idle_session_timeout',
             'idle_in_transaction_session_timeout', 'transaction_isolation', 'tcp_keepalives_idle')";
     let fresh = db.texts(settings).await;
-    let scoop = start(&db, &proxy, "first").await?;
+    let scoop = start(&db, &proxy).await?;
     for number in 0..20 {
         let order = scoop.launch(Order { number, parts: 1, fails: false }).await?;
         // Dropped wherever it happens to be.
@@ -382,7 +389,7 @@ async fn a_proxy_that_pools_sessions_needs_nothing() -> Result<()> {
 async fn a_lost_direct_session_is_replaced() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 4).await;
-    let scoop = start(&db, &proxy, "first").await?;
+    let scoop = start(&db, &proxy).await?;
     let holder = "SELECT l.pid::text FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let listening = db.texts(holder).await;
