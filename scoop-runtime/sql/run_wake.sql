@@ -2,7 +2,7 @@
 -- commit, so that of two last children at least one finds both gone.
 -- Locks: the rows of run that become ready.
 -- $1 the runs: an array of objects with root, id and the time of a child's last event
--- (the filter by type: see run_settle.sql)
+-- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp(), last_event_at = greatest(r.last_event_at, w.at)
 FROM jsonb_array_elements($1) AS parent (object)

@@ -12,14 +12,13 @@ use scoop_core::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use sqlx::{PgConnection, Postgres, Transaction};
-use tokio::sync::OwnedSemaphorePermit;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::When;
 use crate::children::{Child, Reply, reply_name};
 use crate::client::launch_within;
-use crate::engine::{Engine, StopSignal};
+use crate::engine::{Engine, Opened, StopSignal};
 use crate::launch::{self, Options, launch_options};
 use crate::payload;
 use crate::store::{Key, Surroundings};
@@ -60,14 +59,6 @@ pub(crate) struct Remains {
     pub(crate) emissions: Vec<Emission>,
     pub(crate) context: Context,
     pub(crate) reply: Option<(String, Value)>,
-}
-
-/// The transaction of a step, and the right to one of the connections for steps.
-pub(crate) struct Opened {
-    pub(crate) transaction: Transaction<'static, Postgres>,
-    pub(crate) permit: OwnedSemaphorePermit,
-    /// Who has something to do once this is committed.
-    pub(crate) started: Vec<String>,
 }
 
 impl<'a> Scope<'a> {
@@ -112,7 +103,8 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
-            let opened = self.engine.begin(&self.place.key.claim()).await;
+            let Place { key, definition, .. } = self.place;
+            let opened = self.engine.connections.begin(&definition.saga, key.claim()).await;
             self.opened = Some(opened.map_err(|error| {
                 let step = self.place.step;
                 Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))

@@ -6,12 +6,12 @@ use std::time::Duration;
 use scoop_core::{Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, StepKind};
 
 use super::execute::{Halt, Job};
-use super::{Engine, panics};
+use super::{Engine, Opened, panics};
 use crate::RuntimeError;
 use crate::error::is_transient;
 use crate::payload;
 use crate::saga::Attempted;
-use crate::scope::{Opened, Place, Remains, Scope};
+use crate::scope::{Place, Remains, Scope};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
@@ -118,13 +118,8 @@ async fn clean_up(
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, nobody waits for that; but its connection counts until it is free.
 async fn undo(opened: Option<Opened>) {
-    if let Some(Opened { transaction, permit, .. }) = opened {
-        let rollback = tokio::spawn(async move {
-            // A transaction on a lost connection is rolled back by the server.
-            let _ = transaction.rollback().await;
-            drop(permit);
-        });
-        let _ = tokio::time::timeout(ROLLBACK_LIMIT, rollback).await;
+    if let Some(opened) = opened {
+        let _ = tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await;
     }
 }
 

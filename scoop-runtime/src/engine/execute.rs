@@ -11,11 +11,10 @@ use scoop_core::{Conclusion, Context, Continuation, Failure, Run};
 use serde_json::Value;
 use tracing::{error, info, warn};
 
-use super::Engine;
 use super::call::{call_and_conclude, cleanup_of, conclude_failed};
 use super::lanes::settle;
+use super::{Engine, Opened};
 use crate::registry::RunnableSaga;
-use crate::scope::Opened;
 use crate::store::{Claimed, FailedPart, Key, Release, Surroundings};
 
 /// A run that this process works on.

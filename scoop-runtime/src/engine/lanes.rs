@@ -5,13 +5,12 @@ use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
 use sqlx::{Postgres, Transaction};
 use tracing::{debug, warn};
 
-use super::Engine;
 use super::call::conclude_failed;
 use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
+use super::{Engine, Opened};
 use crate::error::is_transient;
 use crate::registry::RunnableSaga;
-use crate::scope::Opened;
 use crate::store::{FailedPart, Key, Parent, Settled, Settlement};
 
 /// How many events are gathered at most before they are written.
@@ -143,24 +142,21 @@ async fn commit_with(
     engine: &Engine,
     key: Key,
     settlement: Settlement,
-    opened: Opened,
+    mut opened: Opened,
 ) -> Result<Settled, Uncommitted> {
-    let Opened { mut transaction, permit: _permit, started } = opened;
     let claim = key.claim();
-    let settlements = std::slice::from_ref(&settlement);
-    let settled = engine.store.settle(&mut *transaction, &engine.identifier, settlements, Some(&claim)).await;
-    let settled = match settled {
-        Ok(mut settled) => settled.remove(&(key.id, key.epoch)),
-        Err(error) => return Err(not_written(error)),
-    };
+    let settled =
+        engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, &claim).await;
+    let settled = settled.map_err(not_written)?;
     let Some(mut settled) = settled else {
-        return Err(match is_open(&mut transaction, &claim).await {
+        return Err(match is_open(&mut opened.transaction, &claim).await {
             Ok(true) => Uncommitted::Halt(Halt::TakenOver),
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
             Err(error) => Uncommitted::Halt(Halt::InDoubt(error.to_string())),
         });
     };
-    match transaction.commit().await {
+    let started = std::mem::take(&mut opened.started);
+    match engine.connections.commit(opened).await {
         Ok(()) => {
             settled.started.extend(started);
             Ok(settled)

@@ -3,6 +3,7 @@
 //! * [`claim`]: takes ready runs from the working set, many at a time.
 //! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
 //!   [`lanes`] how it gets written what follows.
+//! * [`connections`]: where steps get their transactions.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
 //! * [`wake`]: tells whoever waits for it.
 //! * [`time`]: knows when something is due, without any of these having been told.
@@ -15,6 +16,7 @@
 
 mod call;
 mod claim;
+mod connections;
 mod execute;
 mod lanes;
 mod liveness;
@@ -28,16 +30,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::registry::Registry;
-use crate::scope::Opened;
 use crate::settings::Settings;
 use crate::store::{Key, Store, Surroundings};
+pub(crate) use connections::{Connections, Opened};
 use scoop_core::{Failure, Run};
 pub use time::StopSignal;
 pub(crate) use wake::Waiters;
@@ -49,8 +51,6 @@ const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 /// Everything the tasks of the engine share.
 pub(crate) struct Engine {
     store: Store,
-    /// The user's: where steps get their transactions.
-    step_pool: PgPool,
     registry: Registry,
     settings: Settings,
     worker: Uuid,
@@ -61,7 +61,8 @@ pub(crate) struct Engine {
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
     slots: Arc<Semaphore>,
-    step_connections: Arc<Semaphore>,
+    /// Of the user's pool.
+    pub(crate) connections: Connections,
     settler: settle::Settler,
     wakeups: wake::Wakeups,
     watched: time::Watched,
@@ -85,9 +86,8 @@ impl Engine {
         let (wakeups, parents) = wake::Wakeups::new();
         let engine = Arc::new(Self {
             slots: Arc::new(Semaphore::new(settings.concurrency)),
-            step_connections: Arc::new(Semaphore::new(settings.step_connections)),
+            connections: Connections::new(step_pool, settings.step_connections, store.sessions().preamble()),
             store,
-            step_pool,
             registry,
             settings,
             worker,
@@ -232,23 +232,6 @@ impl Engine {
     pub(crate) fn expect(&self) {
         self.wakeups.expected.store(true, Ordering::Relaxed);
         self.wakeups.claimer.notify_one();
-    }
-
-    /// Begins the transaction of a step, which remembers under which claim.
-    pub(crate) async fn begin(&self, claim: &str) -> sqlx::Result<Opened> {
-        let permit = self.step_connections.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
-        // Safe: a claim is made of a UUID and a number.
-        let preamble = self.store.sessions().preamble();
-        let begin = AssertSqlSafe(format!("BEGIN; {preamble}SET LOCAL scoop_run.claim = '{claim}'"));
-        let pool = self.step_pool.clone();
-        // In a task of its own, so that nobody can cancel it half-way: then the connection would
-        // go back to the pool in the middle of a transaction that nobody knows of.
-        let opening = tokio::spawn(async move {
-            let transaction = pool.begin_with(begin).await?;
-            Ok(Opened { transaction, permit, started: vec![] })
-        });
-        opening.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     /// An answer of the database was lost: what it did has to be looked up.

@@ -77,7 +77,14 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             () = drained.cancelled() => return,
         }
         drop(outcomes);
-        settle(&engine, std::mem::take(&mut batch)).await;
+        // One that takes a long statement must not have all others take it.
+        let (plain, others): (Vec<_>, Vec<_>) =
+            batch.drain(..).partition(|pending| pending.settlement.is_plain());
+        for batch in [plain, others] {
+            if !batch.is_empty() {
+                settle(&engine, batch).await;
+            }
+        }
     }
 }
 
@@ -119,9 +126,7 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
 async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answers> {
     let mut attempts = 0;
     loop {
-        let (store, identifier) = (&engine.store, &*engine.identifier);
-        let settle = async |session: &mut _| store.settle(session, identifier, settlements, None).await;
-        let error = match store.sessions().run(settle).await {
+        let error = match engine.store.settle(&engine.identifier, settlements).await {
             Ok(settled) => return Ok(settled),
             Err(error) => error,
         };

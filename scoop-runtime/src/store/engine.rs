@@ -9,11 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{PgExecutor, Row};
+use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
+use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Store};
@@ -120,23 +121,53 @@ impl Store {
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
-    /// Applies the settlements whose claims still hold, and says what became of them. Inside the
-    /// transaction of a step, `claim` is what that transaction was begun with: without it there,
-    /// the step has ended its transaction itself, and nothing is applied.
+    /// Applies the settlements whose claims still hold, and says what became of them. It is quick if
+    /// all of them are plain.
     pub(crate) async fn settle(
         &self,
-        executor: impl PgExecutor<'_>,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
+            let rows = plain::settle_all(self, identifier, &plain).await?;
+            let settled = |row: &PgRow| {
+                let id = (row.try_get("id")?, row.try_get("epoch")?);
+                Ok((id, plain::settled(row, row.try_get("commits")?)?))
+            };
+            return rows.iter().map(settled).collect();
+        }
+        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
+        let settled = self.sessions.run(settle).await?;
+        settled.iter().map(Settled::from_row).collect()
+    }
+
+    /// Applies a settlement inside the transaction of a step, if its claim still holds. That
+    /// transaction was begun with `claim`: without it there, the step has ended its transaction
+    /// itself, and nothing is applied.
+    pub(crate) async fn settle_within(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlement: &Settlement,
+        claim: &str,
+    ) -> sqlx::Result<Option<Settled>> {
+        if let Some(plain) = Plain::of(settlement) {
+            return plain.settle(self, connection, identifier, claim).await;
+        }
+        let settlements = std::slice::from_ref(settlement);
+        let rows = self.settle_any(connection, identifier, settlements, Some(claim)).await?;
+        rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+    }
+
+    async fn settle_any(
+        &self,
+        connection: &mut PgConnection,
         identifier: &str,
         settlements: &[Settlement],
         claim: Option<&str>,
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
-        let rows = sqlx::query(self.sql.run_settle.clone())
-            .bind(Json(settlements))
-            .bind(identifier)
-            .bind(claim)
-            .fetch_all(executor)
-            .await?;
-        rows.iter().map(Settled::from_row).collect()
+    ) -> sqlx::Result<Vec<PgRow>> {
+        let settle = sqlx::query(self.sql.run_settle.clone()).bind(Json(settlements)).bind(identifier);
+        settle.bind(claim).fetch_all(connection).await
     }
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.

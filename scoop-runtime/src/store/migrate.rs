@@ -17,6 +17,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "working set", include_str!("../../migrations/0002_working_set.sql")),
     (3, "schedule", include_str!("../../migrations/0003_schedule.sql")),
     (4, "intervention", include_str!("../../migrations/0004_intervention.sql")),
+    (5, "lean", include_str!("../../migrations/0005_lean.sql")),
+    (6, "settle", include_str!("../../migrations/0006_settle.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.

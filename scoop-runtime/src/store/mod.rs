@@ -4,6 +4,7 @@ mod alone;
 mod client;
 mod engine;
 mod migrate;
+mod plain;
 mod reach;
 mod rebuild;
 mod repair;
@@ -84,6 +85,19 @@ mod tests {
             "run_overdue" => ("bigint", "1"),
             "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
             "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
+            "step_suspend" => (
+                "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb",
+                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL",
+            ),
+            "step_settle" => (
+                "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
+                 jsonb[], text[], jsonb[], text",
+                "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
+            ),
+            "step_commit" => (
+                "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb",
+                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL",
+            ),
             "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
             _ => ("jsonb", "'[]'"),
         };
@@ -114,7 +128,8 @@ mod tests {
             }
         }
         let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
-        for statement in hot.into_iter().chain(["run_stops", "cancel_mark", "cancel_drop"]) {
+        let rest = ["run_stops", "cancel_mark", "cancel_drop", "step_suspend", "step_commit", "step_settle"];
+        for statement in hot.into_iter().chain(rest) {
             let plan = plan_of(&pool, statement).await;
             assert!(
                 !plan.contains("Seq Scan"),

@@ -14,6 +14,8 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::plain::Plain;
+
 /// Which run, under which claim. What no longer holds under this claim is not touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -175,62 +177,62 @@ fn signed(count: impl TryInto<i32>) -> i32 {
 /// written: each byte is read twice.
 #[derive(Debug, Serialize)]
 pub(crate) struct Settlement {
-    root: Uuid,
-    id: Uuid,
-    epoch: i64,
+    pub(super) root: Uuid,
+    pub(super) id: Uuid,
+    pub(super) epoch: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ends: Option<Ending>,
+    pub(super) ends: Option<Ending>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<String>,
+    pub(super) step: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_step: Option<i32>,
+    pub(super) next_step: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    iteration: Option<i32>,
+    pub(super) iteration: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    handler_iteration: Option<i32>,
-    suspensions: i32,
+    pub(super) handler_iteration: Option<i32>,
+    pub(super) suspensions: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    outputs: Option<BTreeMap<String, Value>>,
-    backward: bool,
-    turns_back: bool,
+    pub(super) outputs: Option<BTreeMap<String, Value>>,
+    pub(super) backward: bool,
+    pub(super) turns_back: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rollback_failure: Option<Failure>,
+    pub(super) rollback_failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    forgets: Option<&'static str>,
-    event_count: usize,
+    pub(super) forgets: Option<&'static str>,
+    pub(super) event_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    events: Vec<EventRow>,
+    pub(super) events: Vec<EventRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    emissions: Vec<EmissionRow>,
+    pub(super) emissions: Vec<EmissionRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    told: Vec<ToldRow>,
+    pub(super) told: Vec<ToldRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    told_because: Option<Failure>,
+    pub(super) told_because: Option<Failure>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    return_values: Vec<ValueRow>,
-    replied: bool,
+    pub(super) return_values: Vec<ValueRow>,
+    pub(super) replied: bool,
     /// What travels with the run, if that has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Context>,
+    pub(super) context: Option<Context>,
     #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
-    deadlines: Vec<OffsetDateTime>,
+    pub(super) deadlines: Vec<OffsetDateTime>,
     /// Whether this is void if the run has to give up.
-    may_give_up: bool,
+    pub(super) may_give_up: bool,
 }
 
 /// Something that a step returned or replied.
 #[derive(Debug, Serialize)]
-struct ValueRow {
-    name: String,
-    value: Value,
+pub(super) struct ValueRow {
+    pub(super) name: String,
+    pub(super) value: Value,
 }
 
 /// How a run leaves the working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Ending {
+pub(super) enum Ending {
     /// Its parent has to take note of its failure first.
     Noted,
     /// At once.
@@ -239,30 +241,30 @@ enum Ending {
 
 /// An event, named after the columns.
 #[derive(Debug, Serialize)]
-struct EventRow {
+pub(super) struct EventRow {
     /// How many events of the same settlement follow.
-    until_last: usize,
-    message_id: Uuid,
+    pub(super) until_last: usize,
+    pub(super) message_id: Uuid,
     #[serde(rename = "type")]
-    kind: &'static str,
+    pub(super) kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<String>,
+    pub(super) step: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_step: Option<i32>,
+    pub(super) next_step: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    handler_iteration: Option<i32>,
+    pub(super) handler_iteration: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    exception: Option<Failure>,
+    pub(super) exception: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detached_root: Option<Uuid>,
+    pub(super) detached_root: Option<Uuid>,
     /// That of an emission, if it is not the run's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Context>,
+    pub(super) context: Option<Context>,
 }
 
 /// A message to be published.
 #[derive(Debug, Serialize)]
-struct EmissionRow {
+pub(super) struct EmissionRow {
     at: usize,
     id: Uuid,
     topic: String,
@@ -290,7 +292,7 @@ pub(crate) fn timestamps<S: serde::Serializer>(
 
 /// A message whose handlers have to roll back.
 #[derive(Debug, Serialize)]
-struct ToldRow {
+pub(super) struct ToldRow {
     at: usize,
     message_id: Uuid,
 }
@@ -329,6 +331,11 @@ impl Settlement {
     /// Which run, and under which epoch.
     pub(crate) fn id(&self) -> (Uuid, i64) {
         (self.id, self.epoch)
+    }
+
+    /// Whether the short statements do for it.
+    pub(crate) fn is_plain(&self) -> bool {
+        Plain::of(self).is_some()
     }
 
     /// Whether something becomes due at a certain time because of this.
@@ -443,6 +450,15 @@ impl EventRow {
             detached_root: event.detached_root,
             context: Some(event.context).filter(|own| own != context),
         }
+    }
+
+    pub(super) fn is(&self, kind: EventKind) -> bool {
+        self.kind == kind.as_str()
+    }
+
+    /// Whether it carries nothing but what its run does.
+    pub(super) fn is_the_runs(&self) -> bool {
+        self.context.is_none() && self.detached_root.is_none() && self.exception.is_none()
     }
 }
 

@@ -97,6 +97,7 @@ async fn migrate(database: &Named) {
     let scoop = Scoop::builder().postgres(pool.clone()).only::<Migrator>().start().await;
     scoop.expect("the tables can be made").shutdown().await;
     sqlx::query("DELETE FROM scoop.handler").execute(&pool).await.expect("nobody listens");
+    sqlx::raw_sql(include_str!("run_rules.sql")).execute(&pool).await.expect("the rules fit the tables");
     // Nobody can copy a database that somebody is connected to.
     pool.close().await;
 }

@@ -1,0 +1,191 @@
+-- What follows from a move of a run, for everything that the shorter statements (`step_*.sql`) are not
+-- for. A function, so that what is not there costs nothing, and with settings of its own, so that
+-- it is planned in one way on every connection: looked up by index, whatever the tables hold, and
+-- never anew. A later version of it takes another name, since programs of both versions may run.
+
+-- Applies a settlement to its run, if that still has the epoch the move was made under, and raises
+-- it; otherwise to nothing. So a run that somebody took over is left alone, and a settlement that is
+-- sent twice is applied once. Nor is a move applied, unless it is a failure, if the run has to give up
+-- by now.
+-- Locks: the row of the run, and those of its failed children.
+-- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
+-- transaction: null outside the transaction of a step.
+CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
+RETURNS TABLE (settled uuid, under bigint, stands text, last_event timestamptz, late boolean, started text[])
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+AS $$
+DECLARE
+    s record;
+    held scoop.run;
+    knows jsonb;      -- the context of the run from now on
+    undoing boolean;  -- it belongs to a rollback from now on
+    turned timestamptz;
+    waits boolean := false;
+    told text[];
+BEGIN
+    IF claim IS NOT NULL AND current_setting('scoop_run.claim', true) IS DISTINCT FROM claim THEN
+        RETURN;
+    END IF;
+    SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
+        root uuid, id uuid, epoch bigint, ends text,
+        step varchar, next_step int, iteration int, handler_iteration int, suspensions int,
+        outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
+        forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
+        return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean
+    );
+    SELECT r.* INTO held FROM scoop.run r
+    WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
+    FOR UPDATE;
+    IF NOT FOUND OR (s.may_give_up AND (held.gives_up OR held.give_up_at <= clock_timestamp())) THEN
+        RETURN;
+    END IF;
+
+    settled := held.id;
+    under := held.epoch;
+    last_event := greatest(clock_timestamp(), held.last_event_at + interval '1 microsecond')
+        + s.event_count * interval '1 microsecond';
+    knows := CASE WHEN s.context IS NULL THEN held.context ELSE nullif(s.context, '{}') END;
+    turned := CASE WHEN s.turns_back THEN clock_timestamp() END;
+    undoing := s.turns_back OR held.undoing_since IS NOT NULL;
+    started := '{}';
+
+    -- what is launched, and a run for each handler that is listed at this moment
+    IF s.emissions IS NOT NULL THEN
+        INSERT INTO scoop.message (id, topic, payload)
+        SELECT e.id, e.topic, coalesce(e.payload, 'null')
+        FROM jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, payload jsonb);
+
+        WITH delivered AS (
+            INSERT INTO scoop.run
+                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+                 context, undoing_since, give_up_at)
+            SELECT coalesce(e.detached_root, held.root),
+                   h.run,
+                   CASE WHEN e.detached_root IS NULL THEN held.id END,
+                   CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END || h.run,
+                   e.id, h.topic, h.handler,
+                   -- whoever has to give up before it is due does so in time
+                   least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
+                   last_event,
+                   CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END,
+                   CASE WHEN undoing AND e.detached_root IS NULL THEN clock_timestamp() END,
+                   give_up.at
+            FROM jsonb_to_recordset(s.emissions) AS e (
+                id uuid, topic varchar, detached_root uuid, at int, context jsonb, due timestamptz,
+                deadlines timestamptz[])
+            CROSS JOIN LATERAL (
+                SELECT h.topic, h.handler, scoop.gen_uuid_v7() AS run
+                FROM scoop.handler h WHERE h.topic = e.topic AND h.until IS NULL OFFSET 0
+            ) h
+            CROSS JOIN LATERAL (
+                SELECT min(deadline) AS at FROM unnest(e.deadlines) deadline
+                WHERE NOT undoing OR e.detached_root IS NOT NULL OR deadline > clock_timestamp()
+            ) give_up
+            RETURNING handler, parent
+        )
+        SELECT coalesce(array_agg(DISTINCT handler::text), '{}'), coalesce(bool_or(parent IS NOT NULL), false)
+        INTO started, waits
+        FROM delivered;
+    END IF;
+
+    -- the finished runs that have to be undone: who handled the message and has not turned back
+    IF s.told IS NOT NULL THEN
+        WITH sent_back AS (
+            INSERT INTO scoop.run
+                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+                 backward, told, failure, undoing_since, epoch, first_epoch, context)
+            SELECT held.root,
+                   seen.cooperation_lineage[cardinality(seen.cooperation_lineage)],
+                   held.id,
+                   seen.cooperation_lineage, seen.message_id,
+                   (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id),
+                   seen.coroutine_name,
+                   clock_timestamp() + told.at * interval '1 microsecond',
+                   last_event,
+                   true, true, s.told_because, clock_timestamp(),
+                   -- whoever still holds an epoch of the way forward holds none of the way back
+                   (extract(epoch FROM last_event) * 1000000)::bigint,
+                   (extract(epoch FROM last_event) * 1000000)::bigint,
+                   -- what it knew itself, and over it what the parent knows now
+                   nullif(coalesce((
+                       SELECT e.context FROM scoop.message_event e
+                       WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
+                         AND e.message_id = seen.message_id
+                   ), '{}') || coalesce(knows, '{}'), '{}')
+            FROM jsonb_to_recordset(s.told) AS told (message_id uuid, at int)
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM scoop.message_event e
+                WHERE e.type = 'SEEN' AND e.message_id = told.message_id OFFSET 0
+            ) seen
+            WHERE NOT EXISTS (
+                SELECT FROM scoop.message_event e
+                WHERE e.type = 'ROLLING_BACK'
+                  AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
+            )
+            RETURNING handler
+        )
+        SELECT array_agg(DISTINCT handler::text) INTO told FROM sent_back;
+        waits := waits OR told IS NOT NULL;
+        started := started || coalesce(told, '{}');
+    END IF;
+
+    IF s.ends = 'unnoted' THEN
+        DELETE FROM scoop.run r WHERE r.root = held.root AND r.id = held.id;
+        stands := 'ended';
+        late := held.give_up_at <= clock_timestamp();
+    ELSE
+        UPDATE scoop.run r
+        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN waits THEN 'waiting' ELSE 'running'
+                    END::scoop.run_state,
+            owner = CASE WHEN s.ends IS NULL AND NOT waits THEN r.owner END,
+            epoch = r.epoch + 1,
+            step = s.step, next_step = s.next_step, iteration = s.iteration,
+            handler_iteration = s.handler_iteration, suspensions = s.suspensions, outputs = s.outputs,
+            backward = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
+            context = knows, replied = s.replied,
+            gives_up = r.gives_up AND NOT s.turns_back,
+            give_up_at = (
+                SELECT min(deadline) FROM unnest(s.deadlines) deadline
+                WHERE (deadline > coalesce(turned, r.undoing_since)) IS NOT FALSE),
+            undoing_since = coalesce(turned, r.undoing_since),
+            turned_back_at = coalesce(turned, r.turned_back_at),
+            last_event_at = last_event,
+            attempts = 0, retries = 0, reason = NULL
+        WHERE r.root = held.root AND r.id = held.id
+        RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO stands, late;
+    END IF;
+    late := late IS TRUE;
+
+    -- a microsecond apart and in order, since participants order events by this time
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+         created_at, exception, next_step, child_failure_handler_iteration, context)
+    SELECT e.message_id, e.type::scoop.message_event_type,
+           CASE WHEN e.detached_root IS NULL THEN held.handler END,
+           CASE WHEN e.detached_root IS NULL THEN worker END,
+           e.step,
+           CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
+           last_event - e.until_last * interval '1 microsecond',
+           CASE WHEN e.type = 'ROLLBACK_EMITTED' THEN s.told_because ELSE e.exception END,
+           e.next_step, e.handler_iteration,
+           CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END
+    FROM jsonb_to_recordset(s.events) AS e (
+        until_last int, message_id uuid, type text, step varchar, next_step int,
+        handler_iteration int, exception jsonb, detached_root uuid, context jsonb)
+    -- a part of the hierarchy may have been told before, on request
+    ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING;
+
+    IF s.return_values IS NOT NULL THEN
+        INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+        SELECT held.lineage, held.handler, returned.name, coalesce(returned.value, 'null')
+        FROM jsonb_to_recordset(s.return_values) AS returned (name varchar, value jsonb);
+    END IF;
+
+    IF s.forgets IS NOT NULL THEN
+        DELETE FROM scoop.run child
+        WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
+          AND (s.forgets = 'all' OR child.rollback_failure IS NULL);
+    END IF;
+    RETURN NEXT;
+END $$;

@@ -1,0 +1,32 @@
+-- The common case of 0006_settle.sql, inside the transaction of a last step: it ended well and launched
+-- nothing, so the run has committed. Whoever changes one of the two changes the other.
+-- Locks: the row of run.
+-- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's
+-- identifier in events, $6 to $8 the step, where it jumps and how often the children's failures
+-- were handled, $9 the context if that has changed, $10 and $11 what the step returned
+WITH gone AS (
+    DELETE FROM scoop.run r
+    WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
+      AND current_setting('scoop_run.claim', true) = $4
+      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    RETURNING r.message_id, r.handler, r.lineage,
+        CASE WHEN $9::jsonb IS NULL THEN r.context ELSE nullif($9, '{}') END AS context,
+        greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond') AS suspended_at
+),
+recorded AS (
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+         created_at, context, next_step, child_failure_handler_iteration)
+    SELECT message_id, e.type, handler, $5, $6, lineage,
+           suspended_at + e.later * interval '1 microsecond', context, e.next_step, e.handler_iteration
+    FROM gone
+    CROSS JOIN (
+        VALUES ('SUSPENDED'::scoop.message_event_type, $7::int, $8::int, 0),
+               ('COMMITTED', NULL, NULL, 1)
+    ) AS e (type, next_step, handler_iteration, later)
+),
+returned AS (
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT lineage, handler, $10, coalesce($11::jsonb, 'null') FROM gone WHERE $10::varchar IS NOT NULL
+)
+SELECT suspended_at + interval '1 microsecond' AS last_event_at FROM gone

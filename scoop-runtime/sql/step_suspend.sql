@@ -1,0 +1,33 @@
+-- The common case of 0006_settle.sql, inside the transaction of the step: the step ended well and
+-- launched nothing, and the run goes on here. Whoever changes one of the two changes the other.
+-- Locks: the row of run.
+-- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's
+-- identifier in events, $6 to $10 the step, where it jumps, how often it was repeated, how often the
+-- children's failures were handled, and how many came before it, $11 what the steps returned,
+-- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned
+WITH kept AS (
+    UPDATE scoop.run r
+    SET epoch = r.epoch + 1,
+        step = $6, next_step = $7, iteration = $8, handler_iteration = $9, suspensions = $10,
+        outputs = $11, replied = $12,
+        context = CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END,
+        give_up_at = NULL,
+        last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
+        attempts = 0, retries = 0, reason = NULL
+    WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
+      AND current_setting('scoop_run.claim', true) = $4
+      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    RETURNING r.message_id, r.handler, r.lineage, r.context, r.last_event_at
+),
+recorded AS (
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+         created_at, context, next_step, child_failure_handler_iteration)
+    SELECT message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, context, $7, $9
+    FROM kept
+),
+returned AS (
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT lineage, handler, $14, coalesce($15::jsonb, 'null') FROM kept WHERE $14::varchar IS NOT NULL
+)
+SELECT last_event_at FROM kept

@@ -1,0 +1,190 @@
+//! Where steps get their transactions, and how these end.
+//!
+//! A step that waits holds no connection; one that asks for a transaction gets one of a limited
+//! number. While others wait for theirs, a connection does not go back to the pool: the commit of one
+//! step and the beginning of the next are one round trip. Those who wait take turns, saga by saga,
+//! so that no crowd of one keeps another one waiting.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+use tokio::sync::oneshot;
+
+/// After how many steps a connection goes back to the pool all the same, which has its own rules
+/// about how long one may live.
+const STEPS_MAX: u32 = 1_000;
+
+/// The name of a saga.
+type Saga = Cow<'static, str>;
+
+/// Hands out the transactions of steps. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    pool: PgPool,
+    /// What a transaction begins with that was not passed on, see [`Sessions::preamble`](crate::store::Sessions::preamble).
+    preamble: &'static str,
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// The transaction of a step.
+pub(crate) struct Opened {
+    pub(crate) transaction: Transaction<'static, Postgres>,
+    /// Who has something to do once this is committed.
+    pub(crate) started: Vec<String>,
+    /// How many steps this connection has served without a rest.
+    steps: u32,
+    permit: Permit,
+}
+
+/// The right to one of the connections for steps. Whoever drops it passes it on.
+struct Permit(Arc<Mutex<Queue>>);
+
+struct Queue {
+    /// How many connections nobody has a right to.
+    free: usize,
+    /// The sagas that somebody waits for, in turn.
+    turns: VecDeque<Saga>,
+    waiting: HashMap<Saga, VecDeque<Waiter>>,
+}
+
+/// A step that wants a transaction.
+struct Waiter {
+    claim: String,
+    turn: oneshot::Sender<Turn>,
+}
+
+/// What a waiter gets when it is its turn.
+enum Turn {
+    /// The transaction, begun under its claim.
+    Transaction(Opened),
+    /// The right to open one.
+    Permit(Permit),
+}
+
+impl Connections {
+    /// So many at a time, from this pool.
+    pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
+        let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
+        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)) }
+    }
+
+    /// Begins the transaction of a step of this saga, which remembers under which claim.
+    pub(crate) async fn begin(&self, saga: &Saga, claim: String) -> sqlx::Result<Opened> {
+        let waiting = {
+            let mut queue = lock(&self.queue);
+            match queue.free.checked_sub(1) {
+                Some(free) => {
+                    queue.free = free;
+                    Err(Permit(self.queue.clone()))
+                }
+                None => Ok(queue.wait(saga, claim.clone())),
+            }
+        };
+        let permit = match waiting {
+            Err(permit) => permit,
+            Ok(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
+                Turn::Transaction(opened) => return Ok(opened),
+                Turn::Permit(permit) => permit,
+            },
+        };
+        self.open(&claim, permit).await
+    }
+
+    /// In a task of its own, so that nobody can cancel it half-way: then the connection would go back
+    /// to the pool in the middle of a transaction that nobody knows of.
+    async fn open(&self, claim: &str, permit: Permit) -> sqlx::Result<Opened> {
+        let begin = AssertSqlSafe(format!("BEGIN; {}{}", self.preamble, remember(claim)));
+        let pool = self.pool.clone();
+        let opening = tokio::spawn(async move {
+            let transaction = pool.begin_with(begin).await?;
+            Ok(Opened { transaction, started: vec![], steps: 1, permit })
+        });
+        opening.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+    }
+
+    /// Commits. If another step waits for a connection it gets this one, in the same round trip.
+    pub(crate) async fn commit(&self, opened: Opened) -> sqlx::Result<()> {
+        let Opened { mut transaction, steps, permit, .. } = opened;
+        let next = if steps < STEPS_MAX { lock(&self.queue).next() } else { None };
+        let Some(Waiter { claim, turn }) = next else {
+            return transaction.commit().await;
+        };
+        // A chained transaction would inherit what the step has set for its own.
+        let both = AssertSqlSafe(format!("COMMIT; BEGIN; {}", remember(&claim)));
+        let committed = sqlx::raw_sql(both).execute(&mut *transaction).await;
+        let turn_of_next = match &committed {
+            Ok(_) => Turn::Transaction(Opened { transaction, started: vec![], steps: steps + 1, permit }),
+            Err(_) => Turn::Permit(permit),
+        };
+        // Whoever does not wait any more leaves it to the next one, by dropping it.
+        let _ = turn.send(turn_of_next);
+        committed.map(drop)
+    }
+}
+
+/// Makes the transaction know under which claim it was begun. Safe in a statement: a claim is made of
+/// a UUID and a number.
+fn remember(claim: &str) -> String {
+    format!("SET LOCAL scoop_run.claim = '{claim}'")
+}
+
+impl Opened {
+    /// Rolls back.
+    pub(crate) async fn rollback(self) {
+        let Self { transaction, permit, .. } = self;
+        // A transaction on a lost connection is rolled back by the server.
+        let _ = transaction.rollback().await;
+        drop(permit);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let next = {
+            let mut queue = lock(&self.0);
+            let next = queue.next();
+            queue.free += usize::from(next.is_none());
+            next
+        };
+        if let Some(waiter) = next {
+            // Whoever does not wait any more passes it on in turn.
+            let _ = waiter.turn.send(Turn::Permit(Self(self.0.clone())));
+        }
+    }
+}
+
+impl Queue {
+    /// A place at the end of the queue of this saga.
+    fn wait(&mut self, saga: &Saga, claim: String) -> oneshot::Receiver<Turn> {
+        let (turn, waiting) = oneshot::channel();
+        let waiters = self.waiting.entry(saga.clone()).or_default();
+        if waiters.is_empty() {
+            self.turns.push_back(saga.clone());
+        }
+        waiters.push_back(Waiter { claim, turn });
+        waiting
+    }
+
+    /// Whose turn it is.
+    fn next(&mut self) -> Option<Waiter> {
+        loop {
+            let saga = self.turns.pop_front()?;
+            let waiters = self.waiting.get_mut(&saga)?;
+            let waiter = waiters.pop_front();
+            if waiters.is_empty() {
+                self.waiting.remove(&saga);
+            } else {
+                self.turns.push_back(saga);
+            }
+            if waiter.as_ref().is_some_and(|waiter| !waiter.turn.is_closed()) {
+                return waiter;
+            }
+        }
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
