@@ -15,5 +15,8 @@ pub mod context {}
 #[doc = include_str!("../docs/time.md")]
 pub mod time {}
 
+#[doc = include_str!("../docs/connections.md")]
+pub mod connections {}
+
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}

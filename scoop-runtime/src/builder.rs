@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::registry::{Provided, Registry};
-use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
-use crate::store::{self, Schema, Store};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
+use crate::store::{self, Access, Schema, Sessions, Store};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// How many connections the pool of a private PostgreSQL may have.
@@ -31,6 +31,7 @@ const EMBEDDED_CONNECTIONS: u32 = 16;
 #[must_use = "nothing runs before `start` is called"]
 pub struct Builder {
     database: Option<Database>,
+    access: Access,
     schema: String,
     provided: Provided,
     only: Option<Vec<TypeId>>,
@@ -47,6 +48,7 @@ impl Builder {
     pub(crate) fn new() -> Self {
         Self {
             database: None,
+            access: Access::default(),
             schema: "scoop".into(),
             provided: Provided::default(),
             only: None,
@@ -63,6 +65,40 @@ impl Builder {
     pub fn postgres(mut self, pool: PgPool) -> Self {
         self.database = Some(Database::Pool(pool));
         self
+    }
+
+    /// The pool leads through a proxy that hands out its connections transaction by transaction, such
+    /// as PgBouncer with `pool_mode = transaction`. For a [`client`](Builder::client) that is all; what
+    /// [starts](Builder::start) has to [listen directly](Builder::listen_directly), too.
+    ///
+    /// Everything then runs in explicit transactions, which costs round trips, and nothing is left
+    /// behind in a session. The pool must not remember prepared statements:
+    /// `PgConnectOptions::statement_cache_capacity(0)`. The guide has a page on what the proxy needs.
+    pub fn behind_proxy(mut self) -> Self {
+        self.access.behind_proxy = true;
+        self
+    }
+
+    /// How to get to the server itself, for the one connection that has to: the one that listens, and
+    /// shows by a lock in its session that this process lives. The tables are made on it, too. The rest
+    /// goes [through the proxy](Builder::behind_proxy) that the pool leads through.
+    ///
+    /// ```no_run
+    /// # async fn example() -> scoop_core::Result<()> {
+    /// use scoop_runtime::Scoop;
+    /// use sqlx::postgres::{PgConnectOptions, PgPool};
+    ///
+    /// let proxy: PgConnectOptions = "postgres://proxy:6432/shop".parse()?;
+    /// let server: PgConnectOptions = "postgres://server:5432/shop".parse()?;
+    /// let pool = PgPool::connect_with(proxy.statement_cache_capacity(0)).await?;
+    /// let scoop = Scoop::builder().postgres(pool).listen_directly(server).start().await?;
+    /// # scoop.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn listen_directly(mut self, server: PgConnectOptions) -> Self {
+        self.access.direct = Some(server);
+        self.behind_proxy()
     }
 
     /// Runs on a private PostgreSQL, which is started for this program and is gone with it,
@@ -148,8 +184,10 @@ impl Builder {
         }
         let for_steps = max - ENGINE_CONNECTIONS;
         self.settings.step_connections = usize::try_from(for_steps).unwrap_or(usize::MAX);
-        store::migrate(&pool, &schema).await?;
-        let store = Store::new(store::engine_pool(&pool, ENGINE_CONNECTIONS), &schema);
+        let sessions = Sessions::new(&pool, WORKING_CONNECTIONS, &self.access);
+        store::check(&pool, &sessions).await?;
+        store::migrate(sessions.listening(), &schema).await?;
+        let store = Store::new(sessions, &schema);
         let limits = self.settings.limits();
         let engine = Engine::start(store.clone(), pool.clone(), registry, self.settings)
             .await
@@ -166,7 +204,7 @@ impl Builder {
     pub async fn client(self) -> Result<Scoop, RuntimeError> {
         let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
         let (pool, embedded) = connect(self.database).await?;
-        let store = Store::new(store::engine_pool(&pool, CLIENT_CONNECTIONS), &schema);
+        let store = Store::new(Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access), &schema);
         Ok(Scoop::new(pool, store, None, embedded, self.settings.limits()))
     }
 

@@ -6,10 +6,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use sqlx::PgPool;
 use time::OffsetDateTime;
 
 use crate::RuntimeError;
+use crate::store::Sessions;
 
 /// How long a reading is good for. Until then the time that has passed is added to it.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -45,13 +45,14 @@ impl Reading {
 
 impl ServerClock {
     /// What time it is there. Asks at most once a second.
-    pub(crate) async fn now(&self, pool: &PgPool) -> sqlx::Result<Now> {
+    pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
         let known = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < GOOD_FOR) {
             return Ok(reading.now());
         }
         let asked = Instant::now();
-        let time = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
+        let ask = sqlx::query_scalar("SELECT clock_timestamp()");
+        let time = sessions.run(async |session| ask.fetch_one(session).await).await?;
         let reading = Reading { asked, answered: Instant::now(), time };
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
         Ok(reading.now())

@@ -232,6 +232,28 @@ pub enum SetupError {
         required: u32,
     },
 
+    /// The connection that is to listen has no session of its own.
+    #[error(
+        "the connection that listens gets another session of the server for each transaction, as behind a \
+         proxy with `pool_mode = transaction`, so that it would hear nothing and hold no lock; give it a \
+         way to the server itself: `.listen_directly(options)` on the builder"
+    )]
+    SharedSession,
+
+    /// The connection that listens leads elsewhere than the pool.
+    #[error(
+        "the options of `.listen_directly(options)` lead to another database than the pool; both must lead \
+         to the same one"
+    )]
+    AnotherDatabase,
+
+    /// The pool counts on prepared statements that a proxy does not keep.
+    #[error(
+        "the pool leads through a proxy, where a prepared statement may be gone or somebody else's, but its \
+         connections remember theirs; make it with `PgConnectOptions::statement_cache_capacity(0)`"
+    )]
+    RememberedStatements,
+
     /// The schema's name cannot be used.
     #[error(
         "`{name}` cannot be the name of a schema: 1 to 40 of a-z, 0-9 and _ are possible, a letter first"

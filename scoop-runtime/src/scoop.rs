@@ -9,7 +9,7 @@ use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
-use crate::store::{self, Launched, Parent, Repaired, Schema, Store};
+use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store};
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
 
@@ -54,7 +54,8 @@ impl Scoop {
     }
 
     /// A client that runs no saga, but launches messages for the processes that do. The tables
-    /// must be there: the first process that [starts](Builder::start) makes them.
+    /// must be there: the first process that [starts](Builder::start) makes them. One behind a proxy is
+    /// made by [`Builder::client`], see [`Builder::behind_proxy`].
     ///
     /// ```no_run
     /// # fn example(pool: sqlx::PgPool) {
@@ -63,13 +64,23 @@ impl Scoop {
     /// ```
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
-        let store = Store::new(store::engine_pool(&pool, CLIENT_CONNECTIONS), &schema);
+        let store = Store::new(Sessions::new(&pool, CLIENT_CONNECTIONS, &Access::default()), &schema);
         Self::new(pool, store, None, None, Settings::default().limits())
     }
 
     /// The connections a pool must allow: one that listens, three with which the engine claims,
     /// settles and wakes (these four it opens beside the pool), and at least one for the
-    /// transactions of steps.
+    /// transactions of steps. [`Builder::start`] fails with less. The guide has the whole budget, and
+    /// what a proxy needs.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scoop;
+    /// use sqlx::postgres::PgPoolOptions;
+    ///
+    /// let steps_at_once = 8;
+    /// let pool = PgPoolOptions::new().max_connections(Scoop::required_connections() - 1 + steps_at_once);
+    /// # let _ = pool;
+    /// ```
     pub const fn required_connections() -> u32 {
         ENGINE_CONNECTIONS + 1
     }
@@ -247,7 +258,7 @@ impl Scoop {
         }
         if let Some(embedded) = self.inner.embedded.lock().await.take() {
             self.inner.pool.close().await;
-            self.store().pool().close().await;
+            self.store().sessions().close().await;
             if let Err(error) = embedded.stop().await {
                 tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
             }
@@ -277,7 +288,7 @@ impl Scoop {
         match &self.inner.engine {
             Some(engine) => engine.launch(messages).await?,
             None => {
-                let launch = self.store().launch(self.store().pool(), &messages).await?;
+                let launch = self.store().launch_alone(&messages).await?;
                 self.announce(&launch.handlers);
             }
         }

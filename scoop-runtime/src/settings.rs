@@ -5,9 +5,15 @@ use std::time::Duration;
 use crate::payload;
 use crate::scoop::Limits;
 
-/// The connections that the engine itself needs: one that listens, and three to claim, settle and
-/// wake. It opens them by itself, beside the user's pool but within what that allows.
-pub(crate) const ENGINE_CONNECTIONS: u32 = 4;
+/// The connection that listens, and shows that this process lives.
+pub(crate) const LISTENING_CONNECTIONS: u32 = 1;
+
+/// The connections to claim, settle and wake.
+pub(crate) const WORKING_CONNECTIONS: u32 = 3;
+
+/// The connections that the engine itself needs. It opens them by itself, beside the user's pool but
+/// within what that allows.
+pub(crate) const ENGINE_CONNECTIONS: u32 = LISTENING_CONNECTIONS + WORKING_CONNECTIONS;
 
 /// The connections that a client opens by itself to launch and to look up.
 pub(crate) const CLIENT_CONNECTIONS: u32 = 2;

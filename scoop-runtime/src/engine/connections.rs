@@ -23,6 +23,8 @@ type Saga = Cow<'static, str>;
 #[derive(Clone)]
 pub(crate) struct Connections {
     pool: PgPool,
+    /// What a transaction begins with that was not passed on, see [`Sessions::preamble`](crate::store::Sessions::preamble).
+    preamble: &'static str,
     queue: Arc<Mutex<Queue>>,
 }
 
@@ -63,9 +65,9 @@ enum Turn {
 
 impl Connections {
     /// So many at a time, from this pool.
-    pub(crate) fn new(pool: PgPool, limit: usize) -> Self {
+    pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
-        Self { pool, queue: Arc::new(Mutex::new(queue)) }
+        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)) }
     }
 
     /// Begins the transaction of a step of this saga, which remembers under which claim.
@@ -93,7 +95,7 @@ impl Connections {
     /// In a task of its own, so that nobody can cancel it half-way: then the connection would go back
     /// to the pool in the middle of a transaction that nobody knows of.
     async fn open(&self, claim: &str, permit: Permit) -> sqlx::Result<Opened> {
-        let begin = AssertSqlSafe(format!("BEGIN; {}", remember(claim)));
+        let begin = AssertSqlSafe(format!("BEGIN; {}{}", self.preamble, remember(claim)));
         let pool = self.pool.clone();
         let opening = tokio::spawn(async move {
             let transaction = pool.begin_with(begin).await?;

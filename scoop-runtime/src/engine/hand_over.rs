@@ -34,7 +34,7 @@ struct Room {
 pub(super) async fn launch(engine: &Arc<Engine>, mut messages: Vec<Launched>) -> sqlx::Result<()> {
     let rooms = keep_rooms(engine, &mut messages);
     if rooms.is_empty() {
-        let launch = engine.store.launch(engine.store.pool(), &messages).await?;
+        let launch = engine.store.launch_alone(&messages).await?;
         tell(engine, &messages, &launch);
         return Ok(());
     }

@@ -35,7 +35,7 @@ pub(super) struct Session(PgListener);
 
 impl Session {
     pub(super) async fn open(engine: &Engine) -> sqlx::Result<Self> {
-        let mut session = Self::connect(engine.store.pool()).await?;
+        let mut session = Self::connect(engine.store.sessions().listening()).await?;
         session.prove(engine).await?;
         session.0.listen(engine.store.channel()).await?;
         Ok(session)

@@ -91,7 +91,7 @@ impl Engine {
         let engine = Arc::new(Self {
             slots: Arc::new(Semaphore::new(settings.concurrency)),
             shares: shares::Shares::default(),
-            connections: Connections::new(step_pool, settings.step_connections),
+            connections: Connections::new(step_pool, settings.step_connections, store.sessions().preamble()),
             store,
             registry,
             settings,

@@ -95,7 +95,7 @@ async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration
     if !wait.is_zero() {
         return Ok(wait.min(LOOK_MAX));
     }
-    let mut tx = engine.store.pool().begin().await?;
+    let mut tx = engine.store.sessions().begin().await?;
     let Some(taken) = engine.store.take_schedule(&mut tx, followed.pairs()).await? else {
         return Ok(PAUSE_WHILE_TAKEN);
     };

@@ -10,6 +10,7 @@ use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::alone::Alone;
 use super::rows::{failure, timestamps};
 use super::{Claimed, Key, Store, Surroundings};
 use crate::tree::RunRow;
@@ -135,7 +136,8 @@ impl Store {
         identifier: &str,
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
-        self.launch_for(&self.pool, messages, Some((worker, identifier))).await
+        let worker = Some((worker, identifier));
+        self.sessions.run(async |session| self.launch_for(session, messages, worker).await).await
     }
 
     pub(super) async fn launch_for(
@@ -145,7 +147,9 @@ impl Store {
         worker: Option<(Uuid, &str)>,
     ) -> sqlx::Result<Launch> {
         let (worker, identifier) = worker.unzip();
-        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages));
+        // The transaction may be one of the user, in which names may be taken.
+        let named = self.sessions.keeps_statements();
+        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).persistent(named);
         let row = launch.bind(worker).bind(identifier).fetch_one(executor).await?;
         Ok(Launch {
             launched: row.try_get("launched")?,
@@ -154,10 +158,15 @@ impl Store {
         })
     }
 
+    /// The same, in a transaction of its own.
+    pub(crate) async fn launch_alone(&self, messages: &[impl Serialize + Sync]) -> sqlx::Result<Launch> {
+        self.sessions.run(async |session| self.launch(session, messages).await).await
+    }
+
     /// How far a root message is. First the working set, then the log: a run is on record before
     /// it leaves the working set, never after.
     pub(crate) async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.sessions.lend().await?;
         let row = sqlx::query(self.sql.message_unfinished.clone())
             .bind(root)
             .bind(message)
@@ -187,12 +196,12 @@ impl Store {
 
     /// The message that started a hierarchy.
     pub(crate) async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
-        sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).fetch_optional(&self.pool).await
+        sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).first(&self.sessions).await
     }
 
     /// The runs of a hierarchy, parents before their children.
     pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<RunRow>> {
-        let rows = sqlx::query(self.sql.run_tree.clone()).bind(message).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.run_tree.clone()).bind(message).all(&self.sessions).await?;
         rows.iter().map(RunRow::from_row).collect()
     }
 }

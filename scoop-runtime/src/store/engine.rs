@@ -13,6 +13,7 @@ use sqlx::{PgConnection, PgExecutor, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::alone::{Alone, Done};
 use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
@@ -107,7 +108,7 @@ impl Store {
         (topics, handlers): (&[String], &[String]),
     ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
         let rows = sqlx::query_as(self.sql.handler_ready.clone()).bind(topics).bind(handlers);
-        let pairs: Vec<(String, String)> = rows.fetch_all(&self.pool).await?;
+        let pairs: Vec<(String, String)> = rows.all(&self.sessions).await?;
         Ok(pairs.into_iter().unzip())
     }
 
@@ -128,7 +129,7 @@ impl Store {
             .bind(handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(shares))
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
@@ -148,7 +149,8 @@ impl Store {
             };
             return rows.iter().map(settled).collect();
         }
-        let settled = self.settle_any(&self.pool, identifier, settlements, None).await?;
+        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
+        let settled = self.sessions.run(settle).await?;
         settled.iter().map(Settled::from_row).collect()
     }
 
@@ -172,18 +174,18 @@ impl Store {
 
     async fn settle_any(
         &self,
-        executor: impl PgExecutor<'_>,
+        connection: &mut PgConnection,
         identifier: &str,
         settlements: &[Settlement],
         claim: Option<&str>,
     ) -> sqlx::Result<Vec<PgRow>> {
         let settle = sqlx::query(self.sql.run_settle.clone()).bind(Json(settlements)).bind(identifier);
-        settle.bind(claim).fetch_all(executor).await
+        settle.bind(claim).fetch_all(connection).await
     }
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let rows = sqlx::query(self.sql.run_wake.clone()).bind(Json(parents)).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.run_wake.clone()).bind(Json(parents)).all(&self.sessions).await?;
         rows.iter().map(|row| row.try_get("handler")).collect()
     }
 
@@ -191,7 +193,7 @@ impl Store {
     /// makes the runs ready that it may have failed to wake. What is in flight is asked when no claim is
     /// under way.
     pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
         let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
         let freed = disown.execute(&mut *tx).await?;
@@ -210,7 +212,7 @@ impl Store {
             .bind(each.clone().map(|r| r.pause_seconds).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.reason.clone()).collect::<Vec<_>>())
             .bind(each.map(|r| r.granted).collect::<Vec<_>>())
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }
@@ -221,7 +223,7 @@ impl Store {
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
-            .fetch_optional(&self.pool)
+            .first(&self.sessions)
             .await?;
         let read = |row: PgRow| {
             let requests: Option<Json<Vec<Failure>>> = row.try_get("requests")?;
@@ -238,7 +240,7 @@ impl Store {
 
     /// Has the waiting runs give up that have missed a deadline, and says which those are.
     pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
-        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
         rows.iter().map(Parent::from_row).collect()
     }
 
@@ -249,7 +251,7 @@ impl Store {
             .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
             .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
             .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await
     }
 
@@ -261,7 +263,7 @@ impl Store {
         worker: Uuid,
     ) -> sqlx::Result<(Option<f64>, bool)> {
         let due = sqlx::query_as(self.sql.run_due.clone()).bind(topics).bind(handlers).bind(worker);
-        due.fetch_one(&self.pool).await
+        due.one(&self.sessions).await
     }
 
     /// What became of the messages that a run launched: in its newest window, or ever. The steps
@@ -280,14 +282,14 @@ impl Store {
             .bind(newest)
             .bind(reply)
             .bind(unseen)
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         rows.iter().map(Child::from_row).collect()
     }
 
     /// What time it is, by the clock of the server.
     pub(crate) async fn now(&self) -> sqlx::Result<Now> {
-        self.clock.now(&self.pool).await
+        self.clock.now(&self.sessions).await
     }
 
     /// Sets a run aside that cannot be continued.
@@ -297,7 +299,7 @@ impl Store {
             .bind(key.id)
             .bind(key.epoch)
             .bind(reason.replace('\0', ""))
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }
@@ -307,7 +309,7 @@ impl Store {
         let done = sqlx::query(self.sql.run_retry_stuck.clone())
             .bind(topics)
             .bind(handlers)
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(done.rows_affected())
     }
@@ -320,7 +322,7 @@ impl Store {
             .bind(lineage.ids())
             .bind(lineage.id())
             .bind(&*definition.saga)
-            .fetch_all(&self.pool)
+            .all(&self.sessions)
             .await?;
         let outputs: Option<Option<Json<BTreeMap<String, Value>>>> =
             rows.first().map(|row| row.try_get("outputs")).transpose()?;
@@ -351,12 +353,16 @@ impl Store {
 
     /// Whether somebody wants the newest part of this rollback to run again.
     async fn repeats(&self, lineage: &Lineage) -> sqlx::Result<bool> {
-        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).fetch_one(&self.pool).await
+        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).one(&self.sessions).await
     }
 
     /// Lists who listens where.
     pub(crate) async fn publish(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<()> {
-        sqlx::query(self.sql.handler_publish.clone()).bind(topics).bind(handlers).execute(&self.pool).await?;
+        sqlx::query(self.sql.handler_publish.clone())
+            .bind(topics)
+            .bind(handlers)
+            .done(&self.sessions)
+            .await?;
         Ok(())
     }
 
@@ -380,10 +386,10 @@ impl Store {
     /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
     pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
         let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
-        if !look.fetch_one(&self.pool).await? {
+        if !look.one(&self.sessions).await? {
             return Ok((0, 0));
         }
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let dead: Vec<Uuid> =
             sqlx::query_scalar(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
         let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
@@ -394,13 +400,13 @@ impl Store {
 
     /// Makes the runs ready that nobody came to wake.
     pub(crate) async fn sweep(&self) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_sweep.clone()).execute(&self.pool).await?;
+        sqlx::query(self.sql.run_sweep.clone()).done(&self.sessions).await?;
         Ok(())
     }
 
     /// Strikes this process out, and frees what it may have lost track of.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&mut *tx).await?;
         sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
         tx.commit().await
@@ -411,7 +417,7 @@ impl Store {
         sqlx::query("SELECT pg_notify($1, $2)")
             .bind(&self.sql.channel)
             .bind(worker.to_string())
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }

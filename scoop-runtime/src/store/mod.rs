@@ -1,76 +1,59 @@
 //! Where runs and their history are kept: PostgreSQL. The only place that speaks SQL.
 
+mod alone;
 mod client;
 mod engine;
 mod migrate;
 mod plain;
+mod reach;
 mod rebuild;
 mod repair;
 mod requests;
 mod rows;
 mod schedule;
+mod sessions;
 mod sql;
 mod topology;
 
 pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
 pub(crate) use engine::{Parent, Release};
 pub(crate) use migrate::migrate;
+pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{
     Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, failure, lineage, timestamps,
 };
 pub(crate) use schedule::{Published, Taken, Ticked};
+pub(crate) use sessions::{Access, Sessions};
 pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;
-
-use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
 
 use crate::clock::ServerClock;
 
 /// The tables of one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    pool: PgPool,
+    sessions: Sessions,
     sql: Statements,
     clock: Arc<ServerClock>,
 }
 
-/// What the engine's own sessions must not inherit from a role or a database: whatever ends a
-/// statement or a session for having taken long. And they keep to the one plan that serves all calls
-/// of a statement: left to itself, the server sometimes plans anew for each, which halves the rate.
-const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
-    SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
-    SET plan_cache_mode = force_generic_plan";
-
-/// Connections for the engine alone. In the user's pool a connection may be left in the middle of
-/// a transaction (sqlx does not notice if a `begin` is cancelled while its answer is under way),
-/// and whatever ran on it then would never be committed.
-pub(crate) fn engine_pool(users: &PgPool, connections: u32) -> PgPool {
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .test_before_acquire(false)
-        .after_connect(|connection, _| {
-            Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
-        })
-        .connect_lazy_with((*users.connect_options()).clone())
-}
-
 impl Store {
-    pub(crate) fn new(pool: PgPool, schema: &Schema) -> Self {
-        Self { pool, sql: Statements::of(schema), clock: Arc::default() }
+    pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
+        Self { sessions, sql: Statements::of(schema), clock: Arc::default() }
     }
 
-    pub(crate) fn pool(&self) -> &PgPool {
-        &self.pool
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::{AssertSqlSafe, Executor};
+    use sqlx::postgres::PgPoolOptions;
+    use sqlx::{AssertSqlSafe, Executor, PgPool};
     use uuid::Uuid;
 
     use super::*;
@@ -178,7 +161,8 @@ mod tests {
     async fn launching(pool: &PgPool) -> (Store, Uuid, Launched) {
         let schema = Schema::new("scoop").unwrap();
         migrate(pool, &schema).await.unwrap();
-        let (store, worker) = (Store::new(pool.clone(), &schema), Uuid::now_v7());
+        let sessions = Sessions::new(pool, 2, &Access::default());
+        let (store, worker) = (Store::new(sessions, &schema), Uuid::now_v7());
         store.register(pool, worker, 1, &[]).await.unwrap();
         store.publish((&["a".into()], &["saga".into()])).await.unwrap();
         let payload =

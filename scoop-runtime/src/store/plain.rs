@@ -8,6 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
 
+use super::alone::Alone;
 use super::rows::{Ending, EventRow, Settlement, ValueRow};
 use super::{Settled, Store};
 
@@ -125,7 +126,7 @@ pub(super) async fn settle_all(
         .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
         .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
-        .fetch_all(&store.pool)
+        .all(&store.sessions)
         .await
 }
 

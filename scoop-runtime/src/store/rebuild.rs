@@ -21,7 +21,7 @@ const BATCH_MAX: usize = 1_000;
 impl Store {
     /// Makes the working set anew, unless so many processes are alive.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
         let alive: i64 = sqlx::query_scalar(self.sql.rebuild_workers.clone()).fetch_one(&mut *tx).await?;
         if alive > 0 {
@@ -38,7 +38,7 @@ impl Store {
         let topology = sqlx::query(self.sql.rebuild_topology.clone()).fetch_all(&mut *tx).await?;
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
         let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *tx).await?;
-        let mut reader = self.pool.acquire().await?;
+        let mut reader = self.sessions.lend().await?;
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(&mut *reader);
         let (mut hierarchy, mut rebuilt, mut count): (Vec<Recorded>, Vec<Rebuilt>, u64) = Default::default();
         loop {

@@ -4,13 +4,14 @@
 use scoop_core::Context;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgExecutor, Row};
+use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
 use super::rows::{lineage, unsigned};
-use super::{FailedPart, Key, Parent, Store, Target};
+use super::{FailedPart, Key, Parent, Sessions, Store, Target};
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
 };
@@ -49,7 +50,7 @@ impl Store {
         asked: &Remedied<'_>,
     ) -> sqlx::Result<Result<Repaired, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
         let (unrolled, now) = self.unrolled(&mut tx, root).await?;
         let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
@@ -205,34 +206,34 @@ impl Store {
             .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
             .bind(Json(&failed.failure))
             .bind(reason.replace('\0', ""))
-            .execute(&self.pool)
+            .done(&self.sessions)
             .await?;
         Ok(())
     }
 
     /// A page of what could not be undone, newest first.
     pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let rows = page.of(self.sql.repair_unrolled.clone(), &self.pool).await?;
+        let rows = page.of(self.sql.repair_unrolled.clone(), &self.sessions).await?;
         rows.iter().map(FailedCompensation::from_row).collect()
     }
 
     /// A page of what no program can continue, longest first.
     pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
-        let rows = page.of(self.sql.run_stuck.clone(), &self.pool).await?;
+        let rows = page.of(self.sql.run_stuck.clone(), &self.sessions).await?;
         rows.iter().map(StuckRun::from_row).collect()
     }
 
     /// What operators did in a hierarchy, oldest first.
     pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
-        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).all(&self.sessions).await?;
         rows.iter().map(Intervention::from_row).collect()
     }
 }
 
 impl Page {
-    async fn of(self, sql: sqlx::SqlStr, executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<PgRow>> {
+    async fn of(self, sql: sqlx::SqlStr, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
         let (time, id) = self.after.unzip();
-        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit)).fetch_all(executor).await
+        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit)).all(sessions).await
     }
 }
 

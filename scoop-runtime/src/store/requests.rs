@@ -5,6 +5,7 @@ use sqlx::Row;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
 use super::{Parent, Store};
@@ -40,14 +41,14 @@ pub(crate) enum Undone {
 impl Store {
     /// What has this id.
     pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
-        let row = sqlx::query(self.sql.request_find.clone()).bind(id).fetch_optional(&self.pool).await?;
+        let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
         row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
     }
 
     /// Has all unfinished runs below the target give up.
     pub(crate) async fn cancel(&self, target: &Target, request: &Failure) -> sqlx::Result<Cancelled> {
         let (root, ids) = (target.lineage.root_id(), target.lineage.ids());
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.cancel_record.clone())
             .bind(target.message)
             .bind(ids)
@@ -76,7 +77,7 @@ impl Store {
     /// Has all handlers of the target's message roll back, if all of it is finished.
     pub(crate) async fn undo(&self, target: &Target, request: &Failure) -> sqlx::Result<Undone> {
         let root = target.lineage.root_id();
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
         let check = sqlx::query(self.sql.undo_check.clone()).bind(root).bind(target.message);
         let state = check.fetch_one(&mut *tx).await?;

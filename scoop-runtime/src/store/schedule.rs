@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Store;
+use super::alone::{Alone, Done};
 use crate::Tick;
 use crate::timetable::{self, Timetable, Unfit};
 
@@ -117,7 +118,7 @@ type Pairs<'a> = (&'a [String], &'a [String]);
 impl Store {
     /// Lists which sagas run by themselves.
     pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
-        sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).execute(&self.pool).await?;
+        sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).done(&self.sessions).await?;
         Ok(())
     }
 
@@ -126,7 +127,7 @@ impl Store {
         sqlx::query_scalar(self.sql.schedule_wait.clone())
             .bind(topics)
             .bind(handlers)
-            .fetch_one(&self.pool)
+            .one(&self.sessions)
             .await
     }
 
@@ -180,7 +181,7 @@ impl Store {
         topic: &str,
         handler: &str,
     ) -> sqlx::Result<Option<(Uuid, Uuid, Vec<String>)>> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.sessions.begin().await?;
         let root = Uuid::now_v7();
         let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
         let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {

@@ -4,6 +4,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use super::{Parent, Store};
 use crate::topology::ListedHandler;
@@ -21,13 +22,13 @@ pub(crate) struct Struck {
 impl Store {
     /// Who is listed.
     pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
-        let rows = sqlx::query(self.sql.handler_list.clone()).fetch_all(&self.pool).await?;
+        let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
         rows.iter().map(ListedHandler::from_row).collect()
     }
 
     /// Strikes a handler out, and, if wanted, what waits for it.
     pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
-        let mut tx = self.pool.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =
             sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
         let gone = match drops {

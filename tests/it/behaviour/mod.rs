@@ -23,6 +23,7 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
+mod proxies;
 mod rebuild;
 mod repair;
 mod replies;

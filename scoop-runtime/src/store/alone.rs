@@ -1,0 +1,79 @@
+//! Statements that are transactions of their own.
+
+use sqlx::postgres::{PgArguments, PgQueryResult, PgRow};
+use sqlx::query::{Query, QueryAs, QueryScalar};
+use sqlx::{FromRow, Postgres};
+
+use super::Sessions;
+
+/// A statement that runs by itself, whatever the way to the server asks for around it.
+pub(super) trait Alone: Sized {
+    /// What it returns, many times.
+    type Row;
+
+    /// All that it returns.
+    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>>;
+
+    /// The first that it returns, if any.
+    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>>;
+
+    /// The one that it returns.
+    async fn one(self, sessions: &Sessions) -> sqlx::Result<Self::Row> {
+        self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
+    }
+}
+
+/// A statement that returns nothing.
+pub(super) trait Done {
+    /// What it did.
+    async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
+}
+
+impl Done for Query<'_, Postgres, PgArguments> {
+    async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult> {
+        sessions.run(async |session| self.execute(session).await).await
+    }
+}
+
+impl Alone for Query<'_, Postgres, PgArguments> {
+    type Row = PgRow;
+
+    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
+        sessions.run(async |session| self.fetch_all(session).await).await
+    }
+
+    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<PgRow>> {
+        sessions.run(async |session| self.fetch_optional(session).await).await
+    }
+}
+
+impl<T> Alone for QueryAs<'_, Postgres, T, PgArguments>
+where
+    T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
+    type Row = T;
+
+    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<T>> {
+        sessions.run(async |session| self.fetch_all(session).await).await
+    }
+
+    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<T>> {
+        sessions.run(async |session| self.fetch_optional(session).await).await
+    }
+}
+
+impl<T> Alone for QueryScalar<'_, Postgres, T, PgArguments>
+where
+    T: Send + Unpin,
+    (T,): for<'r> FromRow<'r, PgRow> + Send + Unpin,
+{
+    type Row = T;
+
+    async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<T>> {
+        sessions.run(async |session| self.fetch_all(session).await).await
+    }
+
+    async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<T>> {
+        sessions.run(async |session| self.fetch_optional(session).await).await
+    }
+}

@@ -1,0 +1,89 @@
+//! Looks whether connections lead where they are said to, before anything depends on it.
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::Sessions;
+use crate::{RuntimeError, SetupError};
+
+/// How often to look whether a connection keeps its session. Each look finds out a proxy that nobody
+/// else uses at that moment.
+const LOOKS: usize = 8;
+
+/// Checks that the connection that listens keeps one session of the server, that all others lead to
+/// the same database, and that those of the user remember nothing that a proxy forgets.
+pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), RuntimeError> {
+    let database = RuntimeError::database;
+    let listening = sessions.listening().connect_options();
+    let shares = shares_sessions(&listening).await;
+    if shares.map_err(database("the listening connection was checked"))? {
+        return Err(vec![SetupError::SharedSession].into());
+    }
+    if !lead_to_one_database(sessions).await.map_err(database("connections were compared"))? {
+        return Err(vec![SetupError::AnotherDatabase].into());
+    }
+    let remembers = !sessions.keeps_statements()
+        && remembers_statements(users).await.map_err(database("the pool for steps was checked"))?;
+    if remembers {
+        return Err(vec![SetupError::RememberedStatements].into());
+    }
+    Ok(())
+}
+
+/// Whether a session of the server is handed to somebody else while a connection has no transaction
+/// open. That shows when one connection meets several sessions, or two meet the same one. While the
+/// second holds a transaction, the first has to get another session if it had that one.
+async fn shares_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
+    let mut asking = PgConnection::connect_with(options).await?;
+    let mut holding = PgConnection::connect_with(options).await?;
+    let session = session_of(&mut asking).await?;
+    let mut shared = false;
+    for _ in 0..LOOKS {
+        let mut held = holding.begin().await?;
+        // In this order: where there is one session in all, the first would wait for the second.
+        shared |= session_of(&mut held).await? == session || session_of(&mut asking).await? != session;
+        held.rollback().await?;
+        shared |= session_of(&mut asking).await? != session;
+        if shared {
+            break;
+        }
+    }
+    asking.close().await?;
+    holding.close().await?;
+    Ok(shared)
+}
+
+/// The process of the server that answers.
+async fn session_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
+    // Never a prepared statement: it would meet another session than the one that prepared it.
+    let row = sqlx::raw_sql("SELECT pg_backend_pid()").fetch_one(connection).await?;
+    sqlx::Row::try_get(&row, 0)
+}
+
+/// Whether a lock that the listening session takes is held for everybody else, too: the others tell
+/// by such a lock that we live.
+async fn lead_to_one_database(sessions: &Sessions) -> sqlx::Result<bool> {
+    let (_, random) = Uuid::now_v7().as_u64_pair();
+    let key = i64::from_ne_bytes(random.to_ne_bytes());
+    let mut listening = sessions.listening().acquire().await?;
+    // Safe: the key is a number.
+    let lock = AssertSqlSafe(format!("SELECT pg_advisory_lock({key})"));
+    sqlx::raw_sql(lock).execute(&mut *listening).await?;
+    let is_free = sessions.run(async |session| {
+        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(key).fetch_one(session).await
+    });
+    let is_free: bool = is_free.await?;
+    let unlock = AssertSqlSafe(format!("SELECT pg_advisory_unlock({key})"));
+    sqlx::raw_sql(unlock).execute(&mut *listening).await?;
+    Ok(!is_free)
+}
+
+/// Whether connections of this pool count on statements being there that they prepared before.
+async fn remembers_statements(pool: &PgPool) -> sqlx::Result<bool> {
+    let mut transaction = pool.begin_with("BEGIN; DEALLOCATE ALL").await?;
+    sqlx::query("SELECT 1").execute(&mut *transaction).await?;
+    let remembered = transaction.cached_statements_size();
+    transaction.rollback().await?;
+    Ok(remembered > 0)
+}
