@@ -29,7 +29,7 @@ const BLOWS: usize = 14;
 async fn main() -> ExitCode {
     if let Ok(url) = std::env::var(WORKER_DATABASE) {
         // A worker whose start is struck starts again, as its supervisor would see to.
-        while sagas::work(&url).await.is_err() {
+        while sagas::work(&url, ORDERS).await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         return ExitCode::SUCCESS;
@@ -62,7 +62,7 @@ async fn run(seed: u64) -> scoop::Result<String> {
                 sagas::cancel(nemesis.pool(), order).await?;
             }
         }
-        nemesis.leave_alone_until_done().await?;
+        nemesis.leave_alone_until_done(ORDERS).await?;
         books::audit(nemesis.pool(), ORDERS).await
     };
     let audited = outcome.await;

@@ -131,14 +131,18 @@ impl Nemesis {
     }
 
     /// The end of the trouble: one restart if the dice never wanted one, then peace.
-    pub(crate) async fn leave_alone_until_done(&mut self) -> Result<()> {
+    pub(crate) async fn leave_alone_until_done(&mut self, orders: i32) -> Result<()> {
         if self.restarts == 0 {
             self.restart().await?;
         }
         let begin = Instant::now();
         loop {
-            let unfinished: i64 = self.count("SELECT count(*) FROM scoop.run").await?;
-            if unfinished == 0 {
+            // First whether all are launched: then none comes after the look for unfinished ones.
+            let launched = "SELECT count(*) FROM scoop.message_event
+                            WHERE type = 'EMITTED' AND cardinality(cooperation_lineage) = 1";
+            let launched = self.count(launched).await?;
+            let unfinished = self.count("SELECT count(*) FROM scoop.run").await?;
+            if launched == i64::from(orders) && unfinished == 0 {
                 return Ok(());
             }
             if begin.elapsed() > PATIENCE {

@@ -8,6 +8,9 @@ use uuid::Uuid;
 /// The application name of workers, by which their sessions are found.
 pub(crate) const WORKER: &str = "crash-worker";
 
+/// How long a worker does nothing between two launches.
+const PACE: std::time::Duration = std::time::Duration::from_millis(40);
+
 /// The table of effects. Deliberately without any constraint that would hide a second one.
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS effect (number int NOT NULL, what text NOT NULL)";
 
@@ -39,6 +42,11 @@ pub(crate) fn fails(number: i32) -> bool {
 /// Whether somebody cancels it at some time, perhaps too late.
 pub(crate) fn is_cancelled(number: i32) -> bool {
     number % 11 == 3
+}
+
+/// Whether the workers launch it, all of them, since each may be killed before it has.
+fn is_launched_by_workers(number: i32) -> bool {
+    number % 2 == 1 && !is_cancelled(number)
 }
 
 /// Enters an effect in the step's own transaction.
@@ -118,25 +126,37 @@ impl Parcel {
     }
 }
 
-/// A worker: runs until it is killed.
-pub(crate) async fn work(url: &str) -> Result<()> {
+/// A worker: launches its share of the orders, and runs until it is killed.
+pub(crate) async fn work(url: &str, orders: i32) -> Result<()> {
     let options = url.parse::<sqlx::postgres::PgConnectOptions>()?.application_name(WORKER);
     let pool = PgPoolOptions::new().max_connections(8).connect_with(options).await?;
     let scoop = Scoop::builder().postgres(pool).concurrency(16).start().await?;
+    let mut numbers: Vec<_> = (0..orders).filter(|number| is_launched_by_workers(*number)).collect();
+    let first = usize::try_from(std::process::id())? % numbers.len();
+    numbers.rotate_left(first);
+    for number in numbers {
+        let launch = || scoop.launch(Ordered { number }).unique(number.to_string());
+        while launch().await.is_err() {
+            tokio::time::sleep(PACE).await;
+        }
+        // In between, so that there are free slots for some.
+        tokio::time::sleep(PACE).await;
+    }
     std::future::pending::<()>().await;
     scoop.shutdown().await;
     Ok(())
 }
 
-/// Makes the tables, and launches all orders. A process of its own kind starts and stops for it,
+/// Makes the tables, and launches the orders that the workers do not. A process of its own kind starts and stops for it,
 /// so that the handlers are listed before the first message. Returns the hierarchies that somebody
 /// will cancel.
 pub(crate) async fn launch(pool: &PgPool, orders: i32) -> Result<Vec<Uuid>> {
     sqlx::raw_sql(TABLES).execute(pool).await?;
     let scoop = Scoop::builder().postgres(pool.clone()).concurrency(1).start().await?;
-    let launched = scoop.launch_all((0..orders).map(|number| Ordered { number })).await?;
+    let numbers: Vec<_> = (0..orders).filter(|number| !is_launched_by_workers(*number)).collect();
+    let launched = scoop.launch_all(numbers.iter().map(|number| Ordered { number: *number })).await?;
     scoop.shutdown().await;
-    let numbered = (0..orders).zip(&launched);
+    let numbered = numbers.into_iter().zip(&launched);
     Ok(numbered.filter(|(number, _)| is_cancelled(*number)).map(|(_, order)| order.id()).collect())
 }
 

@@ -74,7 +74,7 @@ async fn rg_05_polling_finds_what_nobody_told() -> Result<()> {
     Ok(())
 }
 
-/// The table is away for a while, so that every look fails.
+/// Nobody can take anything for a while, so that every look fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn rg_06_a_look_that_failed_is_made_again() -> Result<()> {
     let db = Database::new().await;
@@ -82,15 +82,17 @@ async fn rg_06_a_look_that_failed_is_made_again() -> Result<()> {
     let scoop = db.scoop().only::<Worker>().provide(Worker { gate: gate.clone() }).poll_interval(NEVER);
     let _scoop = scoop.start().await?;
     let client = db.scoop().client().await?;
-    let away = "ALTER TABLE scoop.worker RENAME TO worker_away";
-    let back = "ALTER TABLE scoop.worker_away RENAME TO worker";
-    db.execute(away).await;
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN RAISE EXCEPTION 'nobody takes anything'; END $$;
+                CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW EXECUTE FUNCTION refuse()";
+    let relent = "DROP TRIGGER refuse ON scoop.run";
+    db.execute(refuse).await;
     let root = client.launch(Root).await?;
     let failed = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
     let before = db.number(failed).await;
     eventually("a look fails", async || db.number(failed).await > before).await;
     assert_eq!(gate.arrived(), 0);
-    db.execute(back).await;
+    db.execute(relent).await;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
