@@ -84,9 +84,9 @@ pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<f6
 /// How many sagas take as long as a round is to take, at this rate of steps.
 pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
     let sagas = rate / crowd.steps() * bench.seconds().as_secs_f64();
-    // A count of thousands is near enough, and needs no cast.
-    let thousands = (1..=500).take_while(|thousands| f64::from(*thousands) * 1000.0 <= sagas).last();
-    thousands.map_or(PROBE, |thousands| i64::from(thousands) * 1000)
+    // A count of hundreds is near enough, and needs no cast.
+    let hundreds = (1..=5000).take_while(|hundreds| f64::from(*hundreds) * 100.0 <= sagas).last();
+    hundreds.map_or(100, |hundreds| i64::from(hundreds) * 100)
 }
 
 /// Steps a second of what has been launched.

@@ -2,17 +2,27 @@
 
 mod args;
 mod bench;
+mod builds;
 mod compare;
 mod drain;
+mod endurance;
+mod fairness;
+mod fan_out;
 mod goals;
+mod growth;
+mod idle;
 mod latency;
 mod launches;
 mod limit;
 mod outcome;
+mod peers;
+mod price;
 mod process;
+mod processes;
 mod report;
 mod sagas;
 mod server;
+mod sleepers;
 mod stats;
 mod thousand;
 mod worker;
@@ -29,7 +39,13 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 7] = ["B1", "B2", "B3", "B5", "B6", "B7", "B9"];
+const MEASURES: [&str; 18] = [
+    "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
+    "F", "PEERS",
+];
+
+/// Those of a quick look.
+const QUICK: [&str; 9] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B15", "PEERS"];
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -85,7 +101,9 @@ async fn run(settings: Settings) -> Outcome<()> {
 
 /// The measures that are asked for.
 fn chosen(settings: &Settings) -> Outcome<Vec<&'static str>> {
-    let Some(only) = &settings.only else { return Ok(MEASURES.to_vec()) };
+    let Some(only) = &settings.only else {
+        return Ok(if settings.quick { QUICK.to_vec() } else { MEASURES.to_vec() });
+    };
     if let Some(unknown) = only.iter().find(|name| !MEASURES.contains(&name.as_str())) {
         return Err(format!("no measure is called {unknown}; there are {}", MEASURES.join(", ")).into());
     }
@@ -97,10 +115,21 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B1" => drain::measure(bench, "B1", Crowd::Inserts).await,
         "B2" => drain::measure(bench, "B2", Crowd::Idles).await,
         "B3" => drain::measure(bench, "B3", Crowd::Trees).await,
+        "B4" => fan_out::measure(bench).await,
         "B5" => drain::measure(bench, "B5", Crowd::FellingTrees).await,
         "B6" => latency::measure(bench).await,
         "B7" => launches::measure(bench).await,
+        "B8" => growth::measure(bench).await,
         "B9" => drain::measure_backlog(bench).await,
+        "B10" => sleepers::measure(bench).await,
+        "B11" => idle::measure(bench).await,
+        "B12" => processes::measure(bench).await,
+        "B13" => endurance::measure(bench).await,
+        "B14" => price::measure(bench).await,
+        "B15" => drain::measure(bench, "B15", Crowd::Loaded).await,
+        "B16" => builds::measure(bench).await,
+        "F" => fairness::measure(bench).await,
+        "PEERS" => peers::measure(bench).await,
         unknown => Err(format!("no measure is called {unknown}").into()),
     }
 }

@@ -100,6 +100,25 @@ impl Report {
         }
     }
 
+    /// Adds a reading of another system, whose sagas have three steps, too.
+    pub(crate) fn add_peer(&mut self, name: &str, steps: f64, limit: f64) {
+        let key = format!("peer {name}");
+        if !self.rows.iter().any(|row| row.key == key) {
+            self.rows.push(Row {
+                key: key.clone(),
+                what: "3-step workflows of another system".into(),
+                unit: "steps/s".into(),
+                base: "b_sep".into(),
+                judged: Judged::Ratio,
+                better: Better::More,
+                least: None,
+                aim: None,
+                samples: vec![],
+            });
+        }
+        self.add(&key, steps, Some(limit));
+    }
+
     /// Adds what one has to know to read a line, once.
     pub(crate) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -210,6 +229,16 @@ mod tests {
         let mut report = Report::default();
         report.add("B99", 1.0, None);
         assert_eq!(report.rows, []);
+    }
+
+    #[test]
+    fn a_peer_has_a_line_without_a_goal() {
+        let mut report = Report::default();
+        report.add_peer("other", 1000.0, 5000.0);
+        report.add_peer("other", 2000.0, 5000.0);
+        assert!(
+            report.markdown().contains("| 1500 [1000–2000] steps/s | 0.30 [0.20–0.40] of b_sep |  |  |  |")
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A thousand sagas, for B11, made by the build script if the feature `thousand` is on.
 
+#[cfg(feature = "thousand")]
 use scoop::prelude::*;
 
 include!(concat!(env!("OUT_DIR"), "/thousand.rs"));
