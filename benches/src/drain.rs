@@ -4,7 +4,7 @@
 //! both read from the server's clock, and counts only once the working set is empty.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use scoop::Scoop;
 
@@ -19,6 +19,9 @@ const BATCH: i64 = 1000;
 
 /// With how many sagas a first, short drain finds out how many a round needs.
 const PROBE: i64 = 600;
+
+/// Nobody waits longer for the last run to end.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1800);
 
 /// How many bytes payloads and contexts of B15 have.
 const BALLAST_BYTES: usize = 4000;
@@ -106,7 +109,11 @@ pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, coun
 pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
     const LEFT: &str =
         "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic <> 'bench.sleep' LIMIT 1) one";
+    let since = Instant::now();
     while database.number(LEFT).await? > 0.0 {
+        if since.elapsed() > SETTLED_WITHIN {
+            return Err("some runs never ended".into());
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     database.number("SELECT extract(epoch FROM max(created_at))::float8 FROM scoop.message_event").await

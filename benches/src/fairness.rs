@@ -17,6 +17,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The longest look at a crowd.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// Who has not ended by then counts with this, and nobody is launched after it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let backlog = bench.settings.backlog.unwrap_or(100_000);
     for _ in 0..bench.settings.rounds {
@@ -29,11 +32,14 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         let fanned = beside_fan_out(bench).await?;
         bench.report.add("F2", percentile_ms(&fanned, 99), Some(idle_p99));
         bench.report.add("F2 p50", percentile_ms(&fanned, 50), Some(idle_p50));
-        let (one, two) = (crowded.len(), fanned.len());
-        bench
-            .report
-            .note(format!("F1: {one} launches beside {backlog} ready runs; F2: {two} beside the fan-out."));
+        bench.report.add("F1 count", count(&crowded), None);
+        bench.report.add("F2 count", count(&fanned), None);
     }
+    let patience = PATIENCE.as_secs();
+    bench.report.note(format!("F1: the backlog was of {backlog} ready runs."));
+    bench
+        .report
+        .note(format!("F1, F2: who takes more than {patience} s counts with that; looking ends with it."));
     Ok(())
 }
 
@@ -79,11 +85,20 @@ async fn alone(scoop: &Scoop, count: i64, goes_on: impl Fn() -> bool) -> Outcome
             break;
         }
         let begun = Instant::now();
-        scoop.launch(Alone { n }).await?.wait().await?;
+        let saga = async { scoop.launch(Alone { n }).await?.wait().await };
+        let Ok(ended) = tokio::time::timeout(PATIENCE, saga).await else {
+            times.push(PATIENCE);
+            break;
+        };
+        ended?;
         times.push(begun.elapsed());
         tokio::time::sleep(PAUSE).await;
     }
     Ok(times)
+}
+
+fn count(times: &[Duration]) -> f64 {
+    u32::try_from(times.len()).map_or(f64::INFINITY, f64::from)
 }
 
 async fn stop(scoop: Scoop) {
