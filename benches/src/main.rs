@@ -76,6 +76,8 @@ async fn run(settings: Settings) -> Outcome<()> {
     let server = Server::start().await?;
     let limit = Limit::prepare(&server, settings.seconds).await?;
     let mut report = Report { settings: server.settings().await?, ..Report::default() };
+    // What else the machine does spoils the figures, so it stands beside them.
+    report.settings.push(("load average before".into(), process::load_average()));
     report.settings.push(("pool".into(), settings.pool.to_string()));
     report.settings.push(("concurrency".into(), settings.concurrency.to_string()));
     let mut bench = Bench { server, limit, settings, report };

@@ -25,6 +25,12 @@ pub(crate) fn family_processor_seconds(process: u32) -> f64 {
     head + children.map(|child| child.own).sum::<f64>()
 }
 
+/// How many processes wanted to run in the last minute, on average.
+pub(crate) fn load_average() -> String {
+    let averages = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    averages.split_whitespace().next().unwrap_or("unknown").to_owned()
+}
+
 /// The memory that a process has in use, in bytes; 0 if it is gone.
 pub(crate) fn resident_bytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
