@@ -1,0 +1,23 @@
+-- Makes sleeping runs, as many as the setting bench.copies says, from the one in the tables. They wake up one after another,
+-- 2.5 seconds apart, beginning when the real one does. Whatever columns the working set has are copied.
+
+SELECT set_config('session_replication_role', 'replica', false) FROM pg_roles WHERE rolname = current_user AND rolsuper;
+
+CREATE TEMP TABLE copy AS
+SELECT n, scoop.gen_uuid_v7() AS message, scoop.gen_uuid_v7() AS root, scoop.gen_uuid_v7() AS id
+FROM generate_series(1, current_setting('bench.copies')::int) n;
+CREATE TEMP TABLE real_run AS SELECT * FROM scoop.run WHERE topic = 'bench.sleep';
+CREATE TEMP TABLE real_message AS SELECT * FROM scoop.message WHERE topic = 'bench.sleep';
+CREATE TEMP TABLE real_event AS SELECT * FROM scoop.message_event WHERE message_id IN (SELECT id FROM real_message);
+
+INSERT INTO scoop.message (id, topic, payload, created_at)
+SELECT c.message, m.topic, m.payload, m.created_at FROM copy c CROSS JOIN real_message m;
+
+INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, created_at, context)
+SELECT c.message, e.type, ARRAY[c.root], e.created_at, e.context FROM copy c CROSS JOIN real_event e;
+
+INSERT INTO scoop.run
+SELECT made.* FROM copy c CROSS JOIN real_run r
+CROSS JOIN LATERAL jsonb_populate_record(r, jsonb_build_object(
+    'root', c.root, 'id', c.id, 'lineage', ARRAY[c.root, c.id], 'message_id', c.message,
+    'ready_at', r.ready_at + c.n * interval '2.5 seconds')) made;

@@ -1,0 +1,126 @@
+//! B16: how long it takes to build, and how much the macros write.
+//!
+//! In a copy of the workspace, with folders of its own for what is built; crates that are downloaded already stay so.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use tokio::process::Command;
+
+use crate::bench::Bench;
+use crate::outcome::Outcome;
+
+const SAGA: &str = "examples/checkout/courier.rs";
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    if !bench.settings.builds {
+        bench
+            .report
+            .note("B16 is left out: it builds everything from nothing; ask for it with --builds.".into());
+        return Ok(());
+    }
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the workspace is the folder above this")?;
+    let scratch = Scratch::new()?;
+    copy(root, &scratch.0)?;
+
+    let scoop = scratch.cargo("target-scoop", &["build", "--release", "-p", "scoop-saga"]).await?;
+    bench.report.add("B16 scoop", scoop, None);
+    let checkout = scratch.cargo("target-checkout", &["build", "--release", "--example", "checkout"]).await?;
+    bench.report.add("B16 checkout", checkout, None);
+
+    scratch.cargo("target", &["build", "--example", "checkout"]).await?;
+    for edit in 0..bench.settings.rounds {
+        edit_saga(&scratch.0.join(SAGA), edit)?;
+        let rebuild = scratch.cargo("target", &["build", "--example", "checkout"]).await?;
+        bench.report.add("B16 rebuild", rebuild, None);
+    }
+    let lines = scratch.expansion().await?;
+    bench.report.add("B16 expansion", lines, None);
+    Ok(())
+}
+
+/// A copy of the workspace, removed when this is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("scoop-bench-builds-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+
+    /// The seconds that a command of cargo takes.
+    async fn cargo(&self, target: &str, words: &[&str]) -> Outcome<f64> {
+        let begun = Instant::now();
+        let output = self.command(target, words).output().await?;
+        let seconds = begun.elapsed().as_secs_f64();
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("cargo {}: {complaint}", words.join(" ")).into());
+        }
+        Ok(seconds)
+    }
+
+    fn command(&self, target: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("cargo");
+        command.args(words).arg("--locked").current_dir(&self.0).stdin(Stdio::null()).kill_on_drop(true);
+        command.env("CARGO_TARGET_DIR", self.0.join(target));
+        command
+    }
+
+    /// How many lines the compiler sees of a saga of ten steps.
+    async fn expansion(&self) -> Outcome<f64> {
+        fs::write(self.0.join("examples/ten_steps.rs"), include_str!("../data/ten_steps.rs"))?;
+        let mut command = self.command("target", &["rustc", "--example", "ten_steps"]);
+        // The compiler shows expansions only if it is told that it may.
+        command.env("RUSTC_BOOTSTRAP", "1").args(["--", "-Zunpretty=expanded"]);
+        let output = command.output().await?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+        }
+        let expanded = String::from_utf8_lossy(&output.stdout).into_owned();
+        let module = expanded.lines().skip_while(|line| !line.starts_with("mod ten_steps")).skip(1);
+        let count = module.take_while(|line| *line != "}").count();
+        Ok(f64::from(u32::try_from(count)?))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Everything but what was built, and the history.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        let target = to.join(&name);
+        if entry.file_type()?.is_dir() {
+            fs::create_dir(&target)?;
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a line to the first function that ends well.
+fn edit_saga(path: &Path, edit: usize) -> Outcome<()> {
+    let text = fs::read_to_string(path)?;
+    let edited =
+        text.replacen("        Ok(())\n", &format!("        let _edited = {edit};\n        Ok(())\n"), 1);
+    if edited == text {
+        return Err(format!("{} has no line to edit", path.display()).into());
+    }
+    Ok(fs::write(path, edited)?)
+}

@@ -1,0 +1,181 @@
+//! B1, B2, B3, B5, B9, B15: how fast an engine works off what is ready.
+//!
+//! The messages are launched before the engine starts. The clock runs from just before that to the last event on record,
+//! both read from the server's clock, and counts only once the working set is empty.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use scoop::Scoop;
+
+use crate::bench::Bench;
+use crate::limit::{CLIENTS, Script};
+use crate::outcome::Outcome;
+use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
+use crate::server::Database;
+
+/// How many messages are launched at once.
+const BATCH: i64 = 1000;
+
+/// With how many sagas a first, short drain finds out how many a round needs.
+const PROBE: i64 = 600;
+
+/// Nobody waits longer for the last run to end.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1800);
+
+/// How many bytes payloads and contexts of B15 have.
+const BALLAST_BYTES: usize = 4000;
+
+/// What is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crowd {
+    Inserts,
+    Idles,
+    Trees,
+    FellingTrees,
+    Loaded,
+}
+
+/// B1 to B5 and B15: rounds of a fresh database each.
+pub(crate) async fn measure(bench: &mut Bench, key: &str, crowd: Crowd) -> Outcome<()> {
+    let mut count = PROBE;
+    count = for_a_round(bench, crowd, fresh(bench, crowd, count).await?);
+    for _ in 0..bench.settings.rounds {
+        let limit = match crowd {
+            Crowd::Loaded => bench.limit.rate(Script::LoadedStep, CLIENTS).await?,
+            _ => bench.limit().await?,
+        };
+        let rate = fresh(bench, crowd, count).await?;
+        bench.report.add(key, rate, Some(limit));
+        count = for_a_round(bench, crowd, rate);
+    }
+    bench.report.note(format!("{key}: the last round was of about {count} sagas."));
+    Ok(())
+}
+
+/// B9: on tables whose statistics are those of the first day.
+pub(crate) async fn measure_backlog(bench: &mut Bench) -> Outcome<()> {
+    let count = bench.settings.backlog.unwrap_or(200_000);
+    for _ in 0..bench.settings.rounds {
+        let limit = bench.limit().await?;
+        let database = bench.server.database().await?;
+        database.execute(NEVER_ANALYSED).await?;
+        launch(&database.client().await?, Crowd::Inserts, count).await?;
+        let rate = drain(bench, &database, Crowd::Inserts, count).await?;
+        bench.server.remove(database).await?;
+        bench.report.add("B9", rate, Some(limit));
+    }
+    bench.report.note(format!("B9: {count} runs were ready."));
+    Ok(())
+}
+
+const NEVER_ANALYSED: &str = "
+    ALTER TABLE scoop.run SET (autovacuum_enabled = false);
+    ALTER TABLE scoop.message SET (autovacuum_enabled = false);
+    ALTER TABLE scoop.message_event SET (autovacuum_enabled = false);
+    ALTER TABLE public.entry SET (autovacuum_enabled = false)";
+
+/// Steps a second of so many sagas, in a fresh database.
+pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<f64> {
+    let database = bench.server.database().await?;
+    launch(&database.client().await?, crowd, count).await?;
+    let rate = drain(bench, &database, crowd, count).await?;
+    bench.server.remove(database).await?;
+    Ok(rate)
+}
+
+/// How many sagas take as long as a round is to take, at this rate of steps.
+pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
+    let sagas = rate / crowd.steps() * bench.seconds().as_secs_f64();
+    // A count of hundreds is near enough, and needs no cast.
+    let hundreds = (1..=5000).take_while(|hundreds| f64::from(*hundreds) * 100.0 <= sagas).last();
+    hundreds.map_or(100, |hundreds| i64::from(hundreds) * 100)
+}
+
+/// Steps a second of what has been launched.
+pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<f64> {
+    let meter = Meter::default();
+    let builder = database.engine(&bench.settings, &meter).await?;
+    let begun = database.now().await?;
+    let scoop = builder.start().await?;
+    meter.wait_for(count.unsigned_abs()).await?;
+    let ended = settled(database).await?;
+    scoop.shutdown().await;
+    scoop.pool().close().await;
+    Ok(steps(crowd, count) / (ended - begun))
+}
+
+/// Waits until nothing but sleepers is left, and says when the last event was recorded, by the server's clock.
+pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
+    const LEFT: &str =
+        "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic <> 'bench.sleep' LIMIT 1) one";
+    let since = Instant::now();
+    while database.number(LEFT).await? > 0.0 {
+        if since.elapsed() > SETTLED_WITHIN {
+            return Err("some runs never ended".into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    database.number("SELECT extract(epoch FROM max(created_at))::float8 FROM scoop.message_event").await
+}
+
+/// How many steps so many sagas have.
+pub(crate) fn steps(crowd: Crowd, count: i64) -> f64 {
+    // Both are far below what a float can tell apart.
+    crowd.steps() * count as f64
+}
+
+impl Crowd {
+    /// The user's transactions of each saga.
+    fn steps(self) -> f64 {
+        match self {
+            Self::Inserts | Self::Idles | Self::Loaded => 3.0,
+            Self::Trees => sagas::TREE_STEPS,
+            Self::FellingTrees => sagas::TREE_ROLLBACK_STEPS,
+        }
+    }
+}
+
+/// Launches so many, a thousand at once where nothing travels with them.
+pub(crate) async fn launch(client: &Scoop, crowd: Crowd, count: i64) -> Outcome<()> {
+    if crowd == Crowd::Loaded {
+        return launch_loaded(client, count).await;
+    }
+    for first in (0..count).step_by(usize::try_from(BATCH)?) {
+        let numbers = first..(first + BATCH).min(count);
+        match crowd {
+            Crowd::Idles => client.launch_all(numbers.map(|n| Idle { n })).await?,
+            Crowd::Trees => client.launch_all(numbers.map(|n| Plant { n, fails: false })).await?,
+            Crowd::FellingTrees => client.launch_all(numbers.map(|n| Plant { n, fails: true })).await?,
+            Crowd::Inserts | Crowd::Loaded => client.launch_all(numbers.map(|n| Insert { n })).await?,
+        };
+    }
+    Ok(())
+}
+
+async fn launch_loaded(client: &Scoop, count: i64) -> Outcome<()> {
+    let callers: Vec<_> = (0..i64::from(CLIENTS))
+        .map(|caller| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for n in (caller..count).step_by(CLIENTS as usize) {
+                    let message = Load { n, ballast: noise(BALLAST_BYTES) };
+                    client.launch(message).with(Ballast(noise(BALLAST_BYTES))).await?;
+                }
+                Outcome::Ok(())
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await??;
+    }
+    Ok(())
+}
+
+/// Text that does not shrink when it is compressed.
+fn noise(bytes: usize) -> String {
+    let hash = RandomState::new();
+    let mut noise: String = (0..bytes.div_ceil(16)).map(|n| format!("{:016x}", hash.hash_one(n))).collect();
+    noise.truncate(bytes);
+    noise
+}

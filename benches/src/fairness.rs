@@ -1,0 +1,107 @@
+//! F1, F2: how long one saga takes that has to share an engine with a crowd of others.
+
+use std::time::{Duration, Instant};
+
+use scoop::Scoop;
+
+use crate::bench::Bench;
+use crate::drain::{self, Crowd};
+use crate::fan_out;
+use crate::outcome::Outcome;
+use crate::sagas::{Alone, Meter, Spread};
+use crate::stats::percentile_ms;
+
+/// Between two of them.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The longest look at a crowd.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Who has not ended by then counts with this, and nobody is launched after it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    let backlog = bench.settings.backlog.unwrap_or(100_000);
+    for _ in 0..bench.settings.rounds {
+        let idle = beside_nothing(bench).await?;
+        let (idle_p50, idle_p99) = (percentile_ms(&idle, 50), percentile_ms(&idle, 99));
+        bench.report.add("F1 idle", idle_p99, None);
+        let crowded = beside_backlog(bench, backlog).await?;
+        bench.report.add("F1", percentile_ms(&crowded, 99), Some(idle_p99));
+        bench.report.add("F1 p50", percentile_ms(&crowded, 50), Some(idle_p50));
+        let fanned = beside_fan_out(bench).await?;
+        bench.report.add("F2", percentile_ms(&fanned, 99), Some(idle_p99));
+        bench.report.add("F2 p50", percentile_ms(&fanned, 50), Some(idle_p50));
+        bench.report.add("F1 count", count(&crowded), None);
+        bench.report.add("F2 count", count(&fanned), None);
+    }
+    let patience = PATIENCE.as_secs();
+    bench.report.note(format!("F1: the backlog was of {backlog} ready runs."));
+    bench
+        .report
+        .note(format!("F1, F2: who takes more than {patience} s counts with that; looking ends with it."));
+    Ok(())
+}
+
+async fn beside_nothing(bench: &Bench) -> Outcome<Vec<Duration>> {
+    let database = bench.server.database().await?;
+    let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
+    alone(&scoop, 20, || true).await?;
+    let times = alone(&scoop, bench.either(200, 60), || true).await?;
+    stop(scoop).await;
+    bench.server.remove(database).await?;
+    Ok(times)
+}
+
+async fn beside_backlog(bench: &Bench, backlog: i64) -> Outcome<Vec<Duration>> {
+    let database = bench.server.database().await?;
+    drain::launch(&database.client().await?, Crowd::Inserts, backlog).await?;
+    let meter = Meter::default();
+    let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    let enough = backlog.unsigned_abs() * 9 / 10;
+    let times = alone(&scoop, 1000, || meter.ended() < enough).await?;
+    stop(scoop).await;
+    bench.server.remove(database).await?;
+    Ok(times)
+}
+
+async fn beside_fan_out(bench: &Bench) -> Outcome<Vec<Duration>> {
+    let database = bench.server.database().await?;
+    let meter = Meter::default();
+    let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    scoop.launch(Spread { n: 0, children: fan_out::MANY }).await?;
+    let times = alone(&scoop, 1000, || meter.ended() == 0).await?;
+    stop(scoop).await;
+    bench.server.remove(database).await?;
+    Ok(times)
+}
+
+/// How long each of so many takes, one after another, as long as it goes on.
+async fn alone(scoop: &Scoop, count: i64, goes_on: impl Fn() -> bool) -> Outcome<Vec<Duration>> {
+    let mut times = vec![];
+    let looking_since = Instant::now();
+    for n in 0..count {
+        if !goes_on() || looking_since.elapsed() > LONGEST {
+            break;
+        }
+        let begun = Instant::now();
+        let saga = async { scoop.launch(Alone { n }).await?.wait().await };
+        let Ok(ended) = tokio::time::timeout(PATIENCE, saga).await else {
+            times.push(PATIENCE);
+            break;
+        };
+        ended?;
+        times.push(begun.elapsed());
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(times)
+}
+
+fn count(times: &[Duration]) -> f64 {
+    u32::try_from(times.len()).map_or(f64::INFINITY, f64::from)
+}
+
+async fn stop(scoop: Scoop) {
+    scoop.shutdown().await;
+    scoop.pool().close().await;
+}

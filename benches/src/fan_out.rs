@@ -1,0 +1,49 @@
+//! B4: one message that launches ten thousand, and how soon a parent goes on after its last child.
+
+use std::time::Duration;
+
+use crate::bench::Bench;
+use crate::drain;
+use crate::outcome::Outcome;
+use crate::sagas::{Meter, Spread};
+use crate::stats::percentile_ms;
+
+/// The children of the large one.
+pub(crate) const MANY: i64 = 10_000;
+
+/// The children of the small ones.
+const FEW: i64 = 20;
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    for _ in 0..bench.settings.rounds {
+        let limit = bench.limit().await?;
+        let (rate, large, small) = round(bench).await?;
+        bench.report.add("B4", rate, Some(limit));
+        bench.report.add("B4 resume", percentile_ms(&small, 99), None);
+        bench.report.add("B4 resume p50", percentile_ms(&small, 50), None);
+        bench.report.add("B4 resume large", percentile_ms(&large, 50), None);
+    }
+    Ok(())
+}
+
+/// Children a second of a large fan-out, how soon its parent went on, and how soon those of small ones did.
+async fn round(bench: &Bench) -> Outcome<(f64, Vec<Duration>, Vec<Duration>)> {
+    let database = bench.server.database().await?;
+    let meter = Meter::default();
+    let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+
+    let begun = database.now().await?;
+    scoop.launch(Spread { n: 0, children: MANY }).await?;
+    meter.wait_for(1).await?;
+    let seconds = drain::settled(&database).await? - begun;
+    let large = meter.take_resumed();
+
+    for n in 1..=bench.either(200, 40) {
+        scoop.launch(Spread { n, children: FEW }).await?.wait().await?;
+    }
+    let small = meter.take_resumed();
+    scoop.shutdown().await;
+    scoop.pool().close().await;
+    bench.server.remove(database).await?;
+    Ok((10_000.0 / seconds, large, small))
+}

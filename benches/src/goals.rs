@@ -1,0 +1,190 @@
+//! What is measured, and how good it should be: the table of the issue, as data.
+
+use serde::{Deserialize, Serialize};
+
+/// What a goal speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Judged {
+    /// The figure divided by what was measured beside it.
+    Ratio,
+    /// The figure itself.
+    Figure,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Better {
+    More,
+    Less,
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Goal {
+    /// Begins with the measure's name.
+    pub(crate) key: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) unit: &'static str,
+    /// What the ratio is to; empty if there is none.
+    pub(crate) base: &'static str,
+    pub(crate) judged: Judged,
+    pub(crate) better: Better,
+    pub(crate) least: Option<f64>,
+    pub(crate) aim: Option<f64>,
+}
+
+const STEP: &str = "b_sep";
+
+/// More is better, and the ratio counts.
+const fn rate(
+    key: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    base: &'static str,
+    least: f64,
+    aim: f64,
+) -> Goal {
+    let (least, aim) = (Some(least), Some(aim));
+    Goal { key, what, unit, base, judged: Judged::Ratio, better: Better::More, least, aim }
+}
+
+/// Less is better, and the figure counts.
+const fn cost(key: &'static str, what: &'static str, unit: &'static str, least: f64, aim: f64) -> Goal {
+    let (least, aim) = (Some(least), Some(aim));
+    Goal { key, what, unit, base: "", judged: Judged::Figure, better: Better::Less, least, aim }
+}
+
+/// There is no goal; less is better.
+const fn told(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
+    let goal = cost(key, what, unit, 0.0, 0.0);
+    Goal { least: None, aim: None, ..goal }
+}
+
+impl Goal {
+    /// The ratio to this is told, too.
+    const fn beside(mut self, base: &'static str) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// There is no more to be aimed at.
+    const fn without_aim(mut self) -> Self {
+        self.aim = None;
+        self
+    }
+
+    const fn more_is_better(mut self) -> Self {
+        self.better = Better::More;
+        self
+    }
+
+    /// The ratio counts.
+    const fn judged_by_ratio(mut self) -> Self {
+        self.judged = Judged::Ratio;
+        self
+    }
+}
+
+/// All goals, in the order of the table.
+pub(crate) const GOALS: [Goal; 46] = [
+    rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
+    rate("B2", "3-step saga that does not touch the database", "steps/s", STEP, 6.0, 12.0),
+    rate("B3", "tree of 7 runs, all with `tx()`", "steps/s", STEP, 1.0, 1.3),
+    rate("B4", "fan-out of 10,000 children with `tx()`", "children/s", STEP, 0.9, 1.1),
+    cost("B4 resume", "last child's step to the parent's next, p99", "ms", 20.0, 10.0),
+    told("B4 resume p50", "the same, p50: fan-outs of 20 children, one after another", "ms"),
+    told("B4 resume large", "the same, of the fan-out of 10,000", "ms"),
+    rate("B5", "the tree of B3 fails in its last step: forward and back", "steps/s", STEP, 0.8, 1.2),
+    cost("B6 same", "idle 3-step saga, launch to committed, p50: same process", "ms", 2.5, 1.5).beside(STEP1),
+    told("B6 same p99", "the same, p99", "ms"),
+    cost("B6 other", "the same, p50: worker in another process", "ms", 4.0, 2.5).beside(STEP1),
+    told("B6 other p99", "the same, p99", "ms"),
+    rate(
+        "B7 single",
+        "launches by 16 callers, each in a transaction of its own",
+        "launches/s",
+        STEP,
+        2.0,
+        2.5,
+    ),
+    rate("B7 within", "launches in the caller's transaction with one INSERT", "launches/s", STEP, 1.2, 1.4),
+    rate("B7 many", "launches of 1,000 messages at once", "launches/s", STEP, 15.0, 25.0),
+    rate("B8", "B1 with a long history ÷ empty", "steps/s", "B1, empty", 0.95, 1.0),
+    cost("B8 latency", "B6 (same process) with a long history ÷ empty", "ms", 1.05, 1.0)
+        .beside("B6, empty")
+        .judged_by_ratio(),
+    rate("B9", "B1 on a large backlog, tables never analysed", "steps/s", STEP, 1.1, 1.4),
+    cost("B10 memory", "resident memory with many sleeping runs, over none", "MB", 20.0, 0.0).without_aim(),
+    cost("B10 lateness", "lateness of waking up, p99", "ms", 50.0, 0.0).without_aim(),
+    told("B10 lateness p50", "the same, p50", "ms"),
+    told("B10 lateness empty", "the same without other sleepers, p99", "ms"),
+    rate("B10", "B1 beside sleeping runs ÷ without", "steps/s", "B1", 0.95, 0.0).without_aim(),
+    cost("B11 queries", "idle with 1,000 handlers: transactions", "1/s", 2.0, 1.0),
+    cost("B11 process", "idle with 1,000 handlers: processor of the process", "%", 0.5, 0.05),
+    cost("B11 Postgres", "idle with 1,000 handlers: processor of PostgreSQL", "%", 0.5, 0.05),
+    rate("B12", "B1 by 4 processes ÷ one process", "steps/s", "one process", 0.9, 1.0),
+    rate("B13", "B1 for long: last minute ÷ first", "steps/s", "first minute", 0.9, 1.0),
+    told("B13 dead", "dead rows of the working set at the end ÷ after a minute", "rows")
+        .beside("after a minute"),
+    told("B13 size", "size of the working set at the end ÷ after a minute", "MB").beside("after a minute"),
+    cost("B14 commits", "commits of a 3-step saga with `tx()`, launch included", "commits", 4.0, 3.1),
+    cost("B14 WAL", "WAL of a 3-step saga with `tx()`, launch included", "kB", 4.0, 3.0),
+    told("B14 WAL launch", "of that for the launch", "kB"),
+    rate("B15", "B1 with contexts and payloads of 4 kB", "steps/s", "b_sep_4k", 0.8, 1.0),
+    cost("B16 scoop", "release build of `scoop` from nothing", "s", 90.0, 60.0),
+    cost("B16 checkout", "release build of `checkout` from nothing", "s", 100.0, 70.0),
+    cost("B16 rebuild", "`checkout` again after editing one saga", "s", 5.0, 3.0),
+    told("B16 expansion", "expansion of a 10-step saga", "lines"),
+    told("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
+    cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
+    told("F1 p50", "the same, p50", "ms").beside("idle p50"),
+    told("F1 count", "how many of them there were", "sagas").more_is_better(),
+    cost("F2", "the same beside a fan-out of 10,000 children, p99", "ms", 10.0, 0.0)
+        .beside("idle p99")
+        .judged_by_ratio()
+        .without_aim(),
+    told("F2 p50", "the same, p50", "ms").beside("idle p50"),
+    told("F2 count", "how many of them there were", "sagas").more_is_better(),
+    told("limit", "pgbench, one saga step as six round trips, 16 clients", "tx/s").more_is_better(),
+];
+
+/// What latencies are beside: one step by one client.
+const STEP1: &str = "a b_sep of 1 client";
+
+/// The goal of that key.
+pub(crate) fn find(key: &str) -> Option<&'static Goal> {
+    GOALS.iter().find(|goal| goal.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_a_key_of_its_own() {
+        for (at, goal) in GOALS.iter().enumerate() {
+            assert!(GOALS[..at].iter().all(|other| other.key != goal.key), "{}", goal.key);
+        }
+    }
+
+    #[test]
+    fn an_aim_is_at_least_the_least() {
+        for goal in &GOALS {
+            if let (Some(least), Some(aim)) = (goal.least, goal.aim) {
+                let is_harder = if goal.better == Better::More { aim >= least } else { aim <= least };
+                assert!(is_harder, "{}", goal.key);
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_judged_by_a_ratio_has_a_base() {
+        for goal in &GOALS {
+            let needs_one = goal.judged == Judged::Ratio && goal.least.is_some();
+            assert!(!needs_one || !goal.base.is_empty(), "{}", goal.key);
+        }
+    }
+}

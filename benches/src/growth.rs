@@ -1,0 +1,68 @@
+//! B8: whether a long history slows anything down.
+
+use sqlx::Connection;
+
+use crate::bench::Bench;
+use crate::drain::{self, Crowd};
+use crate::latency;
+use crate::outcome::Outcome;
+use crate::sagas::{Insert, Meter};
+use crate::server::Database;
+use crate::stats::percentile_ms;
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    let old = with_history(bench).await?;
+    let mut count =
+        drain::for_a_round(bench, Crowd::Inserts, drain::fresh(bench, Crowd::Inserts, 1000).await?);
+    for round in 0..bench.settings.rounds {
+        let empty = bench.server.database().await?;
+        // In turns, so that neither is always the one after the other.
+        let (rate_empty, rate) = if round % 2 == 0 {
+            let rate_empty = launched_and_drained(bench, &empty, count).await?;
+            (rate_empty, launched_and_drained(bench, &old, count).await?)
+        } else {
+            let rate = launched_and_drained(bench, &old, count).await?;
+            (launched_and_drained(bench, &empty, count).await?, rate)
+        };
+        bench.report.add("B8", rate, Some(rate_empty));
+        let p50_empty = percentile_ms(&latency::same_process(bench, &empty).await?, 50);
+        let p50 = percentile_ms(&latency::same_process(bench, &old).await?, 50);
+        bench.report.add("B8 latency", p50, Some(p50_empty));
+        bench.server.remove(empty).await?;
+        count = drain::for_a_round(bench, Crowd::Inserts, rate_empty);
+    }
+    let size = "SELECT sum(pg_total_relation_size(c.oid))::float8 / 1e6 FROM pg_class c
+        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'scoop' AND c.relkind = 'r'";
+    let (finished, size) = (bench.settings.finished, old.number(size).await?);
+    bench
+        .report
+        .note(format!("B8: {finished} finished runs and what was measured, {size:.0} MB of Scoop's tables."));
+    bench.server.remove(old).await
+}
+
+async fn launched_and_drained(bench: &Bench, database: &Database, count: i64) -> Outcome<f64> {
+    drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
+    drain::drain(bench, database, Crowd::Inserts, count).await
+}
+
+/// A database with copies of the rows that a real saga left, spread over the weeks before.
+async fn with_history(bench: &Bench) -> Outcome<Database> {
+    let database = bench.server.database().await?;
+    let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
+    scoop.launch(Insert { n: 0 }).await?.wait().await?;
+    scoop.shutdown().await;
+    scoop.pool().close().await;
+    copy(&database, bench.settings.finished, include_str!("../sql/history.sql")).await?;
+    database.execute("VACUUM ANALYZE").await?;
+    database.execute("CHECKPOINT").await?;
+    Ok(database)
+}
+
+/// Runs a script that copies rows; it finds in `bench.copies` how often.
+pub(crate) async fn copy(database: &Database, copies: i64, script: &'static str) -> Outcome<()> {
+    let mut connection = database.pool.acquire().await?.detach();
+    let setting = sqlx::query("SELECT set_config('bench.copies', $1::text, false)").bind(copies.to_string());
+    setting.execute(&mut connection).await?;
+    sqlx::raw_sql(script).execute(&mut connection).await?;
+    Ok(connection.close().await?)
+}

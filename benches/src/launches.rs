@@ -1,0 +1,76 @@
+//! B7: how many messages can be launched in a second, while nobody handles them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use scoop::Scoop;
+
+use crate::bench::Bench;
+use crate::limit::CLIENTS;
+use crate::outcome::Outcome;
+use crate::sagas::Insert;
+
+/// How many are launched at once.
+const MANY: i64 = 1000;
+
+/// How a message is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// In a transaction of its own.
+    Single,
+    /// In one of the caller's, which inserts something, too.
+    Within,
+    /// With many others.
+    Many,
+}
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    for _ in 0..bench.settings.rounds {
+        let limit = bench.limit().await?;
+        for (key, how) in [("B7 single", How::Single), ("B7 within", How::Within), ("B7 many", How::Many)] {
+            let rate = round(bench, how).await?;
+            bench.report.add(key, rate, Some(limit));
+        }
+    }
+    Ok(())
+}
+
+/// Launches a second by as many callers as the limit has clients.
+async fn round(bench: &Bench, how: How) -> Outcome<f64> {
+    let database = bench.server.database().await?;
+    let client = database.client().await?;
+    let launched = Arc::new(AtomicU64::new(0));
+    let begun = Instant::now();
+    let until = begun + bench.seconds() / 2;
+    let callers: Vec<_> =
+        (0..CLIENTS).map(|_| tokio::spawn(call(client.clone(), how, until, launched.clone()))).collect();
+    for caller in callers {
+        caller.await??;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    client.pool().close().await;
+    drop(client);
+    bench.server.remove(database).await?;
+    Ok(launched.load(Ordering::Relaxed) as f64 / seconds)
+}
+
+async fn call(client: Scoop, how: How, until: Instant, launched: Arc<AtomicU64>) -> Outcome<()> {
+    while Instant::now() < until {
+        match how {
+            How::Single => drop(client.launch(Insert { n: 0 }).await?),
+            How::Within => within(&client).await?,
+            How::Many => drop(client.launch_all((0..MANY).map(|n| Insert { n })).await?),
+        }
+        let more = if how == How::Many { MANY.unsigned_abs() } else { 1 };
+        launched.fetch_add(more, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+async fn within(client: &Scoop) -> Outcome<()> {
+    let mut tx = client.pool().begin().await?;
+    sqlx::query("INSERT INTO public.entry (saga, step) VALUES (1, 0)").execute(&mut *tx).await?;
+    client.launch_in(&mut tx, Insert { n: 0 }).await?;
+    Ok(tx.commit().await?)
+}

@@ -1,0 +1,137 @@
+//! Measures Scoop beside what Postgres can do. See `benches/README.md`.
+
+mod args;
+mod bench;
+mod builds;
+mod compare;
+mod drain;
+mod endurance;
+mod fairness;
+mod fan_out;
+mod goals;
+mod growth;
+mod idle;
+mod latency;
+mod launches;
+mod limit;
+mod outcome;
+mod peers;
+mod price;
+mod process;
+mod processes;
+mod report;
+mod sagas;
+mod server;
+mod sleepers;
+mod stats;
+mod thousand;
+mod worker;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use args::{Command, Settings};
+use bench::Bench;
+use drain::Crowd;
+use limit::Limit;
+use outcome::Outcome;
+use report::Report;
+use server::Server;
+
+/// All measures, in the order of the table.
+const MEASURES: [&str; 18] = [
+    "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
+    "F", "PEERS",
+];
+
+/// Those of a quick look.
+const QUICK: [&str; 9] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B15", "PEERS"];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let done = match args::parse(std::env::args().skip(1)) {
+        Ok(Command::Help) => {
+            println!("{}", args::USAGE);
+            Ok(())
+        }
+        Ok(Command::Compare { before, after }) => {
+            let reports = Report::read(&before).and_then(|before| Ok((before, Report::read(&after)?)));
+            reports.map(|(before, after)| print!("{}", compare::markdown(&before, &after)))
+        }
+        Ok(Command::Work { kind, url, settings }) => worker::work(&kind, &url, &settings).await,
+        Ok(Command::Measure(settings)) => run(settings).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scoop-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures what is asked for. A measure that fails is told of, and the others go on.
+async fn run(settings: Settings) -> Outcome<()> {
+    let server = Server::start().await?;
+    let limit = Limit::prepare(&server, settings.seconds).await?;
+    let mut report = Report { settings: server.settings().await?, ..Report::default() };
+    // What else the machine does spoils the figures, so it stands beside them.
+    report.settings.push(("load average before".into(), process::load_average()));
+    report.settings.push(("pool".into(), settings.pool.to_string()));
+    report.settings.push(("concurrency".into(), settings.concurrency.to_string()));
+    let mut bench = Bench { server, limit, settings, report };
+    for measure in chosen(&bench.settings)? {
+        let begun = Instant::now();
+        eprint!("{measure} .. ");
+        match one(&mut bench, measure).await {
+            Ok(()) => eprintln!("{:.0} s", begun.elapsed().as_secs_f64()),
+            Err(error) => {
+                eprintln!("failed: {error}");
+                bench.report.note(format!("{measure} failed: {error}"));
+            }
+        }
+    }
+    let Bench { server, settings, report, limit } = bench;
+    drop(limit);
+    print!("{}", report.markdown());
+    if let Some(path) = &settings.json {
+        report.write(path)?;
+    }
+    server.stop().await
+}
+
+/// The measures that are asked for.
+fn chosen(settings: &Settings) -> Outcome<Vec<&'static str>> {
+    let Some(only) = &settings.only else {
+        return Ok(if settings.quick { QUICK.to_vec() } else { MEASURES.to_vec() });
+    };
+    if let Some(unknown) = only.iter().find(|name| !MEASURES.contains(&name.as_str())) {
+        return Err(format!("no measure is called {unknown}; there are {}", MEASURES.join(", ")).into());
+    }
+    Ok(MEASURES.into_iter().filter(|measure| only.iter().any(|name| name == measure)).collect())
+}
+
+async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
+    match measure {
+        "B1" => drain::measure(bench, "B1", Crowd::Inserts).await,
+        "B2" => drain::measure(bench, "B2", Crowd::Idles).await,
+        "B3" => drain::measure(bench, "B3", Crowd::Trees).await,
+        "B4" => fan_out::measure(bench).await,
+        "B5" => drain::measure(bench, "B5", Crowd::FellingTrees).await,
+        "B6" => latency::measure(bench).await,
+        "B7" => launches::measure(bench).await,
+        "B8" => growth::measure(bench).await,
+        "B9" => drain::measure_backlog(bench).await,
+        "B10" => sleepers::measure(bench).await,
+        "B11" => idle::measure(bench).await,
+        "B12" => processes::measure(bench).await,
+        "B13" => endurance::measure(bench).await,
+        "B14" => price::measure(bench).await,
+        "B15" => drain::measure(bench, "B15", Crowd::Loaded).await,
+        "B16" => builds::measure(bench).await,
+        "F" => fairness::measure(bench).await,
+        "PEERS" => peers::measure(bench).await,
+        unknown => Err(format!("no measure is called {unknown}").into()),
+    }
+}

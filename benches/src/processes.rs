@@ -1,0 +1,49 @@
+//! B12: one backlog, worked off by four processes or by one, with the same connections in all.
+
+use crate::args::Settings;
+use crate::bench::Bench;
+use crate::drain::{self, Crowd};
+use crate::outcome::Outcome;
+use crate::worker::{Kind, Worker};
+
+/// How many share the work.
+const PROCESSES: u32 = 4;
+
+/// What one engine needs to be of any use; four of them have as much as one with all.
+const CONNECTIONS: u32 = 40;
+
+pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
+    let mut count = 2000;
+    for _ in 0..bench.settings.rounds {
+        let one = round(bench, 1, count).await?;
+        let four = round(bench, PROCESSES, count).await?;
+        bench.report.add("B12", four, Some(one));
+        count = drain::for_a_round(bench, Crowd::Inserts, one);
+    }
+    bench.report.note(format!("B12: {CONNECTIONS} connections in all, four of each process for its engine."));
+    Ok(())
+}
+
+async fn round(bench: &Bench, processes: u32, count: i64) -> Outcome<f64> {
+    let database = bench.server.database().await?;
+    drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
+    let settings = Settings {
+        pool: CONNECTIONS / processes,
+        concurrency: bench.settings.concurrency / usize::try_from(processes)?,
+        ..bench.settings.clone()
+    };
+    let mut workers = vec![];
+    for _ in 0..processes {
+        workers.push(Worker::spawn(Kind::Plain, database.url(), &settings).await?);
+    }
+    let begun = database.now().await?;
+    for worker in &mut workers {
+        worker.order("go").await?;
+    }
+    let ended = drain::settled(&database).await?;
+    for worker in workers {
+        worker.stop().await?;
+    }
+    bench.server.remove(database).await?;
+    Ok(drain::steps(Crowd::Inserts, count) / (ended - begun))
+}

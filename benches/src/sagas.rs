@@ -1,0 +1,393 @@
+//! The sagas that are measured, and the meter on which they count.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use scoop::prelude::*;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::outcome::Outcome as Answer;
+
+/// What the sagas of one engine tell.
+#[derive(Clone, Default)]
+pub(crate) struct Meter {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    ended: AtomicU64,
+    last_child: Mutex<HashMap<i64, Instant>>,
+    resumed: Mutex<Vec<Duration>>,
+    lateness: Mutex<Vec<Duration>>,
+    roots: Option<UnboundedSender<(i64, scoop::Lineage)>>,
+}
+
+impl Meter {
+    /// One that also says which hierarchy is in its last step, by the number in the message.
+    pub(crate) fn telling(roots: UnboundedSender<(i64, scoop::Lineage)>) -> Self {
+        Self { inner: Arc::new(Inner { roots: Some(roots), ..Inner::default() }) }
+    }
+
+    /// How many sagas have come to their last step.
+    pub(crate) fn ended(&self) -> u64 {
+        self.inner.ended.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many have. Gives up when none does for a minute.
+    pub(crate) async fn wait_for(&self, count: u64) -> Answer<()> {
+        let (mut seen, mut since) = (self.ended(), Instant::now());
+        while self.ended() < count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if self.ended() > seen {
+                (seen, since) = (self.ended(), Instant::now());
+            } else if since.elapsed() > Duration::from_secs(60) {
+                return Err(format!("nothing ended for a minute; {seen} of {count} have").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// How long after their last child's last step parents began to go on; empties the list.
+    pub(crate) fn take_resumed(&self) -> Vec<Duration> {
+        std::mem::take(&mut lock(&self.inner.resumed))
+    }
+
+    /// How late sleepers woke up; empties the list.
+    pub(crate) fn take_lateness(&self) -> Vec<Duration> {
+        std::mem::take(&mut lock(&self.inner.lateness))
+    }
+
+    fn count(&self) {
+        self.inner.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn child_ended(&self, parent: i64) {
+        lock(&self.inner.last_child).insert(parent, Instant::now());
+    }
+
+    fn parent_resumed(&self, parent: i64) {
+        if let Some(at) = lock(&self.inner.last_child).remove(&parent) {
+            lock(&self.inner.resumed).push(at.elapsed());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An engine's builder with all sagas of this module.
+pub(crate) fn with_all(builder: scoop::Builder, meter: &Meter) -> scoop::Builder {
+    let builder = builder.provide(Inserts(meter.clone())).provide(Idles(meter.clone()));
+    let builder = builder.provide(Loaded(meter.clone())).provide(Sleeps(meter.clone()));
+    let builder =
+        builder.provide(Tree(meter.clone())).provide(Fan(meter.clone())).provide(Child(meter.clone()));
+    let builder = builder.only::<Inserts>().only::<Idles>().only::<Loaded>().only::<Sleeps>();
+    let builder = builder.only::<Lone>().only::<Tree>().only::<Left>().only::<Middle>().only::<Right>();
+    builder.only::<LeafLeft>().only::<LeafMiddle>().only::<LeafRight>().only::<Fan>().only::<Child>()
+}
+
+async fn insert(scope: &mut Scope<'_>, saga: i64, step: i32) -> Result<()> {
+    let insert = sqlx::query("INSERT INTO public.entry (saga, step) VALUES ($1, $2)").bind(saga).bind(step);
+    insert.execute(scope.tx().await?).await?;
+    Ok(())
+}
+
+/// For [`Inserts`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.insert")]
+pub(crate) struct Insert {
+    pub(crate) n: i64,
+}
+
+/// Three steps with one INSERT each.
+pub(crate) struct Inserts(Meter);
+
+#[saga]
+#[subscribes(Insert)]
+impl Inserts {
+    #[step]
+    async fn first(&self, scope: &mut Scope<'_>, message: &Insert) -> Result<()> {
+        insert(scope, message.n, 1).await
+    }
+
+    #[step]
+    async fn second(&self, scope: &mut Scope<'_>, message: &Insert) -> Result<()> {
+        insert(scope, message.n, 2).await
+    }
+
+    #[step]
+    async fn third(&self, scope: &mut Scope<'_>, message: &Insert) -> Result<()> {
+        insert(scope, message.n, 3).await?;
+        self.0.count();
+        Ok(())
+    }
+}
+
+/// For [`Idles`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.idle")]
+pub(crate) struct Idle {
+    pub(crate) n: i64,
+}
+
+/// Three steps that do not touch the database.
+pub(crate) struct Idles(Meter);
+
+#[saga]
+#[subscribes(Idle)]
+impl Idles {
+    #[step]
+    async fn first(&self, _: &mut Scope<'_>, _: &Idle) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn second(&self, _: &mut Scope<'_>, _: &Idle) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn third(&self, scope: &mut Scope<'_>, message: &Idle) -> Result<()> {
+        if let Some(roots) = &self.0.inner.roots {
+            let _ = roots.send((message.n, scope.lineage().clone()));
+        }
+        self.0.count();
+        Ok(())
+    }
+}
+
+/// For [`Lone`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.alone")]
+pub(crate) struct Alone {
+    pub(crate) n: i64,
+}
+
+/// As [`Inserts`], to be launched beside a crowd of those.
+#[derive(Default)]
+pub(crate) struct Lone;
+
+#[saga]
+#[subscribes(Alone)]
+impl Lone {
+    #[step]
+    async fn first(&self, scope: &mut Scope<'_>, message: &Alone) -> Result<()> {
+        insert(scope, message.n, 1).await
+    }
+
+    #[step]
+    async fn second(&self, scope: &mut Scope<'_>, message: &Alone) -> Result<()> {
+        insert(scope, message.n, 2).await
+    }
+
+    #[step]
+    async fn third(&self, scope: &mut Scope<'_>, message: &Alone) -> Result<()> {
+        insert(scope, message.n, 3).await
+    }
+}
+
+/// For [`Loaded`]: with a payload.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.load")]
+pub(crate) struct Load {
+    pub(crate) n: i64,
+    pub(crate) ballast: String,
+}
+
+/// What travels with [`Load`], in the context.
+#[derive(ContextKey, Serialize, Deserialize)]
+pub(crate) struct Ballast(pub(crate) String);
+
+/// As [`Inserts`], with much to carry.
+pub(crate) struct Loaded(Meter);
+
+#[saga]
+#[subscribes(Load)]
+impl Loaded {
+    #[step]
+    async fn first(&self, scope: &mut Scope<'_>, message: &Load) -> Result<()> {
+        insert(scope, message.n, 1).await
+    }
+
+    #[step]
+    async fn second(&self, scope: &mut Scope<'_>, message: &Load) -> Result<()> {
+        insert(scope, message.n, 2).await
+    }
+
+    #[step]
+    async fn third(&self, scope: &mut Scope<'_>, message: &Load) -> Result<()> {
+        insert(scope, message.n, 3).await?;
+        self.0.count();
+        Ok(())
+    }
+}
+
+/// For [`Sleeps`]: when it is due, in nanoseconds since 1970.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.sleep")]
+pub(crate) struct Sleep {
+    pub(crate) due: u64,
+}
+
+/// Notes how late it woke up.
+pub(crate) struct Sleeps(Meter);
+
+#[saga]
+#[subscribes(Sleep)]
+impl Sleeps {
+    #[step]
+    async fn wake(&self, _: &mut Scope<'_>, message: &Sleep) -> Result<()> {
+        let due = SystemTime::UNIX_EPOCH + Duration::from_nanos(message.due);
+        lock(&self.0.inner.lateness).push(due.elapsed().unwrap_or_default());
+        self.0.count();
+        Ok(())
+    }
+}
+
+/// How many user transactions a [`Tree`] that succeeds has: two of the root, and one of each other run.
+pub(crate) const TREE_STEPS: f64 = 8.0;
+
+/// How many a [`Tree`] has that fails in its last step: seven that are done, and seven that undo them.
+pub(crate) const TREE_ROLLBACK_STEPS: f64 = 14.0;
+
+/// For [`Tree`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.tree")]
+pub(crate) struct Plant {
+    pub(crate) n: i64,
+    pub(crate) fails: bool,
+}
+
+#[derive(Debug)]
+struct Felled;
+
+impl std::fmt::Display for Felled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the last step fails, as it should")
+    }
+}
+
+impl std::error::Error for Felled {}
+
+/// A root with three children of different handlers, and one grandchild below each.
+pub(crate) struct Tree(Meter);
+
+#[saga]
+#[subscribes(Plant)]
+impl Tree {
+    #[step(rollback = unplace)]
+    async fn place(&self, scope: &mut Scope<'_>, message: &Plant) -> Result<()> {
+        insert(scope, message.n, 1).await?;
+        scope.launch(GrowLeft { n: message.n }).await?;
+        scope.launch(GrowMiddle { n: message.n }).await?;
+        scope.launch(GrowRight { n: message.n }).await?;
+        Ok(())
+    }
+
+    async fn unplace(&self, scope: &mut Scope<'_>, message: &Plant, _: &Failure) -> Result<()> {
+        insert(scope, message.n, -1).await?;
+        self.0.count();
+        Ok(())
+    }
+
+    #[step]
+    async fn confirm(&self, scope: &mut Scope<'_>, message: &Plant) -> Result<()> {
+        insert(scope, message.n, 2).await?;
+        if message.fails {
+            return Err(Felled.into());
+        }
+        self.0.count();
+        Ok(())
+    }
+}
+
+/// A child of [`Tree`] with one grandchild, or such a grandchild: one step with one INSERT, undone by another.
+macro_rules! branch {
+    ($saga:ident, $message:ident, $topic:literal $(, $below:ident)?) => {
+        #[derive(Message, Serialize, Deserialize)]
+        #[message(topic = $topic)]
+        struct $message {
+            n: i64,
+        }
+
+        #[derive(Default)]
+        struct $saga;
+
+        #[saga]
+        #[subscribes($message)]
+        impl $saga {
+            #[step(rollback = undo)]
+            async fn act(&self, scope: &mut Scope<'_>, message: &$message) -> Result<()> {
+                insert(scope, message.n, 1).await?;
+                $(scope.launch($below { n: message.n }).await?;)?
+                Ok(())
+            }
+
+            async fn undo(&self, scope: &mut Scope<'_>, message: &$message, _: &Failure) -> Result<()> {
+                insert(scope, message.n, -1).await
+            }
+        }
+    };
+}
+
+branch!(Left, GrowLeft, "bench.left", EndLeft);
+branch!(Middle, GrowMiddle, "bench.middle", EndMiddle);
+branch!(Right, GrowRight, "bench.right", EndRight);
+branch!(LeafLeft, EndLeft, "bench.left.leaf");
+branch!(LeafMiddle, EndMiddle, "bench.middle.leaf");
+branch!(LeafRight, EndRight, "bench.right.leaf");
+
+/// For [`Fan`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.fan")]
+pub(crate) struct Spread {
+    pub(crate) n: i64,
+    pub(crate) children: i64,
+}
+
+/// Launches many children at once, and goes on when they have ended.
+pub(crate) struct Fan(Meter);
+
+#[saga]
+#[subscribes(Spread)]
+impl Fan {
+    #[step]
+    async fn spread(&self, scope: &mut Scope<'_>, message: &Spread) -> Result<()> {
+        for n in 0..message.children {
+            scope.launch(Part { parent: message.n, n }).await?;
+        }
+        Ok(())
+    }
+
+    #[step]
+    async fn gather(&self, _: &mut Scope<'_>, message: &Spread) -> Result<()> {
+        self.0.parent_resumed(message.n);
+        self.0.count();
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.child")]
+struct Part {
+    parent: i64,
+    n: i64,
+}
+
+/// One step with one INSERT.
+struct Child(Meter);
+
+#[saga]
+#[subscribes(Part)]
+impl Child {
+    #[step]
+    async fn act(&self, scope: &mut Scope<'_>, message: &Part) -> Result<()> {
+        insert(scope, message.n, 1).await?;
+        self.0.child_ended(message.parent);
+        Ok(())
+    }
+}
