@@ -15,7 +15,7 @@ usage: scoop-bench [options]               measure
   --seconds S        about how long a round of a measure, and of pgbench, takes (5)
   --json FILE        write the results there, too
   --pool N           connections of an engine, its own four included (20)
-  --concurrency N    how many runs an engine works on at once (400)
+  --concurrency N    how many runs an engine works on at once (1000)
   --finished N       B8: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
   --sleeping N       B10: sleeping runs (1000000)
@@ -69,7 +69,7 @@ impl Default for Settings {
             seconds: 5,
             json: None,
             pool: 20,
-            concurrency: 400,
+            concurrency: 1000,
             finished: 1_000_000,
             backlog: None,
             sleeping: 1_000_000,

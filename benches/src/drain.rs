@@ -107,8 +107,7 @@ pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, coun
 
 /// Waits until nothing but sleepers is left, and says when the last event was recorded, by the server's clock.
 pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
-    const LEFT: &str =
-        "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic <> 'bench.sleep' LIMIT 1) one";
+    const LEFT: &str = "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic LIKE 'bench.%' AND topic <> 'bench.sleep' LIMIT 1) one";
     let since = Instant::now();
     while database.number(LEFT).await? > 0.0 {
         if since.elapsed() > SETTLED_WITHIN {

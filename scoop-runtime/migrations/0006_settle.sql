@@ -13,7 +13,7 @@
 CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
 RETURNS TABLE (settled uuid, under bigint, stands text, last_event timestamptz, late boolean, started text[])
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     s record;
@@ -118,11 +118,12 @@ BEGIN
                 SELECT e.* FROM scoop.message_event e
                 WHERE e.type = 'SEEN' AND e.message_id = told.message_id OFFSET 0
             ) seen
-            WHERE NOT EXISTS (
-                SELECT FROM scoop.message_event e
+            -- a count, so that this is no join: then it is looked up, one by one
+            WHERE (
+                SELECT count(*) FROM scoop.message_event e
                 WHERE e.type = 'ROLLING_BACK'
                   AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
-            )
+            ) = 0
             RETURNING handler
         )
         SELECT array_agg(DISTINCT handler::text) INTO told FROM sent_back;

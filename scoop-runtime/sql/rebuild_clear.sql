@@ -1,3 +1,3 @@
--- Empties the working set. Not by TRUNCATE, which would make the table small (see its migration).
--- Locks: all rows of run.
-DELETE FROM scoop.run
+-- Empties the working set, but for its ballast (see `0005_lean.sql`).
+-- Locks: all other rows of run.
+DELETE FROM scoop.run WHERE root <> '00000000-0000-0000-0000-000000000000'

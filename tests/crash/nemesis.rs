@@ -141,7 +141,7 @@ impl Nemesis {
             let launched = "SELECT count(*) FROM scoop.message_event
                             WHERE type = 'EMITTED' AND cardinality(cooperation_lineage) = 1";
             let launched = self.count(launched).await?;
-            let unfinished = self.count("SELECT count(*) FROM scoop.run").await?;
+            let unfinished = self.count("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await?;
             if launched == i64::from(orders) && unfinished == 0 {
                 return Ok(());
             }
@@ -157,7 +157,9 @@ impl Nemesis {
         let begin = Instant::now();
         let events = "SELECT count(*) FROM scoop.message_event";
         let goal = self.count(events).await? + i64::try_from(more)?;
-        while self.count(events).await? < goal && self.count("SELECT count(*) FROM scoop.run").await? > 0 {
+        while self.count(events).await? < goal
+            && self.count("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await? > 0
+        {
             if begin.elapsed() > PATIENCE {
                 return Err(self.standstill().await?);
             }
@@ -170,7 +172,7 @@ impl Nemesis {
     async fn standstill(&self) -> Result<Error> {
         let runs: Vec<(String, String, bool, i64)> = sqlx::query_as(
             "SELECT handler, state::text, coalesce(owner IN (SELECT id FROM scoop.worker), false), count(*)
-             FROM scoop.run GROUP BY 1, 2, 3",
+             FROM scoop.run WHERE handler <> 'none' GROUP BY 1, 2, 3",
         )
         .fetch_all(&self.pool)
         .await?;

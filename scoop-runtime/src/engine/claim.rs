@@ -23,8 +23,8 @@ const BATCH_MAX: usize = 100;
 
 /// While there is more to claim than there are slots, some are gathered first: this part of all of
 /// them, or what is free after this time. A claim costs much the same for one run and for ten.
-const GATHERED_PART: usize = 16;
-const GATHERING_MAX: Duration = Duration::from_millis(1);
+const GATHERED_PART: usize = 4;
+const GATHERING_MAX: Duration = Duration::from_millis(10);
 
 /// If a program has more handlers than this, those that have something ready are looked for first.
 const HANDLERS_FEW: usize = 20;

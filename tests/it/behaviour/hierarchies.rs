@@ -40,7 +40,7 @@ mod deep {
         assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
         let undone = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLED_BACK'";
         assert_eq!(db.number(undone).await, 81);
-        assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+        assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
         Ok(())
     }
 }
@@ -89,7 +89,7 @@ mod wide {
         assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
         let undone = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLED_BACK'";
         assert_eq!(db.number(undone).await, i64::from(PARTS) + 1);
-        assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+        assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
         Ok(())
     }
 }

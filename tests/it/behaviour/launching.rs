@@ -61,7 +61,7 @@ async fn a_message_launched_in_a_transaction_is_gone_when_that_rolls_back() -> R
     let root = scoop.launch_in(&mut tx, Root).await?;
     tx.rollback().await?;
     assert!(matches!(root.status().await, Err(RuntimeError::NoSuchMessage { .. })));
-    assert_eq!(db.number("SELECT count(*) FROM scoop.run").await, 0);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
     assert_eq!(db.history().await.rows().len(), 0);
     Ok(())
 }

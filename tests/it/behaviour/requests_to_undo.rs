@@ -202,7 +202,7 @@ async fn all_of_a_finished_hierarchy_is_undone_with_what_it_had() -> Result<()> 
         rollback root-handler/0",
     );
     assert_eq!(undone.of(&["other"]).len(), 2);
-    assert_eq!(program.db.number("SELECT count(*) FROM scoop.run").await, 0);
+    assert_eq!(program.db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
     Ok(())
 }
 
@@ -307,7 +307,7 @@ async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
     assert!((1..=3).contains(&accepted), "{answers:?}");
     assert_eq!(db_requests(&program.db).await, i64::try_from(accepted)?);
     crate::support::eventually("nothing is left", async || {
-        program.db.number("SELECT count(*) FROM scoop.run").await == 0
+        program.db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await == 0
     })
     .await;
     for handler in ["child-handler", "other", "grandchild-handler"] {
