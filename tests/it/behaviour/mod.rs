@@ -23,7 +23,6 @@ mod lost_answers;
 mod other_schema;
 mod panics;
 mod processes;
-mod proxies;
 mod rebuild;
 mod repair;
 mod replies;

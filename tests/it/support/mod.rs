@@ -4,7 +4,6 @@ mod calls;
 mod database;
 mod exceptions;
 pub(crate) mod messages;
-mod pgbouncer;
 mod process;
 mod rows;
 mod server;
@@ -12,6 +11,5 @@ mod signals;
 
 pub(crate) use calls::{calls_of, compensated, handled, invoked};
 pub(crate) use database::Database;
-pub(crate) use pgbouncer::PgBouncer;
 pub(crate) use process::in_a_process_that_dies;
 pub(crate) use signals::{Ends, Gate, Notes, eventually, takes};

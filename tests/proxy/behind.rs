@@ -1,14 +1,15 @@
-//! Behind a proxy that hands out sessions of the server transaction by transaction.
-//!
-//! They need PgBouncer, and are run by `cargo test --test it proxies -- --ignored`.
+//! What works behind a proxy, and what is refused there.
 
 use std::time::Duration;
 
+use scoop::prelude::*;
+use scoop::{CancelAnswer, RollbackAnswer, RuntimeError};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgPool};
 
-use super::*;
-use crate::support::{Database, Gate, PgBouncer, eventually};
+use crate::pgbouncer::PgBouncer;
+use crate::support::messages::{Root, SIMULATED};
+use crate::support::{Database, Ends as _, Gate, eventually};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "proxied.orders")]
@@ -150,7 +151,6 @@ async fn count(db: &Database, what: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn two_programs_and_a_client_share_the_sessions_of_a_proxy() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, SESSIONS).await;
@@ -189,7 +189,6 @@ async fn two_programs_and_a_client_share_the_sessions_of_a_proxy() -> Result<()>
 
 /// A wide one, so that the claims, the settlements and the wake-ups are large.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn a_fan_out_comes_back_together() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
@@ -202,7 +201,6 @@ async fn a_fan_out_comes_back_together() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn what_is_cancelled_is_undone() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
@@ -229,7 +227,6 @@ async fn what_is_cancelled_is_undone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
@@ -259,7 +256,6 @@ async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Resul
 
 /// Nothing that somebody else would find in a session, and no transaction that nobody knows of.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn nothing_is_left_behind_in_a_session() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
@@ -308,7 +304,6 @@ mod mistakes {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    #[ignore = "needs PgBouncer"]
     async fn listening_through_the_proxy_is_refused() {
         let db = database().await;
         for sessions in [1, 2, 5] {
@@ -328,7 +323,6 @@ mod mistakes {
 
     /// Even while others keep the proxy busy.
     #[tokio::test(flavor = "multi_thread")]
-    #[ignore = "needs PgBouncer"]
     async fn listening_through_a_busy_proxy_is_refused() -> Result<()> {
         let db = database().await;
         let proxy = PgBouncer::in_front_of(&db, 5).await;
@@ -349,7 +343,6 @@ mod mistakes {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    #[ignore = "needs PgBouncer"]
     async fn listening_elsewhere_is_refused() {
         let (db, other) = (database().await, database().await);
         let proxy = PgBouncer::in_front_of(&db, 3).await;
@@ -358,7 +351,6 @@ mod mistakes {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    #[ignore = "needs PgBouncer"]
     async fn a_pool_that_remembers_prepared_statements_is_refused() -> Result<()> {
         let db = database().await;
         let proxy = PgBouncer::in_front_of(&db, 3).await;
@@ -371,7 +363,6 @@ mod mistakes {
 
 /// A proxy that keeps its hands off sessions is none.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn a_proxy_that_pools_sessions_needs_nothing() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::with(&db, "pool_mode = session\ndefault_pool_size = 8").await;
@@ -385,7 +376,6 @@ async fn a_proxy_that_pools_sessions_needs_nothing() -> Result<()> {
 
 /// A worker whose direct session is cut gets another one, and works on meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer"]
 async fn a_lost_direct_session_is_replaced() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 4).await;

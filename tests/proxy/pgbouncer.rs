@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool};
 
-use super::{Database, eventually};
+use crate::support::{Database, eventually};
 
 /// Ends the proxy when its standard input is closed, be it because we were killed.
 const UNTIL_WE_END: &str = r#""$@" <&- & proxy=$!; read -r _; kill -s INT "$proxy"; wait "$proxy""#;
