@@ -6,7 +6,10 @@ SELECT r.context, r.undoing_since, clock_timestamp() AS now,
        CASE WHEN r.undoing_since IS NULL THEN (
            SELECT jsonb_agg(e.exception ORDER BY e.created_at)
            FROM scoop.message_event e
-           WHERE e.type = 'CANCELLATION_REQUESTED' AND e.cooperation_lineage[1] = r.root
+           WHERE e.type = 'CANCELLATION_REQUESTED'
+             -- all lineages that begin with the root, as the protocol's own index has them in order
+             AND e.cooperation_lineage >= ARRAY[r.root]
+             AND e.cooperation_lineage <= ARRAY[r.root, 'ffffffff-ffff-ffff-ffff-ffffffffffff']::uuid[]
              AND e.cooperation_lineage <@ r.lineage
        ) END AS requests
 FROM scoop.run r

@@ -5,6 +5,8 @@ mod client;
 mod engine;
 mod migrate;
 mod plain;
+#[cfg(test)]
+mod plans;
 mod reach;
 mod rebuild;
 mod repair;
@@ -60,7 +62,7 @@ mod tests {
     use crate::embedded::Embedded;
 
     /// A database of our own, and what keeps its server alive.
-    async fn database(name: &str) -> (PgPool, Option<Embedded>) {
+    pub(super) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
         let name = format!("{name}_{}", std::process::id());
         let (admin, server) = match std::env::var("DATABASE_URL") {
             Ok(url) => (url.parse().expect("DATABASE_URL is a URL"), None),
@@ -75,52 +77,6 @@ mod tests {
         (PgPool::connect_with(admin.database(&name)).await.expect("the database answers"), server)
     }
 
-    /// The plan that serves all calls of a statement.
-    async fn plan_of(pool: &PgPool, statement: &str) -> String {
-        let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
-        let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
-        let (types, values) = match statement {
-            "run_claim" => {
-                ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
-            }
-            "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
-            "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
-            "handler_ready" => ("text[], text[]", "'{}', '{}'"),
-            "run_overdue" => ("bigint", "1"),
-            "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
-            "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
-            "step_suspend" => (
-                "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid",
-                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL",
-            ),
-            "step_settle" => (
-                "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
-                 jsonb[], text[], jsonb[], uuid[], uuid[], text",
-                "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
-            ),
-            "step_commit" => (
-                "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid",
-                "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL",
-            ),
-            "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
-            _ => ("jsonb", "'[]'"),
-        };
-        let prepare =
-            format!("SET plan_cache_mode = force_generic_plan; PREPARE p ({types}) AS {}", text.as_str());
-        let mut connection = pool.acquire().await.unwrap();
-        sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
-        let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE p ({values})"));
-        let lines: Vec<String> = sqlx::raw_sql(explain)
-            .fetch_all(&mut *connection)
-            .await
-            .unwrap()
-            .iter()
-            .map(|row| sqlx::Row::get(row, 0))
-            .collect();
-        connection.close().await.unwrap();
-        lines.join("\n")
-    }
-
     #[tokio::test]
     async fn every_statement_fits_the_tables_of_any_schema() {
         let (pool, server) = database("statements").await;
@@ -131,23 +87,11 @@ mod tests {
                 assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
             }
         }
-        let hot = ["run_claim", "run_settle", "run_wake", "run_due", "run_overdue", "run_give_up"];
-        let rest = ["handler_ready", "run_stops", "cancel_mark", "cancel_drop"];
-        let steps = ["step_suspend", "step_commit", "step_settle"];
-        for statement in hot.into_iter().chain(rest).chain(steps) {
-            let plan = plan_of(&pool, statement).await;
-            // There are as many workers as processes.
-            let plan = plan.replace("Seq Scan on worker", "look at all of worker");
-            assert!(
-                !plan.contains("Seq Scan"),
-                "{statement} reads whole tables when they are empty:\n{plan}"
-            );
-        }
         done(pool, server).await;
     }
 
     /// The database is dropped, if the server stays.
-    async fn done(pool: PgPool, server: Option<Embedded>) {
+    pub(super) async fn done(pool: PgPool, server: Option<Embedded>) {
         let database = pool.connect_options().get_database().unwrap().to_owned();
         pool.close().await;
         if server.is_none() {

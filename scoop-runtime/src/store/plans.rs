@@ -1,0 +1,158 @@
+//! The plans of the statements that are asked all the time, whatever the tables hold and whatever the
+//! server knows of them: each finds its rows by an index, and reads no more than these.
+
+use sqlx::{AssertSqlSafe, PgPool};
+
+use super::sessions::SESSION;
+use super::tests::{database, done};
+use super::{Schema, Statements, migrate};
+
+/// What is asked for each step, each claim, each second, or each run that is cancelled.
+const HOT: [&str; 13] = [
+    "run_claim",
+    "step_suspend",
+    "step_commit",
+    "step_settle",
+    "run_settle",
+    "run_wake",
+    "run_due",
+    "handler_ready",
+    "run_overdue",
+    "run_give_up",
+    "run_stops",
+    "cancel_mark",
+    "cancel_drop",
+];
+
+/// Those that go through the index of ready runs from one handler to the next, or through that of
+/// deadlines from the earliest on, and stop.
+const WALKS: [&str; 3] = ["run_due", "handler_ready", "run_overdue"];
+
+/// What grows.
+const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
+
+/// The plan that serves all calls of a statement.
+async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
+    let (types, values) = match statement {
+        "run_claim" => {
+            ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
+        }
+        "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+        "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
+        "handler_ready" => ("text[], text[]", "'{}', '{}'"),
+        "run_overdue" => ("bigint", "1"),
+        "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+        "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
+        "step_suspend" => (
+            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL",
+        ),
+        "step_settle" => (
+            "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
+             jsonb[], text[], jsonb[], uuid[], uuid[], text",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
+        ),
+        "step_commit" => (
+            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL",
+        ),
+        "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
+        _ => ("jsonb", "'[]'"),
+    };
+    let prepare = format!("{SESSION}; PREPARE p ({types}) AS {}", text.as_str());
+    let mut connection = pool.acquire().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+    let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE p ({values})"));
+    let lines: Vec<String> = sqlx::raw_sql(explain)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| sqlx::Row::get(row, 0))
+        .collect();
+    connection.close().await.unwrap();
+    lines
+}
+
+/// Says what is wrong with a plan, if anything is.
+fn objection(statement: &str, plan: &[String]) -> Option<String> {
+    for (at, line) in plan.iter().enumerate() {
+        let Some((_, node)) = line.split_once(" Scan ") else {
+            continue;
+        };
+        // There are as many workers as processes.
+        if line.contains("Seq Scan") && !line.contains("on worker") {
+            return Some(format!("reads a whole table: {line}"));
+        }
+        let grows =
+            TABLES.iter().any(|table| node.split_once(table).is_some_and(|(_, rest)| rest.starts_with(' ')));
+        let found = plan[at + 1..].iter().take_while(|line| !line.contains("->"));
+        let looks_up = found.into_iter().any(|line| line.contains(" Cond: "));
+        if grows && !looks_up && !WALKS.contains(&statement) {
+            return Some(format!("reads a whole index: {line}"));
+        }
+    }
+    None
+}
+
+/// Has every plan looked at.
+async fn all_look_up(pool: &PgPool, tables: &str) {
+    for statement in HOT {
+        let plan = plan_of(pool, statement).await;
+        if let Some(objection) = objection(statement, &plan) {
+            panic!("with {tables}, {statement} {objection}\nin\n{}", plan.join("\n"));
+        }
+    }
+}
+
+/// Twenty thousand runs, each tenth of which waits for a child, and what is on record of them.
+const MANY: &str = "
+    INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many');
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5(n::text)::uuid, 'many', '{}' FROM generate_series(0, 20000) n;
+    INSERT INTO scoop.run
+        (root, id, parent, lineage, message_id, topic, handler, state, last_event_at)
+    SELECT root, id, parent, array_remove(ARRAY[root, parent, id], NULL), root, 'many', 'many',
+           CASE WHEN n % 10 = 0 THEN 'waiting' ELSE 'ready' END::scoop.run_state, now()
+    FROM generate_series(1, 20000) n
+    CROSS JOIN LATERAL (SELECT md5((n - n % 10)::text)::uuid AS root) of
+    CROSS JOIN LATERAL (SELECT md5('run' || n)::uuid AS id,
+        CASE WHEN n % 10 = 1 THEN md5('run' || n - 1)::uuid END AS parent) ids;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage)
+    SELECT message_id, 'SUSPENDED', handler, 'a test', lineage
+    FROM scoop.run WHERE handler = 'many'";
+
+#[tokio::test]
+async fn every_hot_statement_looks_up_what_it_needs() {
+    let (pool, server) = database("plans").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    all_look_up(&pool, "fresh tables").await;
+    execute("VACUUM ANALYZE").await;
+    all_look_up(&pool, "tables that were looked at when they were empty").await;
+    execute(MANY).await;
+    all_look_up(&pool, "large tables that were looked at when they were empty").await;
+    execute("VACUUM ANALYZE").await;
+    all_look_up(&pool, "large tables").await;
+    execute("DELETE FROM scoop.run WHERE handler = 'many'").await;
+    execute("VACUUM ANALYZE").await;
+    all_look_up(&pool, "an empty working set and a long history").await;
+    done(pool, server).await;
+}
+
+#[test]
+fn a_bad_plan_is_told_from_a_good_one() {
+    let plan = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let good = plan(
+        "Update on run r\n  ->  Index Scan using run_pkey on run r  (cost)\n        Index Cond: (id = $1)",
+    );
+    assert_eq!(objection("step_commit", &good), None);
+    let bad = plan(
+        "Join\n  ->  Index Scan using run_pkey on run r  (cost)\n        Filter: x\n  ->  Tid Scan\n        TID Cond: y",
+    );
+    assert!(objection("step_commit", &bad).is_some_and(|text| text.contains("whole index")));
+    let worse = plan("  ->  Seq Scan on handler  (cost)");
+    assert!(objection("step_commit", &worse).is_some_and(|text| text.contains("whole table")));
+}
