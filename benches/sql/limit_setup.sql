@@ -1,5 +1,5 @@
 -- What the scripts of pgbench work on: as little as a saga step can do with, in the widths of the real tables.
-CREATE TYPE fact AS ENUM ('launched', 'begun', 'done', 'ended');
+CREATE TYPE fact AS ENUM ('launched', 'begun', 'done', 'ended', 'turned', 'undone', 'failed', 'asked');
 
 -- The history: a primary key and one index.
 CREATE TABLE history (
@@ -52,5 +52,22 @@ SELECT row_number() OVER (), 'handler', id, ARRAY[gen_random_uuid(), id], jsonb_
 FROM message_4k;
 ALTER TABLE work_4k ADD PRIMARY KEY (id);
 CREATE INDEX work_4k_ready ON work_4k (ready_at) WHERE is_ready;
+
+
+-- The history as the protocol has it: each message is there, and some facts are unique.
+CREATE TABLE message_protocol AS SELECT message AS id FROM work;
+ALTER TABLE message_protocol ADD PRIMARY KEY (id);
+CREATE TABLE history_protocol (LIKE history INCLUDING DEFAULTS);
+ALTER TABLE history_protocol
+    ADD PRIMARY KEY (id), ADD FOREIGN KEY (message) REFERENCES message_protocol (id),
+    ADD exception jsonb, ADD next_step int, ADD handled int;
+CREATE INDEX ON history_protocol ((ancestors[cardinality(ancestors)]), created_at);
+CREATE UNIQUE INDEX ON history_protocol (message, fact) WHERE fact = 'launched';
+CREATE UNIQUE INDEX ON history_protocol (message, fact) WHERE fact = 'undone';
+CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact = 'begun';
+CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact = 'ended';
+CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact = 'turned';
+CREATE UNIQUE INDEX ON history_protocol (handler, message, fact) WHERE fact IN ('undone', 'failed');
+CREATE UNIQUE INDEX ON history_protocol (ancestors, fact) WHERE fact = 'asked';
 
 ANALYZE;

@@ -16,6 +16,8 @@ pub(crate) const CLIENTS: u32 = 16;
 pub(crate) enum Script {
     /// One saga step as six round trips.
     Step,
+    /// The same, recorded in a table with all that the protocol's has.
+    ProtocolStep,
     /// The same with 4 kB to carry.
     LoadedStep,
 }
@@ -38,7 +40,7 @@ impl Limit {
 
     /// Transactions a second with as many clients.
     pub(crate) async fn rate(&self, script: Script, clients: u32) -> Outcome<f64> {
-        self.database.execute("TRUNCATE history, entry").await?;
+        self.database.execute("TRUNCATE history, history_protocol, entry").await?;
         self.database.execute("VACUUM work").await?;
         self.database.execute("VACUUM work_4k").await?;
         let mut command = Command::new(&self.pgbench);
@@ -54,6 +56,7 @@ impl Script {
     fn text(self) -> &'static str {
         match self {
             Self::Step => include_str!("../sql/b_sep.sql"),
+            Self::ProtocolStep => include_str!("../sql/b_sep_protocol.sql"),
             Self::LoadedStep => include_str!("../sql/b_sep_4k.sql"),
         }
     }

@@ -47,7 +47,7 @@ const MEASURES: [&str; 18] = [
 /// Those of a quick look.
 const QUICK: [&str; 9] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B15", "PEERS"];
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let done = match args::parse(std::env::args().skip(1)) {
         Ok(Command::Help) => {
