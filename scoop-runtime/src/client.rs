@@ -1,7 +1,7 @@
 //! What one does with a message once it is launched: wait, ask how far it is, look at its runs.
 
 use std::future::IntoFuture;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, Failure, Message};
@@ -103,7 +103,9 @@ impl<M: Message> IntoFuture for Launch<M> {
             let (root, id) = (launched.root, launched.id);
             let published = scoop.publish(vec![launched]).await;
             published.map_err(RuntimeError::database("a message was launched"))?;
-            Ok(Handle::new(scoop, root, id))
+            let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
+            let begun = runs_here.then(Instant::now);
+            Ok(Handle { begun, ..Handle::new(scoop, root, id) })
         }
         .boxed()
     }
@@ -115,6 +117,8 @@ pub struct Handle {
     scoop: Scoop,
     root: Uuid,
     message: Uuid,
+    /// When it began in this process, if it was launched here.
+    begun: Option<Instant>,
 }
 
 /// How a hierarchy ended.
@@ -143,7 +147,7 @@ pub enum Status {
 
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
-        Self { scoop, root, message }
+        Self { scoop, root, message, begun: None }
     }
 
     /// The id of the hierarchy, with which [`Scoop::find`] finds it again.
@@ -181,6 +185,10 @@ impl Handle {
     pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
         let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
         let mut pause = LOOK_MIN;
+        if let (Some(bell), Some(begun)) = (&bell, self.begun) {
+            // It is hardly over yet, and looking takes time from it.
+            let _ = tokio::time::timeout(LOOK_MIN.saturating_sub(begun.elapsed()), bell.rung()).await;
+        }
         loop {
             match self.status().await {
                 Ok(Status::Ended(outcome)) => return Ok(outcome),

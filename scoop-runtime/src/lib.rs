@@ -9,6 +9,7 @@ mod clock;
 pub mod embedded;
 mod engine;
 mod error;
+mod gather;
 mod launch;
 mod payload;
 #[doc(hidden)]

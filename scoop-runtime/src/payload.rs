@@ -27,12 +27,17 @@ pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError>
 /// The message as it goes to the database, with fresh ids.
 pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
-    let payload = storable(of_message(message)?, limit, what)?;
-    Ok(Launched::new(M::TOPIC, payload))
+    let (payload, bytes) = measured(of_message(message)?, limit, what)?;
+    Ok(Launched::new(M::TOPIC, payload, bytes))
 }
 
 /// The value, if PostgreSQL can store it, it is not too large, and it can be read back. `what` names it in the error.
 pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) -> Result<Value, RuntimeError> {
+    measured(value, limit, what).map(|(value, _)| value)
+}
+
+/// The same, with the number of its bytes.
+fn measured(value: Value, limit: usize, what: impl Fn() -> String) -> Result<(Value, usize), RuntimeError> {
     let text = value.to_string();
     if text.len() > limit {
         return Err(RuntimeError::TooLarge { what: what(), bytes: text.len(), limit });
@@ -48,7 +53,7 @@ pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) ->
             return Err(RuntimeError::TooDeep { what: what(), depth, limit: DEPTH_MAX });
         }
     }
-    Ok(value)
+    Ok((value, text.len()))
 }
 
 fn depth(value: &Value) -> usize {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
+use crate::gather::{self, Gathered};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
 use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store};
 use crate::{Builder, RuntimeError, Saga, payload};
@@ -28,6 +29,8 @@ struct Inner {
     /// On connections of its own.
     store: Store,
     engine: Option<Arc<Engine>>,
+    /// What is launched without an engine.
+    gathered: Arc<Gathered>,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
     limits: Limits,
 }
@@ -93,10 +96,12 @@ impl Scoop {
         limits: Limits,
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
-        Self { inner: Arc::new(Inner { pool, store, engine, embedded, limits }) }
+        let gathered = Gathered::new(store.clone());
+        Self { inner: Arc::new(Inner { pool, store, engine, gathered, embedded, limits }) }
     }
 
-    /// Launches a message in a transaction of its own. Await it for a [`Handle`].
+    /// Launches a message in a transaction of its own. Await it for a [`Handle`]. What a client launches
+    /// many times at once is committed together, where one that is refused does not stop the others.
     ///
     /// # Errors
     ///
@@ -284,14 +289,19 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and tells whoever has their handlers.
-    pub(crate) async fn publish(&self, messages: Vec<Launched>) -> sqlx::Result<()> {
-        match &self.inner.engine {
-            Some(engine) => engine.launch(messages).await?,
-            None => {
-                let launch = self.store().launch_alone(&messages).await?;
-                self.announce(&launch.handlers);
-            }
+    pub(crate) async fn publish(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {
+        if let Some(engine) = &self.inner.engine {
+            return engine.launch(messages).await;
         }
+        // Of two with one key, the second waits until the first is committed.
+        if let [single] = &messages[..]
+            && !single.only_once
+        {
+            let single = messages.remove(0);
+            return self.inner.gathered.launch(single).await;
+        }
+        let launch = self.store().launch_alone(&messages).await?;
+        self.announce(&launch.handlers);
         Ok(())
     }
 
@@ -334,14 +344,7 @@ impl Scoop {
     pub(crate) fn announce(&self, handlers: &[String]) {
         match &self.inner.engine {
             Some(engine) => engine.announce(handlers),
-            None if handlers.is_empty() => {}
-            None => {
-                let store = self.store().clone();
-                tokio::spawn(async move {
-                    // Polling finds what nobody was notified of.
-                    let _ = store.notify(Uuid::nil()).await;
-                });
-            }
+            None => gather::announce(self.store(), handlers),
         }
     }
 }

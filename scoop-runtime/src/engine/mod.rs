@@ -220,6 +220,11 @@ impl Engine {
         hand_over::launch(self, messages).await
     }
 
+    /// Whether sagas of this process handle what is launched on this topic.
+    pub(crate) fn has_handlers_of(&self, topic: &str) -> bool {
+        self.registry.handlers_of(topic).next().is_some()
+    }
+
     /// Something for these handlers has become ready.
     pub(crate) fn announce(&self, handlers: &[String]) {
         let (own, foreign): (Vec<_>, Vec<_>) =

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use scoop_core::{Context, Failure, Lineage, Run};
 use serde::Serialize;
 use serde_json::Value;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgExecutor, Row};
+use sqlx::{PgExecutor, Postgres, Row, SqlStr};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -30,6 +32,12 @@ pub(crate) struct Launched {
     /// The runs that whoever launches it has room for, by handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     here: BTreeMap<String, Uuid>,
+    /// How large it is about, in bytes of JSON.
+    #[serde(skip)]
+    pub(crate) bytes: usize,
+    /// It may be there already.
+    #[serde(skip)]
+    pub(crate) only_once: bool,
 }
 
 /// Under which ids messages are known that may be launched only once.
@@ -37,10 +45,10 @@ const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 
 impl Launched {
     /// A message with fresh ids.
-    pub(crate) fn new(topic: &'static str, payload: Value) -> Self {
+    pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
         let (id, root) = (Uuid::now_v7(), Uuid::now_v7());
         let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
-        Self { id, root, topic, payload, context, due: None, deadlines, here }
+        Self { id, root, topic, payload, context, due: None, deadlines, here, bytes, only_once: false }
     }
 
     /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
@@ -48,6 +56,7 @@ impl Launched {
         let namespace = Uuid::new_v5(&UNIQUE, self.topic.as_bytes());
         self.id = Uuid::new_v5(&namespace, key.as_bytes());
         self.root = Uuid::new_v5(&self.id, b"root");
+        self.only_once = true;
         self
     }
 
@@ -55,6 +64,7 @@ impl Launched {
     pub(crate) fn with(mut self, context: Context) -> Self {
         self.due = context.not_before();
         self.deadlines = context.give_up_at(false);
+        self.bytes += context.bytes();
         self.context = context;
         self
     }
@@ -62,6 +72,30 @@ impl Launched {
     /// Whether something becomes due at a certain time because of this.
     pub(crate) fn sets_a_time(&self) -> bool {
         self.due.is_some() || !self.deadlines.is_empty()
+    }
+
+    /// Until when its runs have to be done.
+    fn give_up_at(&self) -> Option<OffsetDateTime> {
+        self.deadlines.iter().min().copied()
+    }
+
+    /// Its context, if that says anything.
+    fn said(&self) -> Option<Json<&Context>> {
+        Some(Json(&self.context)).filter(|context| !context.is_empty())
+    }
+
+    /// Its statement, if it is the only one.
+    fn publish(&self, statement: SqlStr) -> Query<'_, Postgres, PgArguments> {
+        sqlx::query(statement)
+            .bind(self.id)
+            .bind(self.root)
+            .bind(Uuid::now_v7())
+            .bind(Uuid::now_v7())
+            .bind(self.topic)
+            .bind(&self.payload)
+            .bind(self.said())
+            .bind(self.due)
+            .bind(self.give_up_at())
     }
 
     /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
@@ -111,12 +145,43 @@ pub(crate) enum HandlerOutcome {
     RollbackFailed(Failure),
 }
 
+impl HandlerOutcome {
+    /// From a row of `message_standing.sql`, if that is about a handler.
+    fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
+        if row.try_get::<Option<&str>, _>("handler")?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(match row.try_get("type")? {
+            Some("COMMITTED") => Self::Committed,
+            Some("ROLLED_BACK") => Self::RolledBack(failure(row, "cause")?),
+            Some("ROLLBACK_FAILED") => Self::RollbackFailed(failure(row, "exception")?),
+            _ => Self::Unfinished,
+        }))
+    }
+}
+
 /// How far a message is.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) emitted: bool,
     pub(crate) unfinished: i64,
+    /// Of whoever handled it, once nothing is unfinished.
     pub(crate) handlers: Vec<HandlerOutcome>,
+}
+
+/// The statement of many of them.
+fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, PgArguments> {
+    let each = || messages.iter();
+    sqlx::query(statement)
+        .bind(each().map(|message| message.id).collect::<Vec<_>>())
+        .bind(each().map(|message| message.root).collect::<Vec<_>>())
+        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|message| message.topic).collect::<Vec<_>>())
+        .bind(each().map(|message| Json(&message.payload)).collect::<Vec<_>>())
+        .bind(each().map(Launched::said).collect::<Vec<_>>())
+        .bind(each().map(|message| message.due).collect::<Vec<_>>())
+        .bind(each().map(Launched::give_up_at).collect::<Vec<_>>())
 }
 
 impl Store {
@@ -124,9 +189,19 @@ impl Store {
     pub(crate) async fn launch(
         &self,
         executor: impl PgExecutor<'_>,
-        messages: &[impl Serialize + Sync],
+        messages: &[Launched],
     ) -> sqlx::Result<Launch> {
-        self.launch_for(executor, messages, None).await
+        if messages.iter().any(|message| message.only_once) {
+            return self.launch_for(executor, messages, None).await;
+        }
+        let publish = match messages {
+            [message] => message.publish(self.sql.message_publish_one.clone()),
+            _ => publish_all(self.sql.message_publish.clone(), messages),
+        };
+        // The transaction may be one of the user, in which names may be taken.
+        let rows = publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await?;
+        let handlers = rows.iter().map(|row| row.try_get("handler")).collect::<Result<_, _>>()?;
+        Ok(Launch { launched: i64::try_from(messages.len()).unwrap_or(i64::MAX), handlers, claimed: vec![] })
     }
 
     /// The same, by a worker that has room for some of the runs: these are claimed.
@@ -159,39 +234,24 @@ impl Store {
     }
 
     /// The same, in a transaction of its own.
-    pub(crate) async fn launch_alone(&self, messages: &[impl Serialize + Sync]) -> sqlx::Result<Launch> {
+    pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
         self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 
-    /// How far a root message is. First the working set, then the log: a run is on record before
-    /// it leaves the working set, never after.
+    /// How far a root message is.
     pub(crate) async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
-        let mut connection = self.sessions.lend().await?;
-        let row = sqlx::query(self.sql.message_unfinished.clone())
+        let rows = sqlx::query(self.sql.message_standing.clone())
             .bind(root)
             .bind(message)
-            .fetch_one(&mut *connection)
+            .all(&self.sessions)
             .await?;
-        let handlers = self.handler_outcomes(&mut connection, message).await?;
-        Ok(Standing { emitted: row.try_get("emitted")?, unfinished: row.try_get("unfinished")?, handlers })
-    }
-
-    async fn handler_outcomes(
-        &self,
-        connection: &mut PgConnection,
-        message: Uuid,
-    ) -> sqlx::Result<Vec<HandlerOutcome>> {
-        let rows = sqlx::query(self.sql.message_outcome.clone()).bind(message).fetch_all(connection).await?;
-        let outcome = |row: &sqlx::postgres::PgRow| {
-            let kind: Option<String> = row.try_get("type")?;
-            Ok(match kind.as_deref() {
-                Some("COMMITTED") => HandlerOutcome::Committed,
-                Some("ROLLED_BACK") => HandlerOutcome::RolledBack(failure(row, "cause")?),
-                Some("ROLLBACK_FAILED") => HandlerOutcome::RollbackFailed(failure(row, "exception")?),
-                _ => HandlerOutcome::Unfinished,
-            })
-        };
-        rows.iter().map(outcome).collect()
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let handlers = rows.iter().map(HandlerOutcome::from_row).filter_map(Result::transpose);
+        Ok(Standing {
+            emitted: row.try_get("emitted")?,
+            unfinished: row.try_get("unfinished")?,
+            handlers: handlers.collect::<Result<_, _>>()?,
+        })
     }
 
     /// The message that started a hierarchy.

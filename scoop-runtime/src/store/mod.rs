@@ -113,7 +113,7 @@ mod tests {
             serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
         let mut context = scoop_core::Context::default();
         context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
-        (store, worker, Launched::new("a", payload).with(context))
+        (store, worker, Launched::new("a", payload, 0).with(context))
     }
 
     /// What a run is by the books and on record, but for ids and times.
@@ -157,6 +157,84 @@ mod tests {
         };
         assert_eq!(told(&here), told(claimed));
         done(pool, server).await;
+    }
+
+    /// There are three statements for it.
+    #[tokio::test]
+    async fn a_launch_leaves_the_same_whichever_way_it_goes() {
+        let (pool, server) = database("ways_to_launch").await;
+        let due = async || {
+            let (store, _, launched) = launching(&pool).await;
+            store.publish((&["a".into()], &["second".into()])).await.unwrap();
+            (store, launched)
+        };
+        let late = async || {
+            let (store, mut launched) = due().await;
+            let mut context = scoop_core::Context::default();
+            for seconds in [2, 1] {
+                let at = time::OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(seconds);
+                let kind = [scoop_core::DeadlineKind::Absolute, scoop_core::DeadlineKind::HappyPath];
+                let deadline = scoop_core::Deadline::new(at, "test".to_owned());
+                context.tighten(kind[usize::from(seconds == 1)], deadline).unwrap();
+            }
+            launched = launched.with(context);
+            (store, launched)
+        };
+        let plain = async || {
+            let (store, launched) = due().await;
+            (store, launched.with(scoop_core::Context::default()))
+        };
+        let (mut one, mut many, mut general) = (vec![], vec![], vec![]);
+        for kept in [&mut one, &mut many, &mut general] {
+            *kept = vec![plain().await, due().await, late().await];
+        }
+        let ids =
+            |kept: &[(Store, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
+        let (ids, store) = ([ids(&one), ids(&many), ids(&general)], one[0].0.clone());
+        let of =
+            |kept: Vec<(Store, Launched)>| kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>();
+        for launched in of(one) {
+            let mut launch = store.launch(&pool, &[launched]).await.unwrap();
+            launch.handlers.sort();
+            assert_eq!((launch.launched, launch.handlers), (1, vec!["saga".into(), "second".into()]));
+        }
+        let mut launch = store.launch(&pool, &of(many)).await.unwrap();
+        launch.handlers.sort();
+        assert_eq!((launch.launched, launch.handlers), (3, vec!["saga".into(), "second".into()]));
+        store.launch_for(&pool, &of(general), None).await.unwrap();
+
+        let mut left = vec![];
+        for ids in ids {
+            let mut rows = vec![];
+            for id in ids {
+                rows.push(left_by(&pool, id).await);
+            }
+            left.push(rows);
+        }
+        assert_eq!(left[0], left[2]);
+        assert_eq!(left[1], left[2]);
+        assert!(left[0].iter().all(|runs| runs.len() == 2), "{left:?}");
+        done(pool, server).await;
+    }
+
+    /// The runs of a message with their event, but for ids and times that the server sets.
+    async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT jsonb_build_array(
+                 to_jsonb(r) - '{id,root,lineage,message_id,last_event_at,ready_at}'::text[],
+                 CASE WHEN r.ready_at <> r.last_event_at THEN r.ready_at END,
+                 r.last_event_at = e.created_at, r.lineage = e.cooperation_lineage || r.id,
+                 to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[], m.topic, m.payload)::text
+             FROM scoop.run r
+             JOIN scoop.message_event e ON e.message_id = r.message_id AND e.type = 'EMITTED'
+             JOIN scoop.message m ON m.id = r.message_id
+             WHERE r.message_id = $1
+             ORDER BY r.handler",
+        )
+        .bind(message)
+        .fetch_all(pool)
+        .await
+        .unwrap()
     }
 
     #[tokio::test]

@@ -7,8 +7,8 @@ use super::sessions::SESSION;
 use super::tests::{database, done};
 use super::{Schema, Statements, migrate};
 
-/// What is asked for each step, each claim, each second, or each run that is cancelled.
-const HOT: [&str; 13] = [
+/// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
+const HOT: [&str; 16] = [
     "run_claim",
     "step_suspend",
     "step_commit",
@@ -22,6 +22,9 @@ const HOT: [&str; 13] = [
     "run_stops",
     "cancel_mark",
     "cancel_drop",
+    "message_publish",
+    "message_publish_one",
+    "message_standing",
 ];
 
 /// Those that go through the index of ready runs from one handler to the next, or through that of
@@ -58,6 +61,15 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
             "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL",
         ),
+        "message_publish" => (
+            "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "message_publish_one" => (
+            "uuid, uuid, uuid, uuid, text, jsonb, jsonb, timestamptz, timestamptz",
+            "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, NULL, NULL",
+        ),
+        "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
         _ => ("jsonb", "'[]'"),
     };

@@ -152,7 +152,7 @@ impl Store {
         tx: &mut PgConnection,
         ticks: &[Ticked<'_>],
     ) -> sqlx::Result<Vec<String>> {
-        Ok(self.launch(tx, ticks).await?.handlers)
+        Ok(self.launch_for(tx, ticks, None).await?.handlers)
     }
 
     /// Moves a schedule on that was taken, after these ticks.

@@ -1,6 +1,9 @@
 //! How messages get in, and how one learns what became of them.
 
-use scoop::{RunState, RuntimeError, Status};
+use std::future::{IntoFuture, poll_fn};
+use std::task::Poll;
+
+use scoop::{Handle, RunState, RuntimeError, Status};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -88,6 +91,87 @@ async fn all_of_many_messages_are_launched_or_none() -> Result<()> {
 
 #[derive(Message, Serialize, Deserialize)]
 struct Long(String);
+
+/// What became of launches that were begun while somebody had the messages locked.
+async fn launched_at_once(
+    db: &Database,
+    texts: impl Iterator<Item = String>,
+) -> Result<Vec<Result<Handle, RuntimeError>>> {
+    let client = Scoop::client(db.pool().clone());
+    let mut tx = db.another_pool(1).await.begin().await?;
+    sqlx::query("LOCK TABLE scoop.message IN SHARE MODE").execute(&mut *tx).await?;
+    let mut launches: Vec<_> = texts.map(|text| client.launch(Long(text)).into_future()).collect();
+    // All of them are there before the first is written.
+    poll_fn(|context| {
+        let pending = launches.iter_mut().all(|launch| launch.as_mut().poll(context).is_pending());
+        assert!(pending, "none can be written");
+        Poll::Ready(())
+    })
+    .await;
+    tx.commit().await?;
+    let mut launched = vec![];
+    for launch in launches {
+        launched.push(launch.await);
+    }
+    Ok(launched)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_launches_at_once_is_committed_together() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<LongHandler>().start().await?;
+    let launched = launched_at_once(&db, (0..50).map(|n| n.to_string())).await?;
+    let mut ids = vec![];
+    for root in launched {
+        let root = root?;
+        assert_eq!(scoop.find(root.id()).await?.ends().await?, Outcome::Committed);
+        ids.push(root.message_id());
+    }
+    assert_eq!(db.number("SELECT count(DISTINCT id) FROM scoop.message").await, 50);
+    let transactions = db.number("SELECT count(DISTINCT xmin::text) FROM scoop.message").await;
+    assert!(transactions <= 4, "{transactions} transactions");
+    // Each has its own handle.
+    for (n, id) in ids.iter().enumerate() {
+        let payload = format!("SELECT payload #>> '{{}}' FROM scoop.message WHERE id = '{id}'");
+        assert_eq!(db.texts(&payload).await, [n.to_string()]);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_refuses_does_not_stop_what_was_launched_with_it() -> Result<()> {
+    let db = Database::new().await;
+    db.scoop().only::<LongHandler>().start().await?.shutdown().await;
+    db.execute("ALTER TABLE scoop.message ADD CHECK (payload <> '\"7\"')").await;
+    let launched = launched_at_once(&db, (0..10).map(|n| n.to_string())).await?;
+    for (n, root) in launched.into_iter().enumerate() {
+        match root {
+            Ok(root) => assert_eq!((root.status().await?, n == 7), (Status::Unfinished, false)),
+            Err(RuntimeError::Database { source, .. }) => {
+                let code = source.as_database_error().and_then(|error| error.code());
+                assert_eq!((n, code.as_deref()), (7, Some("23514")));
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 9);
+    let alone = Scoop::client(db.pool().clone()).launch(Long("7".into())).await.err();
+    let Some(RuntimeError::Database { source, .. }) = alone else { panic!("it is refused: {alone:?}") };
+    assert!(source.as_database_error().is_some_and(|error| error.code().as_deref() == Some("23514")));
+    Ok(())
+}
+
+#[derive(Default)]
+struct LongHandler;
+
+#[saga(name = "long-handler")]
+#[subscribes(Long)]
+impl LongHandler {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Long) -> Result<()> {
+        Ok(())
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_without_handler_is_unhandled_at_once() -> Result<()> {

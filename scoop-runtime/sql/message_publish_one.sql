@@ -1,0 +1,26 @@
+-- Publishes one message, as message_publish.sql does many. In a transaction of the caller, whose
+-- session plans as it likes, a list would be planned anew for each call: its length is known then.
+-- Locks: nothing.
+-- $1 the id of the message, $2 of its root, $3 of its event, $4 of the run of its first handler, $5 its topic,
+-- $6 its payload, $7 its context, $8 when it is due, $9 until when the runs have to be done
+WITH published AS (
+    INSERT INTO scoop.message (id, topic, payload) VALUES ($1, $5, $6)
+),
+recorded AS (
+    INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)
+    VALUES ($3, $1, 'EMITTED', ARRAY[$2::uuid], statement_timestamp(), $7)
+),
+delivered AS (
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
+    SELECT $2, h.run, ARRAY[$2, h.run], $1, h.topic, h.handler,
+           -- whoever has to give up before it is due does so in time
+           least(coalesce($8, statement_timestamp()), $9), statement_timestamp(), $7, $9
+    FROM (
+        SELECT h.topic, h.handler,
+               CASE row_number() OVER () WHEN 1 THEN $4 ELSE scoop.gen_uuid_v7() END AS run
+        FROM scoop.handler h WHERE h.topic = $5 AND h.until IS NULL OFFSET 0
+    ) h
+    RETURNING handler
+)
+SELECT handler::text FROM delivered

@@ -1,0 +1,35 @@
+-- How far is a message? At least one row. In each: whether there is such a message, and how many of its
+-- runs are not finished. If none is, one row for each run that handled it, with what became of it; one
+-- snapshot will do, since a run leaves the working set in the transaction that records its end.
+-- Locks: nothing.
+-- $1 the root, $2 the message
+SELECT standing.emitted, standing.unfinished, outcome.*
+FROM (
+    SELECT EXISTS (SELECT FROM scoop.message m WHERE m.id = $2) AS emitted,
+           (SELECT count(*) FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2) AS unfinished
+    OFFSET 0
+) standing
+LEFT JOIN LATERAL (
+    SELECT seen.coroutine_name AS handler, ended.type::text AS type, ended.exception,
+           turned.exception AS cause
+    FROM scoop.message_event seen
+    LEFT JOIN LATERAL (
+        SELECT e.type, e.exception
+        FROM scoop.message_event e
+        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
+                = seen.cooperation_lineage[cardinality(seen.cooperation_lineage)]
+          AND e.message_id = seen.message_id
+          AND e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+        ORDER BY e.created_at DESC
+        LIMIT 1
+    ) ended ON true
+    LEFT JOIN LATERAL (
+        SELECT e.exception
+        FROM scoop.message_event e
+        WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = seen.coroutine_name
+          AND e.message_id = seen.message_id
+        OFFSET 0
+    ) turned ON true
+    WHERE standing.unfinished = 0 AND seen.type = 'SEEN' AND seen.message_id = $2
+    ORDER BY seen.created_at
+) outcome ON true
