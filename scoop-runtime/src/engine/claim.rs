@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, warn};
 
 use super::execute::InFlight;
-use super::shares::Share;
+use super::shares::Seat;
 use super::{Engine, execute};
 use crate::store::{Claimed, Unreadable};
 
@@ -106,14 +106,27 @@ async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::R
     }
     let claimed = claim_up_to(engine, slots.num_permits()).await?;
     let count = claimed.len();
+    start_all(engine, claimed, &mut slots).await;
+    Ok(count)
+}
+
+/// Sets going what was claimed for these slots, and leaves those that are too many.
+pub(super) async fn start_all(
+    engine: &Arc<Engine>,
+    claimed: Vec<Result<Claimed, Unreadable>>,
+    slots: &mut OwnedSemaphorePermit,
+) {
+    let mut unreadable = vec![];
     for run in claimed {
         let slot = slots.split(1).expect("no more is claimed than there are slots");
         match run {
             Ok(claimed) => start(engine, claimed, slot),
-            Err(unreadable) => set_aside(engine, unreadable).await,
+            Err(run) => unreadable.push(run),
         }
     }
-    Ok(count)
+    for run in unreadable {
+        set_aside(engine, run).await;
+    }
 }
 
 async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
@@ -132,22 +145,12 @@ async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<C
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
     let flight = InFlight::begin(engine.clone(), claimed.key);
     let share = engine.shares.take(&claimed.handler);
-    begin(engine, flight, claimed, (share, slot));
+    begin(engine, flight, claimed, Seat::new(share, slot));
 }
 
 /// Sets a claimed run going, which keeps what was taken for it.
-pub(super) fn begin(
-    engine: &Engine,
-    flight: InFlight,
-    claimed: Claimed,
-    (share, slot): (Share, OwnedSemaphorePermit),
-) {
-    engine.runs.spawn(async move {
-        execute::drive(flight, claimed).await;
-        // Before the slot, so that whoever claims for that knows.
-        drop(share);
-        drop(slot);
-    });
+pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: Seat) {
+    engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 
 /// A run with something on record that this program cannot read hurts nobody else.
@@ -162,10 +165,10 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
 }
 
 /// Frees the runs that the books say we work on, but we do not. What is in flight is asked when
-/// nobody can make a run ours: a launch that was under way has committed by then, with its runs in
-/// flight since before, and one that comes later waits.
+/// nobody can make a run ours: a launch or a wake-up that was under way has committed by then, with its
+/// runs in flight since before, and one that comes later waits.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
-    let in_flight = || engine.in_flight().keys().copied().collect();
+    let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let freed = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
     if freed > 0 {
         warn!(freed, "runs that were claimed without our learning of it are free again");

@@ -10,9 +10,11 @@ use std::time::Duration;
 use scoop_core::{Conclusion, Context, Continuation, Failure, Run};
 use serde_json::Value;
 use tracing::{error, info, warn};
+use uuid::Uuid;
 
 use super::call::{call_and_conclude, cleanup_of, conclude_failed};
 use super::lanes::settle;
+use super::shares::Seat;
 use super::{Engine, Opened};
 use crate::registry::RunnableSaga;
 use crate::store::{Claimed, FailedPart, Key, Release, Surroundings};
@@ -35,6 +37,8 @@ pub(super) struct Job {
     pub(super) tried: bool,
     /// Why it has to give up instead of what is next, if it has to.
     pub(super) reasons: Vec<Failure>,
+    /// What it holds, until it leaves that to its parent.
+    pub(super) seat: Option<Seat>,
 }
 
 /// Why a run does not go on here.
@@ -61,21 +65,26 @@ pub(super) struct InFlight {
     key: Key,
 }
 
+/// No claim has this.
+const NOT_CLAIMED_YET: i64 = i64::MIN;
+
 impl InFlight {
     pub(super) fn begin(engine: Arc<Engine>, key: Key) -> Self {
-        engine.in_flight().insert(key.id, key.epoch);
+        engine.in_flight().insert((key.id, key.epoch));
         Self { engine, key }
+    }
+
+    /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may
+    /// expect the same run.
+    pub(super) fn expect(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
+        Self::begin(engine, Key { root, id, epoch: NOT_CLAIMED_YET })
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut in_flight = self.engine.in_flight();
-        // The same run may have come back to this process under a later claim.
-        if in_flight.get(&self.key.id) == Some(&self.key.epoch) {
-            in_flight.remove(&self.key.id);
-        }
-        drop(in_flight);
+        // The same run may have come back to this process under a later claim, which stays.
+        self.engine.in_flight().remove(&(self.key.id, self.key.epoch));
         if std::thread::panicking() {
             self.engine.doubt();
         }
@@ -83,7 +92,7 @@ impl Drop for InFlight {
 }
 
 /// Works on a claimed run until it waits, ends, or has to be left to others.
-pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
+pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     let engine = flight.engine.clone();
     let Some(saga) = engine.registry.find(&claimed.topic, &claimed.handler) else {
         unreachable!("only runs of sagas in the registry are claimed");
@@ -105,6 +114,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed) {
         stored,
         tried,
         reasons,
+        seat: Some(seat),
     };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {

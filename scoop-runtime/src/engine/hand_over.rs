@@ -1,7 +1,8 @@
-//! Hands the runs of messages that this process launches to its own free slots. They are claimed by
-//! the very statement that launches them, and begin when that has answered.
+//! Hands runs to slots of this process without a claim of their own: those of messages that it launches,
+//! and those that wait no longer, since their last child has ended here. They are claimed by the very
+//! statement that launches or wakes them, and go on when that has answered.
 //!
-//! Each has its id from here, and counts as in flight before the statement is sent. So whoever looks
+//! The id of each is known here, and it counts as in flight before the statement is sent. So whoever looks
 //! for runs that we own without working on them cannot take it for one: he waits until no
 //! statement is under way that makes runs ours, keeps others off, and only then asks what is in flight
 //! (see [`super::claim`]). If the answer is lost, the run is no longer in flight, and is found in
@@ -13,10 +14,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 
 use super::execute::InFlight;
-use super::shares::Share;
+use super::shares::{Seat, Share};
 use super::{Engine, claim};
 use crate::error::is_transient;
-use crate::store::{Key, Launch, Launched};
+use crate::store::{Key, Launch, Launched, Parent};
 
 /// Room for one run.
 struct Room {
@@ -82,7 +83,7 @@ async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Ro
         // Not if its message was there before, or its handler is not listed any more.
         if launch.claimed.contains(&key.id) {
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
-            claim::begin(&engine, flight, claimed, (share, slot));
+            claim::begin(&engine, flight, claimed, Seat::new(share, slot));
         }
     }
     tell(&engine, &messages, &launch);
@@ -94,5 +95,67 @@ fn tell(engine: &Engine, messages: &[Launched], launch: &Launch) {
     engine.announce(&launch.handlers);
     if messages.iter().any(Launched::sets_a_time) {
         engine.set_a_time();
+    }
+}
+
+/// Wakes those of these parents that wait for nobody any more. As many as there are slots for go on here,
+/// whatever their turn is: they finish what was begun. Of the rest, whoever has their handlers is
+/// told. `slots` are those that their children have left them.
+///
+/// After an error it is to be called without any claims: if the claims of the first call were carried out
+/// and only the answer was lost, nothing must look as if it were in flight.
+pub(super) async fn wake(
+    engine: &Arc<Engine>,
+    parents: &[Parent],
+    slots: Option<OwnedSemaphorePermit>,
+    claims: bool,
+) -> sqlx::Result<()> {
+    let mut slots = if claims && !engine.stopping.is_cancelled() {
+        slots_for(engine, parents.len(), slots)
+    } else {
+        None
+    };
+    let room = slots.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    // Under which epochs is not known. Those that do not wake are not touched by it: whoever works
+    // on one of them has it in flight under his own.
+    let room_for = parents.iter().take(room);
+    let expected: Vec<_> =
+        room_for.map(|parent| InFlight::expect(engine.clone(), parent.root, parent.id)).collect();
+    let pairs = engine.registry.pairs();
+    let woken = engine.store.wake_here(parents, engine.worker, &engine.identifier, pairs, room).await;
+    let woken = match woken {
+        Ok(woken) => woken,
+        Err(error) => {
+            // From here on what may have been claimed all the same is not in flight.
+            drop(expected);
+            if room > 0 {
+                engine.doubt();
+            }
+            return Err(error);
+        }
+    };
+    if let Some(slots) = &mut slots {
+        claim::start_all(engine, woken.claimed, slots).await;
+    }
+    drop((expected, slots));
+    engine.announce(&woken.handlers);
+    Ok(())
+}
+
+/// A slot for each of so many runs, as far as there are any: those that are left to them, and free ones.
+fn slots_for(
+    engine: &Engine,
+    runs: usize,
+    left: Option<OwnedSemaphorePermit>,
+) -> Option<OwnedSemaphorePermit> {
+    let more = runs.saturating_sub(left.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
+    let more = u32::try_from(more.min(engine.slots.available_permits())).unwrap_or(u32::MAX);
+    let free = engine.slots.clone().try_acquire_many_owned(more).ok().filter(|_| more > 0);
+    match (left, free) {
+        (Some(mut left), Some(free)) => {
+            left.merge(free);
+            Some(left)
+        }
+        (left, free) => left.or(free),
     }
 }

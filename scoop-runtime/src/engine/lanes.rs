@@ -8,6 +8,7 @@ use tracing::{debug, warn};
 use super::call::conclude_failed;
 use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
+use super::shares::Seat;
 use super::{Engine, Opened};
 use crate::error::is_transient;
 use crate::registry::RunnableSaga;
@@ -231,7 +232,8 @@ fn proceed(
         match job.run.lineage.parent() {
             Some(parent) if job.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
-                engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at });
+                let slot = job.seat.take().map(Seat::into_slot);
+                engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
             }
             _ => engine.waiters.root_ended(job.key.root),
         }

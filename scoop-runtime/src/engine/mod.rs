@@ -29,7 +29,7 @@ mod shares;
 mod time;
 mod wake;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,9 +58,9 @@ pub(crate) struct Engine {
     settings: Settings,
     worker: Uuid,
     identifier: String,
-    /// The runs this process works on, and since which claim; what it is said to own beyond these,
+    /// The runs this process works on, each with its claim; what it is said to own beyond these,
     /// it has lost track of.
-    in_flight: Mutex<HashMap<Uuid, i64>>,
+    in_flight: Mutex<HashSet<(Uuid, i64)>>,
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
     slots: Arc<Semaphore>,
@@ -151,6 +151,8 @@ impl Engine {
         drained.cancel();
         helpers.close();
         helpers.wait().await;
+        // What was woken and claimed in the last moment is handed back.
+        self.runs.wait().await;
         if let Err(error) = self.store.leave(self.worker).await {
             tracing::warn!(%error, "the worker could not sign off; others will find it dead");
         }
@@ -209,7 +211,7 @@ impl Engine {
     /// Somebody asked runs to give up. Of these, the waiting ones may be ready.
     pub(crate) fn asked_to_give_up(&self, runs: Vec<crate::store::Parent>) {
         for run in runs {
-            self.wakeups.child_ended(run);
+            self.wakeups.child_ended(run, None);
         }
         self.look_up();
         self.wakeups.others.notify_one();
@@ -255,7 +257,7 @@ impl Engine {
         self.wakeups.claimer.notify_one();
     }
 
-    fn in_flight(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, i64>> {
+    fn in_flight(&self) -> std::sync::MutexGuard<'_, HashSet<(Uuid, i64)>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

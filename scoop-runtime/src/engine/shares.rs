@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// How many runs of each handler are worked on. Those of which none is are not in it.
 #[derive(Clone, Default)]
@@ -13,6 +14,25 @@ pub(super) struct Shares(Arc<Mutex<HashMap<String, usize>>>);
 pub(super) struct Share {
     shares: Shares,
     handler: String,
+}
+
+/// What a run holds that is worked on. The share goes first, so that whoever claims for the slot knows.
+pub(super) struct Seat {
+    share: Share,
+    slot: OwnedSemaphorePermit,
+}
+
+impl Seat {
+    pub(super) fn new(share: Share, slot: OwnedSemaphorePermit) -> Self {
+        Self { share, slot }
+    }
+
+    /// The slot alone, for a run of whatever handler.
+    pub(super) fn into_slot(self) -> OwnedSemaphorePermit {
+        let Self { share, slot } = self;
+        drop(share);
+        slot
+    }
 }
 
 impl Shares {

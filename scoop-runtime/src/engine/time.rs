@@ -72,7 +72,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     }
     let overdue = engine.store.overdue(BATCH_MAX).await?;
     for parent in overdue {
-        engine.wakeups.child_ended(parent);
+        engine.wakeups.child_ended(parent, None);
     }
     // It says when it has taken all there is; only then can the next time be told.
     engine.wakeups.was_due.store(true, Ordering::Relaxed);

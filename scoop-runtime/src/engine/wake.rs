@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::Engine;
+use super::{Engine, hand_over};
 use crate::store::Parent;
 
 /// How often other processes are notified at most: each notification takes a lock that all
@@ -34,7 +34,10 @@ const ASK_PAUSE: Duration = Duration::from_millis(5);
 const FORGET_AFTER: Duration = Duration::from_millis(20);
 
 /// Where the parents come in.
-pub(super) type Parents = mpsc::UnboundedReceiver<Parent>;
+pub(super) type Parents = mpsc::UnboundedReceiver<Bereft>;
+
+/// A parent that lost a child, and the slot of that child, if it is left to it.
+pub(super) type Bereft = (Parent, Option<OwnedSemaphorePermit>);
 
 /// Who is to be told.
 pub(super) struct Wakeups {
@@ -51,7 +54,7 @@ pub(super) struct Wakeups {
     /// There is something that another process has to do.
     pub(super) others: Notify,
     /// Bounded by the runs in flight: each sends one, and waits for its slot to send another.
-    parents: mpsc::UnboundedSender<Parent>,
+    parents: mpsc::UnboundedSender<Bereft>,
 }
 
 impl Wakeups {
@@ -69,10 +72,10 @@ impl Wakeups {
         (wakeups, queue)
     }
 
-    /// A child has ended and its end is committed: its parent may be ready.
-    pub(super) fn child_ended(&self, parent: Parent) {
+    /// A child has ended and its end is committed: its parent may be ready, and go on in its slot.
+    pub(super) fn child_ended(&self, parent: Parent, slot: Option<OwnedSemaphorePermit>) {
         // Without a receiver the engine has stopped, and the sweep of another one finds it.
-        let _ = self.parents.send(parent);
+        let _ = self.parents.send((parent, slot));
     }
 }
 
@@ -91,21 +94,25 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
             () = drained.cancelled() => break,
         }
         let now = Instant::now();
-        batch.drain(..).for_each(|parent| gathered.add(parent, now));
-        ask(&engine, &gathered.take(now)).await;
+        batch.drain(..).for_each(|(parent, slot)| gathered.add(parent, slot, now));
+        let parents = gathered.take(now);
+        ask(&engine, &parents, gathered.slots.take()).await;
     }
     while let Some(due) = gathered.next() {
-        ask(&engine, &gathered.take(due)).await;
+        let parents = gathered.take(due);
+        ask(&engine, &parents, gathered.slots.take()).await;
     }
 }
 
 /// Looks whether these parents are ready, however long that takes.
-async fn ask(engine: &Engine, parents: &[Parent]) {
+async fn ask(engine: &Arc<Engine>, parents: &[Parent], mut slots: Option<OwnedSemaphorePermit>) {
+    let mut claims = true;
     while !parents.is_empty() {
-        match engine.store.wake(parents).await {
-            Ok(handlers) => return engine.announce(&handlers),
+        match hand_over::wake(engine, parents, slots.take(), claims).await {
+            Ok(()) => return,
             Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
         }
+        claims = false;
         tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
 }
@@ -117,6 +124,8 @@ async fn ask(engine: &Engine, parents: &[Parent]) {
 #[derive(Default)]
 struct Gathered {
     parents: BTreeMap<Uuid, Asked>,
+    /// Slots for those that are asked for at once, one for each at most.
+    slots: Option<OwnedSemaphorePermit>,
     /// The parents to ask for, by when.
     due: BTreeSet<(Instant, Uuid)>,
     /// When those can be forgotten that nobody has to ask for by then.
@@ -135,7 +144,7 @@ struct Asked {
 
 impl Gathered {
     /// A child of this parent has ended.
-    fn add(&mut self, parent: Parent, now: Instant) {
+    fn add(&mut self, parent: Parent, slot: Option<OwnedSemaphorePermit>, now: Instant) {
         let id = parent.id;
         let asked = self.parents.entry(id).or_default();
         match &mut asked.waits {
@@ -147,6 +156,13 @@ impl Gathered {
                 };
                 asked.waits = Some(parent);
                 self.due.insert((at, id));
+                // Whoever has to wait needs none.
+                if let Some(slot) = slot.filter(|_| at <= now) {
+                    match &mut self.slots {
+                        Some(slots) => slots.merge(slot),
+                        None => self.slots = Some(slot),
+                    }
+                }
             }
         }
     }
@@ -272,7 +288,7 @@ mod tests {
         let mut asked = 0;
         for micros in 0..100_000 {
             let now = start + Duration::from_micros(micros);
-            gathered.add(parent(1, 0), now);
+            gathered.add(parent(1, 0), None, now);
             asked += u64::try_from(gathered.take(now).len()).unwrap();
             assert!(asked >= u64::from(ASKED_AT_ONCE) || asked > micros);
         }
@@ -285,7 +301,7 @@ mod tests {
         let mut latest = None;
         for second in 0..100 {
             now += Duration::from_micros(30);
-            gathered.add(parent(1, second), now);
+            gathered.add(parent(1, second), None, now);
             latest = gathered.take(now).pop().or(latest);
         }
         assert_ne!(latest.as_ref().unwrap().at, parent(1, 99).at, "no pause was made");
@@ -301,7 +317,7 @@ mod tests {
     fn several_children_of_one_parent_are_one_question() {
         let (mut gathered, now) = (Gathered::default(), Instant::now());
         for (id, second) in [(1, 5), (2, 0), (1, 3)] {
-            gathered.add(parent(id, second), now);
+            gathered.add(parent(id, second), None, now);
         }
         let parents = gathered.take(now);
         assert_eq!(ids(&parents), [1, 2]);
@@ -312,7 +328,7 @@ mod tests {
     fn who_does_not_come_again_is_forgotten() {
         let (mut gathered, mut now) = (Gathered::default(), Instant::now());
         for id in 0..100_000 {
-            gathered.add(parent(id, 0), now);
+            gathered.add(parent(id, 0), None, now);
             gathered.take(now);
             now += Duration::from_micros(10);
         }
@@ -326,7 +342,7 @@ mod tests {
     fn no_more_are_asked_for_at_once_than_fit() {
         let (mut gathered, now) = (Gathered::default(), Instant::now());
         let count = 2 * BATCH_MAX + 1;
-        (0..count).for_each(|id| gathered.add(parent(u128::try_from(id).unwrap(), 0), now));
+        (0..count).for_each(|id| gathered.add(parent(u128::try_from(id).unwrap(), 0), None, now));
         let taken = [(); 4].map(|()| gathered.take(now).len());
         assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
     }

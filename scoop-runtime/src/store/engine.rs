@@ -42,6 +42,14 @@ impl Parent {
     }
 }
 
+/// The runs that wait for nobody any more.
+pub(crate) struct Woken {
+    /// Whose those are that are ready.
+    pub(crate) handlers: Vec<String>,
+    /// Those that were claimed along with it.
+    pub(crate) claimed: Vec<Result<Claimed, Unreadable>>,
+}
+
 /// A run that did not go the way it was to go.
 pub(crate) struct Release {
     pub(crate) key: Key,
@@ -185,8 +193,36 @@ impl Store {
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let rows = sqlx::query(self.sql.run_wake.clone()).bind(Json(parents)).all(&self.sessions).await?;
-        rows.iter().map(|row| row.try_get("handler")).collect()
+        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), 0).await?;
+        Ok(woken.handlers)
+    }
+
+    /// The same, by a worker of these handlers that has room for so many of the parents, from the first
+    /// on: of these, the ones that wait for nobody are claimed.
+    pub(crate) async fn wake_here(
+        &self,
+        parents: &[Parent],
+        worker: Uuid,
+        identifier: &str,
+        (topics, handlers): (&[String], &[String]),
+        room: usize,
+    ) -> sqlx::Result<Woken> {
+        let rows = sqlx::query(self.sql.run_wake.clone())
+            .bind(Json(parents))
+            .bind(worker)
+            .bind(topics)
+            .bind(handlers)
+            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .all(&self.sessions)
+            .await?;
+        let mut woken = Woken { handlers: vec![], claimed: vec![] };
+        for row in &rows {
+            match row.try_get("claimed")? {
+                true => woken.claimed.push(Claimed::from_row(row, identifier)?),
+                false => woken.handlers.push(row.try_get("handler")?),
+            }
+        }
+        Ok(woken)
     }
 
     /// Frees the runs of this worker that it does not work on, and says how many those were; and

@@ -280,6 +280,57 @@ mod tests {
         done(pool, server).await;
     }
 
+    /// Three runs that wait for nobody, each for as long.
+    async fn waiting(pool: &PgPool, store: &Store, launched: Launched) -> Vec<Parent> {
+        let again = || Launched::new("a", serde_json::Value::Null, 4);
+        store.launch(pool, &[launched, again(), again()]).await.unwrap();
+        let wait = "UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', suspensions = 1
+                    WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at";
+        let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
+        let mut parents: Vec<_> = rows.iter().map(|row| Parent::from_row(row).unwrap()).collect();
+        parents.sort_by_key(|parent| parent.id);
+        parents
+    }
+
+    #[tokio::test]
+    async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
+        let (pool, server) = database("claimed_at_wake_up").await;
+        let (store, worker, launched) = launching(&pool).await;
+        let parents = waiting(&pool, &store, launched).await;
+        let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+        let woken = store.wake_here(&parents, worker, "w", pairs, 1).await.unwrap();
+        let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
+        assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
+        let again = store.wake_here(&parents, worker, "w", pairs, 3).await.unwrap();
+        assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "nobody wakes twice");
+
+        let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
+        sqlx::query(held).bind(here.key.id).execute(&pool).await.unwrap();
+        let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({})).await.unwrap();
+        let claimed = claimed.into_iter().map(Result::unwrap).find(|claimed| claimed.key.id == here.key.id);
+        assert_eq!(format!("{here:?}"), format!("{:?}", claimed.unwrap()));
+        let late =
+            "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
+        assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn only_who_is_listed_and_has_the_handler_claims_what_wakes() {
+        let (pool, server) = database("unlisted_wake_up").await;
+        let (store, worker, launched) = launching(&pool).await;
+        let parents = waiting(&pool, &store, launched).await;
+        let pairs = |handler: &str| (vec!["a".to_owned()], vec![handler.to_owned()]);
+        for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
+            let (topics, handlers) = pairs(handler);
+            let woken = store.wake_here(&parents, worker, "w", (&topics, &handlers), 3).await.unwrap();
+            assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
+            let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
+            sqlx::query(wait).execute(&pool).await.unwrap();
+        }
+        done(pool, server).await;
+    }
+
     #[test]
     fn a_schema_needs_a_plain_name() {
         for bad in ["", "Upper", "1st", "a-b", "a.b", "a\"b", &"x".repeat(41)] {

@@ -43,6 +43,7 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
             ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
         }
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+        "run_wake" => ("jsonb, uuid, text[], text[], bigint", "'[]', gen_random_uuid(), '{}', '{}', 1"),
         "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
         "handler_ready" => ("text[], text[]", "'{}', '{}'"),
         "run_overdue" => ("bigint", "1"),

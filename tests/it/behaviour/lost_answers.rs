@@ -254,3 +254,58 @@ mod of_a_launch {
         Ok(())
     }
 }
+
+mod of_a_wake_up {
+    use super::*;
+
+    struct LeftHandler {
+        proxy: Proxy,
+    }
+
+    #[saga(name = "left-handler")]
+    #[subscribes(Root)]
+    impl LeftHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            self.proxy.arm();
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct LastHandler;
+
+    #[saga(name = "last-handler")]
+    #[subscribes(Child)]
+    impl LastHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// It was claimed at once, for nobody who knows of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_parent_goes_on_although_the_answer_to_its_wake_up_was_lost() -> Result<()> {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        // When a child ended is told by nothing else.
+        let proxy = Proxy::new(b"\"at\":\"", Cut::Answer);
+        let scoop = Scoop::builder().postgres(proxy.pool(&db).await?);
+        let scoop = scoop.only::<LeftHandler>().only::<LastHandler>();
+        let scoop = scoop.provide(LeftHandler { proxy: proxy.clone() });
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        proxy.has_cut().await;
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
+        Ok(())
+    }
+}

@@ -39,6 +39,7 @@ mod topology;
 mod undoing;
 mod uniqueness;
 mod values;
+mod woken;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

@@ -1,0 +1,166 @@
+//! Parents that go on in the process in which their last child ended, without anybody claiming them.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+struct Above {
+    second: Gate,
+}
+
+#[saga(name = "above")]
+#[subscribes(Root)]
+impl Above {
+    #[step]
+    async fn first(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.launch(Child).await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn second(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        self.second.pass().await;
+        Ok(())
+    }
+}
+
+struct Below {
+    gate: Gate,
+}
+
+#[saga(name = "below")]
+#[subscribes(Child)]
+impl Below {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+/// A program with both, which claims only when it is told to.
+fn program(db: &Database, below: &Gate, second: &Gate) -> scoop::Builder {
+    let scoop = db.scoop().only::<Above>().only::<Below>().poll_interval(Duration::from_secs(3600));
+    scoop.provide(Below { gate: below.clone() }).provide(Above { second: second.clone() })
+}
+
+/// From now on nobody can claim what is ready.
+async fn forbid_claims(db: &Database) {
+    db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'nobody claims anything'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW
+             WHEN (old.state = 'ready' AND new.state = 'running') EXECUTE FUNCTION refuse()",
+    )
+    .await;
+}
+
+const COURSE: &str = "M0 EMITTED · ·
+    M0 SEEN above ·
+    M1 EMITTED above first
+    M0 SUSPENDED above first next=1
+    M1 SEEN below ·
+    M1 SUSPENDED below step
+    M1 COMMITTED below step
+    M0 SUSPENDED above second
+    M0 COMMITTED above second";
+
+const READY: &str =
+    "SELECT count(*) FROM scoop.run WHERE state = 'ready' AND owner IS NULL AND handler = 'above'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_goes_on_without_a_claim() -> Result<()> {
+    let db = Database::new().await;
+    let (below, second) = (Gate::default(), Gate::default());
+    let scoop = program(&db, &below, &second).start().await?;
+    let root = scoop.launch(Root).await?;
+    below.arrivals(1).await;
+    forbid_claims(&db).await;
+    below.open(1);
+    second.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    db.history().await.expect(COURSE);
+    Ok(())
+}
+
+/// Its child leaves it the only slot, which others wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_goes_on_in_the_slot_of_its_child() -> Result<()> {
+    let db = Database::new().await;
+    let (below, second) = (Gate::default(), Gate::default());
+    let scoop = program(&db, &below, &second).concurrency(1).start().await?;
+    let root = scoop.launch(Root).await?;
+    below.arrivals(1).await;
+    let others = scoop.launch_all([Child, Child]).await?;
+    below.open(1);
+    second.arrivals(1).await;
+    assert_eq!(below.arrived(), 0, "somebody else got the slot");
+    second.open(1);
+    below.open(2);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    for other in others {
+        assert_eq!(other.ends().await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_of_another_program_goes_on_there() -> Result<()> {
+    let db = Database::new().await;
+    let (below, second) = (Gate::default(), Gate::default());
+    let above = db.scoop().only::<Above>().provide(Above { second: second.clone() }).start().await?;
+    let elsewhere = Scoop::builder().postgres(db.another_pool(5).await).only::<Below>();
+    let _elsewhere = elsewhere.provide(Below { gate: below.clone() }).start().await?;
+    below.open(1);
+    second.open(1);
+    assert_eq!(above.launch(Root).await?.ends().await?, Outcome::Committed);
+    db.history().await.expect(COURSE);
+    Ok(())
+}
+
+/// Its last child ends when the program is to stop: it is left to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_that_is_woken_in_the_moment_of_the_stop_is_left_to_others() -> Result<()> {
+    let db = Database::new().await;
+    let (below, second) = (Gate::default(), Gate::default());
+    let scoop = program(&db, &below, &second).start().await?;
+    let root = scoop.launch(Root).await?;
+    below.arrivals(1).await;
+    let mut tx = db.pool().begin().await?;
+    sqlx::query("SELECT FROM scoop.run WHERE handler = 'above' FOR UPDATE").execute(&mut *tx).await?;
+    below.open(1);
+    let held_up = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("the question is held up", async || db.number(held_up).await > 0).await;
+    let asked = tokio::time::timeout(Duration::from_millis(1), scoop.shutdown()).await;
+    assert!(asked.is_err(), "the question is still under way");
+    tx.commit().await?;
+    scoop.shutdown().await;
+    assert_eq!((db.number(READY).await, second.arrived()), (1, 0));
+    assert_eq!(db.number("SELECT count(*) FROM scoop.worker").await, 0);
+
+    second.open(1);
+    let heir = program(&db, &below, &second).start().await?;
+    assert_eq!(heir.find(root.id()).await?.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+/// Who was declared dead owns nothing, whatever it thinks.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_dead_wake_is_for_the_living() -> Result<()> {
+    let db = Database::new().await;
+    let (below, second) = (Gate::default(), Gate::default());
+    let scoop = program(&db, &below, &second).start().await?;
+    let root = scoop.launch(Root).await?;
+    below.arrivals(1).await;
+    db.execute("DELETE FROM scoop.worker").await;
+    below.open(1);
+    eventually("the parent is ready", async || db.number(READY).await == 1).await;
+    assert_eq!(second.arrived(), 0);
+    second.open(1);
+    let heir = Scoop::builder().postgres(db.another_pool(5).await).only::<Above>();
+    let heir = heir.provide(Above { second: second.clone() }).start().await?;
+    assert_eq!(heir.find(root.id()).await?.ends().await?, Outcome::Committed);
+    Ok(())
+}
