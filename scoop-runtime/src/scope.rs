@@ -103,8 +103,8 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
-            let Place { key, definition, .. } = self.place;
-            let opened = self.engine.connections.begin(&definition.saga, key.claim()).await;
+            let Place { definition, .. } = self.place;
+            let opened = self.engine.connections.begin(&definition.saga).await;
             self.opened = Some(opened.map_err(|error| {
                 let step = self.place.step;
                 Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))

@@ -16,6 +16,13 @@ use tokio::sync::oneshot;
 /// about how long one may live.
 const STEPS_MAX: u32 = 1_000;
 
+/// Marks a transaction as one that the engine has begun: gone with it, if the step ends it by itself. The
+/// same text each time, since whoever counts the server's statements counts each text.
+const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
+
+/// What [`MARK`] has set.
+pub(super) const MARKED: &str = "held";
+
 /// The name of a saga.
 type Saga = Cow<'static, str>;
 
@@ -51,13 +58,12 @@ struct Queue {
 
 /// A step that wants a transaction.
 struct Waiter {
-    claim: String,
     turn: oneshot::Sender<Turn>,
 }
 
 /// What a waiter gets when it is its turn.
 enum Turn {
-    /// The transaction, begun under its claim.
+    /// The transaction, begun.
     Transaction(Opened),
     /// The right to open one.
     Permit(Permit),
@@ -70,8 +76,8 @@ impl Connections {
         Self { pool, preamble, queue: Arc::new(Mutex::new(queue)) }
     }
 
-    /// Begins the transaction of a step of this saga, which remembers under which claim.
-    pub(crate) async fn begin(&self, saga: &Saga, claim: String) -> sqlx::Result<Opened> {
+    /// Begins the transaction of a step of this saga.
+    pub(crate) async fn begin(&self, saga: &Saga) -> sqlx::Result<Opened> {
         let waiting = {
             let mut queue = lock(&self.queue);
             match queue.free.checked_sub(1) {
@@ -79,7 +85,7 @@ impl Connections {
                     queue.free = free;
                     Err(Permit(self.queue.clone()))
                 }
-                None => Ok(queue.wait(saga, claim.clone())),
+                None => Ok(queue.wait(saga)),
             }
         };
         let permit = match waiting {
@@ -89,13 +95,14 @@ impl Connections {
                 Turn::Permit(permit) => permit,
             },
         };
-        self.open(&claim, permit).await
+        self.open(permit).await
     }
 
     /// In a task of its own, so that nobody can cancel it half-way: then the connection would go back
     /// to the pool in the middle of a transaction that nobody knows of.
-    async fn open(&self, claim: &str, permit: Permit) -> sqlx::Result<Opened> {
-        let begin = AssertSqlSafe(format!("BEGIN; {}{}", self.preamble, remember(claim)));
+    async fn open(&self, permit: Permit) -> sqlx::Result<Opened> {
+        // Safe: all of them are constants.
+        let begin = AssertSqlSafe(format!("BEGIN; {}{MARK}", self.preamble));
         let pool = self.pool.clone();
         let opening = tokio::spawn(async move {
             let transaction = pool.begin_with(begin).await?;
@@ -108,11 +115,11 @@ impl Connections {
     pub(crate) async fn commit(&self, opened: Opened) -> sqlx::Result<()> {
         let Opened { mut transaction, steps, permit, .. } = opened;
         let next = if steps < STEPS_MAX { lock(&self.queue).next() } else { None };
-        let Some(Waiter { claim, turn }) = next else {
+        let Some(Waiter { turn }) = next else {
             return transaction.commit().await;
         };
         // A chained transaction would inherit what the step has set for its own.
-        let both = AssertSqlSafe(format!("COMMIT; BEGIN; {}", remember(&claim)));
+        let both = AssertSqlSafe(format!("COMMIT; BEGIN; {MARK}"));
         let committed = sqlx::raw_sql(both).execute(&mut *transaction).await;
         let turn_of_next = match &committed {
             Ok(_) => Turn::Transaction(Opened { transaction, started: vec![], steps: steps + 1, permit }),
@@ -122,12 +129,6 @@ impl Connections {
         let _ = turn.send(turn_of_next);
         committed.map(drop)
     }
-}
-
-/// Makes the transaction know under which claim it was begun. Safe in a statement: a claim is made of
-/// a UUID and a number.
-fn remember(claim: &str) -> String {
-    format!("SET LOCAL scoop_run.claim = '{claim}'")
 }
 
 impl Opened {
@@ -157,13 +158,13 @@ impl Drop for Permit {
 
 impl Queue {
     /// A place at the end of the queue of this saga.
-    fn wait(&mut self, saga: &Saga, claim: String) -> oneshot::Receiver<Turn> {
+    fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Turn> {
         let (turn, waiting) = oneshot::channel();
         let waiters = self.waiting.entry(saga.clone()).or_default();
         if waiters.is_empty() {
             self.turns.push_back(saga.clone());
         }
-        waiters.push_back(Waiter { claim, turn });
+        waiters.push_back(Waiter { turn });
         waiting
     }
 

@@ -6,6 +6,7 @@ use sqlx::{Postgres, Transaction};
 use tracing::{debug, warn};
 
 use super::call::conclude_failed;
+use super::connections::MARKED;
 use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
 use super::shares::Seat;
@@ -82,7 +83,7 @@ async fn settle_within(
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
     let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
     let sets_a_time = settlement.sets_a_time();
-    match commit_with(engine, job.key, settlement, opened).await {
+    match commit_with(engine, settlement, opened).await {
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
         Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
         Err(Uncommitted::Halt(halt)) => Err(halt),
@@ -141,16 +142,14 @@ enum Uncommitted {
 /// Writes what follows into the transaction of the step, and commits it.
 async fn commit_with(
     engine: &Engine,
-    key: Key,
     settlement: Settlement,
     mut opened: Opened,
 ) -> Result<Settled, Uncommitted> {
-    let claim = key.claim();
     let settled =
-        engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, &claim).await;
+        engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
     let settled = settled.map_err(not_written)?;
     let Some(mut settled) = settled else {
-        return Err(match is_open(&mut opened.transaction, &claim).await {
+        return Err(match is_open(&mut opened.transaction).await {
             Ok(true) => Uncommitted::Halt(Halt::TakenOver),
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
             Err(error) => Uncommitted::Halt(Halt::InDoubt(error.to_string())),
@@ -209,11 +208,11 @@ async fn fail(engine: &Engine, job: &mut Job, context: Context, why: &str) -> Re
 }
 
 /// Whether the transaction is still the one that the engine began.
-async fn is_open(transaction: &mut Transaction<'static, Postgres>, claim: &str) -> sqlx::Result<bool> {
+async fn is_open(transaction: &mut Transaction<'static, Postgres>) -> sqlx::Result<bool> {
     let current: Option<String> = sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
         .fetch_one(&mut **transaction)
         .await?;
-    Ok(current.as_deref() == Some(claim))
+    Ok(current.as_deref() == Some(MARKED))
 }
 
 /// What was settled is true now: whoever has to know is told, and the run goes on if it can.

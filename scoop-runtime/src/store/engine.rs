@@ -163,7 +163,7 @@ impl Store {
     }
 
     /// Applies a settlement inside the transaction of a step, if its claim still holds. That
-    /// transaction was begun with `claim`: without it there, the step has ended its transaction
+    /// transaction was begun with this as `scoop_run.claim`: without it there, the step has ended its transaction
     /// itself, and nothing is applied.
     pub(crate) async fn settle_within(
         &self,

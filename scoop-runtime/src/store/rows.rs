@@ -73,13 +73,6 @@ pub(crate) struct Unreadable {
     pub(crate) why: String,
 }
 
-impl Key {
-    /// What the transaction of a step is begun with, so that settling can tell whether it is still open.
-    pub(crate) fn claim(&self) -> String {
-        format!("{}/{}", self.id, self.epoch)
-    }
-}
-
 impl Claimed {
     /// From a row of `run_claim.sql`. `worker` is the identifier in events.
     pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unreadable>> {
