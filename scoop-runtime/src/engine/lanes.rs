@@ -13,7 +13,7 @@ use super::shares::Seat;
 use super::{Engine, Opened};
 use crate::error::is_transient;
 use crate::registry::RunnableSaga;
-use crate::store::{FailedPart, Key, Parent, Settled, Settlement};
+use crate::store::{FailedPart, Parent, Settled, Settlement};
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
