@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -20,6 +21,9 @@ const BATCH_MAX: usize = 200;
 /// How much is written at once, in bytes of JSON; more only if a single message has more.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
+/// How long others are not told again: each time takes a connection from whoever writes.
+const TELL_PAUSE: Duration = Duration::from_millis(5);
+
 /// The launches of a client that wait to be written.
 pub(crate) struct Gathered {
     store: Store,
@@ -30,6 +34,9 @@ pub(crate) struct Gathered {
 struct Queue {
     waiting: VecDeque<Waiting>,
     writing: u32,
+    /// Something was launched that nobody was told of.
+    news: bool,
+    telling: bool,
 }
 
 /// A launch, and who waits for it.
@@ -57,13 +64,13 @@ impl Gathered {
     }
 
     /// Writes what was taken, and tells each who waits.
-    async fn write(&self, batch: Vec<Waiting>) {
+    async fn write(self: &Arc<Self>, batch: Vec<Waiting>) {
         let (messages, mut answers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|Waiting { message, answer }| (message, answer)).unzip();
         match self.store.launch_alone(&messages).await {
             Ok(launch) => {
                 answers.into_iter().for_each(|answer| drop(answer.send(Ok(()))));
-                announce(&self.store, &launch.handlers);
+                self.announce(&launch.handlers);
             }
             Err(error) if answers.len() == 1 => {
                 answers.pop().map(|answer| answer.send(Err(error)));
@@ -80,14 +87,41 @@ impl Gathered {
         }
     }
 
-    async fn write_alone(&self, message: &Launched) -> sqlx::Result<()> {
+    async fn write_alone(self: &Arc<Self>, message: &Launched) -> sqlx::Result<()> {
         let launch = self.store.launch_alone(std::slice::from_ref(message)).await?;
-        announce(&self.store, &launch.handlers);
+        self.announce(&launch.handlers);
         Ok(())
+    }
+
+    /// Has whoever runs these handlers look: at once, but not again before a pause.
+    pub(crate) fn announce(self: &Arc<Self>, handlers: &[String]) {
+        if !handlers.is_empty() && self.queue().has_news() {
+            tokio::spawn(self.clone().tell());
+        }
+    }
+
+    async fn tell(self: Arc<Self>) {
+        while self.queue().takes_news() {
+            // Polling finds what nobody was notified of.
+            let _ = self.store.notify(Uuid::nil()).await;
+            tokio::time::sleep(TELL_PAUSE).await;
+        }
     }
 }
 
 impl Queue {
+    /// There is something to tell. Whether somebody has to begin telling.
+    fn has_news(&mut self) -> bool {
+        self.news = true;
+        !std::mem::replace(&mut self.telling, true)
+    }
+
+    /// Whether there is something to tell. If not, whoever asks is done with telling.
+    fn takes_news(&mut self) -> bool {
+        self.telling = std::mem::take(&mut self.news);
+        self.telling
+    }
+
     /// Whether somebody has to begin writing.
     fn add(&mut self, waiting: Waiting) -> bool {
         self.waiting.push_back(waiting);
@@ -160,18 +194,6 @@ fn shared(error: &Arc<sqlx::Error>) -> sqlx::Error {
     }
 }
 
-/// Has whoever runs these handlers look.
-pub(crate) fn announce(store: &Store, handlers: &[String]) {
-    if handlers.is_empty() {
-        return;
-    }
-    let store = store.clone();
-    tokio::spawn(async move {
-        // Polling finds what nobody was notified of.
-        let _ = store.notify(Uuid::nil()).await;
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +214,15 @@ mod tests {
         assert_eq!(taken(&mut queue), [4]);
         assert!(queue.add(waiting(1)), "one of them is done");
         assert!(!queue.add(waiting(1)));
+    }
+
+    #[test]
+    fn what_comes_while_others_are_told_is_told_next() {
+        let mut queue = Queue::default();
+        assert!(queue.has_news() && queue.takes_news());
+        assert!(!queue.has_news() && !queue.has_news(), "somebody is telling");
+        assert!(queue.takes_news() && !queue.takes_news());
+        assert!(queue.has_news(), "nobody is telling any more");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
-use crate::gather::{self, Gathered};
+use crate::gather::Gathered;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
 use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store};
 use crate::{Builder, RuntimeError, Saga, payload};
@@ -344,7 +344,7 @@ impl Scoop {
     pub(crate) fn announce(&self, handlers: &[String]) {
         match &self.inner.engine {
             Some(engine) => engine.announce(handlers),
-            None => gather::announce(self.store(), handlers),
+            None => self.inner.gathered.announce(handlers),
         }
     }
 }
