@@ -20,3 +20,6 @@ pub mod connections {}
 
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
+
+#[doc = include_str!("../docs/performance.md")]
+pub mod performance {}
