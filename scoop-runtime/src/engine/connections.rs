@@ -57,9 +57,7 @@ struct Queue {
 }
 
 /// A step that wants a transaction.
-struct Waiter {
-    turn: oneshot::Sender<Turn>,
-}
+type Waiter = oneshot::Sender<Turn>;
 
 /// What a waiter gets when it is its turn.
 enum Turn {
@@ -115,18 +113,18 @@ impl Connections {
     pub(crate) async fn commit(&self, opened: Opened) -> sqlx::Result<()> {
         let Opened { mut transaction, steps, permit, .. } = opened;
         let next = if steps < STEPS_MAX { lock(&self.queue).next() } else { None };
-        let Some(Waiter { turn }) = next else {
+        let Some(waiter) = next else {
             return transaction.commit().await;
         };
         // A chained transaction would inherit what the step has set for its own.
         let both = AssertSqlSafe(format!("COMMIT; BEGIN; {MARK}"));
         let committed = sqlx::raw_sql(both).execute(&mut *transaction).await;
-        let turn_of_next = match &committed {
+        let turn = match &committed {
             Ok(_) => Turn::Transaction(Opened { transaction, started: vec![], steps: steps + 1, permit }),
             Err(_) => Turn::Permit(permit),
         };
         // Whoever does not wait any more leaves it to the next one, by dropping it.
-        let _ = turn.send(turn_of_next);
+        let _ = waiter.send(turn);
         committed.map(drop)
     }
 }
@@ -151,7 +149,7 @@ impl Drop for Permit {
         };
         if let Some(waiter) = next {
             // Whoever does not wait any more passes it on in turn.
-            let _ = waiter.turn.send(Turn::Permit(Self(self.0.clone())));
+            let _ = waiter.send(Turn::Permit(Self(self.0.clone())));
         }
     }
 }
@@ -159,13 +157,13 @@ impl Drop for Permit {
 impl Queue {
     /// A place at the end of the queue of this saga.
     fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Turn> {
-        let (turn, waiting) = oneshot::channel();
+        let (waiter, turn) = oneshot::channel();
         let waiters = self.waiting.entry(saga.clone()).or_default();
         if waiters.is_empty() {
             self.turns.push_back(saga.clone());
         }
-        waiters.push_back(Waiter { turn });
-        waiting
+        waiters.push_back(waiter);
+        turn
     }
 
     /// Whose turn it is.
@@ -179,7 +177,7 @@ impl Queue {
             } else {
                 self.turns.push_back(saga);
             }
-            if waiter.as_ref().is_some_and(|waiter| !waiter.turn.is_closed()) {
+            if waiter.as_ref().is_some_and(|waiter| !waiter.is_closed()) {
                 return waiter;
             }
         }
@@ -188,4 +186,63 @@ impl Queue {
 
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(free: usize) -> Arc<Mutex<Queue>> {
+        Arc::new(Mutex::new(Queue { free, turns: VecDeque::new(), waiting: HashMap::new() }))
+    }
+
+    fn wait(queue: &Mutex<Queue>, saga: &Saga) -> oneshot::Receiver<Turn> {
+        lock(queue).wait(saga)
+    }
+
+    /// Which of these has got its turn.
+    fn served(turns: &mut [oneshot::Receiver<Turn>]) -> Vec<usize> {
+        let got = |turn: &mut oneshot::Receiver<Turn>| turn.try_recv().is_ok();
+        (0..turns.len()).filter(|at| got(&mut turns[*at])).collect()
+    }
+
+    #[tokio::test]
+    async fn sagas_take_turns_whatever_crowd_one_of_them_has() {
+        let queue = queue(0);
+        let [crowd, lone] = [Saga::Borrowed("crowd"), Saga::Borrowed("lone")];
+        let mut turns: Vec<_> = [&crowd, &crowd, &crowd, &lone].map(|saga| wait(&queue, saga)).into();
+        let mut order = vec![];
+        for _ in 0..4 {
+            let next = lock(&queue).next().unwrap();
+            assert!(next.send(Turn::Permit(Permit(self::queue(1)))).is_ok());
+            order.extend(served(&mut turns));
+        }
+        assert_eq!(order, [0, 3, 1, 2]);
+        assert!(lock(&queue).next().is_none());
+        assert!(lock(&queue).waiting.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_permit_goes_to_whoever_still_waits_and_is_free_at_last() {
+        let queue = queue(0);
+        let saga = Saga::Borrowed("saga");
+        drop(wait(&queue, &saga));
+        let waits = wait(&queue, &saga);
+        drop(Permit(queue.clone()));
+        let Ok(Turn::Permit(permit)) = waits.await else { panic!("it waited for a permit") };
+        assert_eq!(lock(&queue).free, 0);
+        drop(permit);
+        assert_eq!(lock(&queue).free, 1);
+    }
+
+    /// The turn has come, but whoever it came for does not look any more.
+    #[tokio::test]
+    async fn a_permit_that_nobody_takes_goes_on() {
+        let queue = queue(0);
+        let saga = Saga::Borrowed("saga");
+        let (gone, waits) = (wait(&queue, &saga), wait(&queue, &saga));
+        drop(Permit(queue.clone()));
+        drop(gone);
+        assert!(matches!(waits.await, Ok(Turn::Permit(_))));
+    }
 }

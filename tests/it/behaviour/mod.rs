@@ -22,6 +22,7 @@ mod launching;
 mod lost_answers;
 mod other_schema;
 mod panics;
+mod passed_on;
 mod processes;
 mod rebuild;
 mod repair;
