@@ -13,7 +13,7 @@ pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, Intervention,
     Launch, ListedHandler, Listing, Mending, Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired,
     Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
-    Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, embedded,
+    Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, embedded, testing,
 };
 
 pub mod guide;

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::registry::{Provided, Registry};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{self, Access, Schema, Sessions, Store};
+use crate::testing::Rehearsal;
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// How many connections the pool of a private PostgreSQL may have.
@@ -54,6 +55,12 @@ impl Builder {
             only: None,
             settings: Settings::default(),
         }
+    }
+
+    /// The same, with something that is to go wrong.
+    pub(crate) fn rehearsed(mut self, rehearsal: Rehearsal) -> Self {
+        self.settings.rehearsal = Some(rehearsal);
+        self
     }
 
     /// Runs on the PostgreSQL of this pool (version 15 or later).

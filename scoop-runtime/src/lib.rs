@@ -25,6 +25,7 @@ mod scope;
 mod settings;
 mod sleeper;
 mod store;
+pub mod testing;
 mod tick;
 mod timetable;
 mod topology;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::payload;
 use crate::scoop::Limits;
+use crate::testing::Rehearsal;
 
 /// The connection that listens, and shows that this process lives.
 pub(crate) const LISTENING_CONNECTIONS: u32 = 1;
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
     pub(crate) backoff: Backoff,
+    /// What is to go wrong, in tests.
+    pub(crate) rehearsal: Option<Rehearsal>,
 }
 
 impl Settings {
@@ -50,6 +53,7 @@ impl Default for Settings {
             context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
+            rehearsal: None,
         }
     }
 }

@@ -117,7 +117,7 @@ async fn clean_up(
 
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, nobody waits for that; but its connection counts until it is free.
-async fn undo(opened: Option<Opened>) {
+pub(super) async fn undo(opened: Option<Opened>) {
     if let Some(opened) = opened {
         let _ = tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await;
     }
@@ -186,7 +186,18 @@ async fn perform(
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
         Ok(Returned { output, emissions, reply, ..returned })
     });
+    let outcome = outcome.and_then(|returned| rehearsed(engine, job, call).map_or(Ok(returned), Err));
     (outcome, opened, context)
+}
+
+/// Why a step that ended well is to fail all the same.
+fn rehearsed(engine: &Engine, job: &Job, call: &Call<'_>) -> Option<Error> {
+    let rehearsal = engine.settings.rehearsal.as_ref()?;
+    let Action::Invoke { iteration, .. } = call.action() else {
+        return None;
+    };
+    let (saga, source) = (&job.saga.definition.saga, &job.run.source);
+    rehearsal.fails(saga, job.key.id, call.step(), *iteration, source).map(Error::failure)
 }
 
 /// Where the call stands, as its scope tells it.

@@ -18,6 +18,7 @@ use super::shares::Seat;
 use super::{Engine, Opened};
 use crate::registry::RunnableSaga;
 use crate::store::{Claimed, FailedPart, Key, Release, Surroundings};
+use crate::testing::Commit;
 
 /// A run that this process works on.
 pub(super) struct Job {
@@ -39,6 +40,8 @@ pub(super) struct Job {
     pub(super) reasons: Vec<Failure>,
     /// What it holds, until it leaves that to its parent.
     pub(super) seat: Option<Seat>,
+    /// What a rehearsal has let through.
+    pub(super) rehearsed: Option<Commit>,
 }
 
 /// Why a run does not go on here.
@@ -115,6 +118,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         tried,
         reasons,
         seat: Some(seat),
+        rehearsed: None,
     };
     let mut halt = None;
     while halt.is_none() && !engine.stopping.is_cancelled() {

@@ -5,7 +5,7 @@ use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
 use sqlx::{Postgres, Transaction};
 use tracing::{debug, warn};
 
-use super::call::conclude_failed;
+use super::call::{conclude_failed, undo};
 use super::connections::MARKED;
 use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
@@ -25,6 +25,13 @@ pub(super) async fn settle(
     conclusion: Conclusion,
     opened: Option<Opened>,
 ) -> Result<(), Halt> {
+    if let Some(rehearsal) = &engine.settings.rehearsal {
+        job.rehearsed = rehearsal.commits(&job.saga.definition.saga, job.key.id, &conclusion);
+        if job.rehearsed.is_none() {
+            undo(opened).await;
+            return Err(Halt::InDoubt("the process crashes before the commit, as it was to".into()));
+        }
+    }
     match opened {
         None => settle_batched(engine, job, conclusion).await,
         Some(opened) => settle_within(engine, job, conclusion, opened).await,
@@ -223,6 +230,11 @@ fn proceed(
     after: After,
     sets_a_time: bool,
 ) -> Result<(), Halt> {
+    if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, job.rehearsed.take())
+        && rehearsal.committed(commit)
+    {
+        return Err(Halt::InDoubt("the process crashes after the commit, as it was to".into()));
+    }
     engine.announce(&settled.started);
     if sets_a_time {
         engine.set_a_time();

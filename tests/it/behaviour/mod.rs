@@ -25,6 +25,7 @@ mod panics;
 mod passed_on;
 mod processes;
 mod rebuild;
+mod rehearsals;
 mod repair;
 mod replies;
 mod replies_windows;
