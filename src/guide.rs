@@ -15,6 +15,9 @@ pub mod context {}
 #[doc = include_str!("../docs/time.md")]
 pub mod time {}
 
+#[doc = include_str!("../docs/rehearsals.md")]
+pub mod rehearsals {}
+
 #[doc = include_str!("../docs/connections.md")]
 pub mod connections {}
 
