@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::time::Duration;
 
-use scoop_core::{Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, StepKind};
+use scoop_core::{
+    Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, SLEEP_HANDLER, StepKind,
+};
 
 use super::execute::{Halt, Job};
 use super::{Engine, Opened, panics};
@@ -193,10 +195,13 @@ async fn perform(
 /// Why a step that ended well is to fail all the same.
 fn rehearsed(engine: &Engine, job: &Job, call: &Call<'_>) -> Option<Error> {
     let rehearsal = engine.settings.rehearsal.as_ref()?;
+    let (saga, source) = (&job.saga.definition.saga, &job.run.source);
     let Action::Invoke { iteration, .. } = call.action() else {
         return None;
     };
-    let (saga, source) = (&job.saga.definition.saga, &job.run.source);
+    if saga == SLEEP_HANDLER {
+        return None;
+    }
     rehearsal.fails(saga, job.key.id, call.step(), *iteration, source).map(Error::failure)
 }
 
