@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Violated if some state leads nowhere.
 pub(crate) const COMES_TO_REST: &str = "whatever happened, it can come to rest (I7)";
 
+/// More than any model has.
+const STATES_MAX: usize = 1_000_000;
+
 /// A part of the protocol, with the world around it.
 pub(crate) trait Model {
     /// Everything that anybody knows.
@@ -110,6 +113,7 @@ fn explore<M: Model>(model: &M) -> Result<Graph<M>, Wrong> {
             }
         }
         at += 1;
+        assert!(graph.states.len() < STATES_MAX, "it has no end: {}", graph.wrong(at, "").trace);
     }
     Ok(graph)
 }

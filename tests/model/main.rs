@@ -10,6 +10,7 @@
 //! * [`give_up`]: a hierarchy that is cancelled, or late, while it goes on (`cancel_mark.sql`, `cancel_drop.sql`,
 //!   `run_overdue.sql`, what `0006_settle.sql` refuses).
 //! * [`join`]: a parent, its children, and who wakes it (`run_wake.sql`, `run_sweep.sql`).
+//! * [`rollback`]: a tree of runs that fail and are undone, as `scoop_core` says.
 //!
 //! Whoever changes one of the statements named here changes its model. States, moves and times are printed:
 //! `cargo test --test model -- --nocapture`.
@@ -18,3 +19,4 @@ mod check;
 mod fence;
 mod give_up;
 mod join;
+mod rollback;
