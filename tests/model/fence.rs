@@ -30,6 +30,9 @@ enum Fault {
     LaunchesUnexpected,
     /// Who lost an answer does not look for what he owns.
     NoDisown,
+    /// Who is not listed looks for what he owns all the same, though he cannot hold off what will claim for
+    /// him once he is.
+    DisownsUnlisted,
     /// Who comes back to be undone begins with the epochs of its way forward.
     ComesBackFromZero,
 }
@@ -74,11 +77,14 @@ enum Listed {
 enum Claimer {
     Idle,
     Claiming,
-    /// It holds claims off.
-    Pausing,
+    /// It holds claims off, if its worker is listed.
+    Pausing {
+        holds: bool,
+    },
     /// It has asked whether the run is in flight.
     Disowning {
         in_flight: bool,
+        holds: bool,
     },
 }
 
@@ -266,17 +272,21 @@ impl Fence {
             let pauses = state.change(|next| {
                 next.looks -= u8::from(!has_reason);
                 next.processes[process].in_doubt = false;
-                next.processes[process].claimer =
-                    if asks_first { Claimer::Disowning { in_flight } } else { Claimer::Pausing };
+                next.processes[process].claimer = match here.listed == Listed::Yes {
+                    _ if asks_first => Claimer::Disowning { in_flight, holds: false },
+                    // Whoever struck it out has freed what it owned.
+                    false if self.fault != Some(Fault::DisownsUnlisted) => Claimer::Idle,
+                    holds => Claimer::Pausing { holds },
+                };
             });
             moves.push((Move::Pauses(process), pauses));
         }
-        if here.claimer == Claimer::Pausing {
-            let asks =
-                state.change(|next| next.processes[process].claimer = Claimer::Disowning { in_flight });
+        if let Claimer::Pausing { holds } = here.claimer {
+            let asks = state
+                .change(|next| next.processes[process].claimer = Claimer::Disowning { in_flight, holds });
             moves.push((Move::AsksWhatIsInFlight(process), asks));
         }
-        if let Claimer::Disowning { in_flight } = here.claimer
+        if let Claimer::Disowning { in_flight, .. } = here.claimer
             && (paused || !asks_first)
         {
             let disowns = state.change(|next| {
@@ -297,9 +307,7 @@ impl Fence {
         match sent.statement {
             Statement::Claim | Statement::Launch => {
                 // Both wait for whoever has the row for himself.
-                let held_off = matches!(by.claimer, Claimer::Pausing | Claimer::Disowning { .. })
-                    && !(self.fault == Some(Fault::AsksBeforeThePause));
-                if !held_off && !matches!(by.listed, Listed::Leaving { .. }) {
+                if !by.holds_its_row() && !matches!(by.listed, Listed::Leaving { .. }) {
                     let listed = by.listed == Listed::Yes;
                     let statement = match sent.statement {
                         Statement::Claim => Statement::CheckedClaim { listed },
@@ -438,7 +446,8 @@ impl Fence {
                 moves.push((Move::LosesSession(process), lost));
             }
         }
-        if here.alive && !here.has_session && !matches!(here.listed, Listed::Leaving { .. }) {
+        let is_free = !here.holds_its_row() && !matches!(here.listed, Listed::Leaving { .. });
+        if here.alive && !here.has_session && is_free {
             let renewed = state.change(|next| {
                 let here = &mut next.processes[process];
                 (here.has_session, here.listed, here.in_doubt) = (true, Listed::Yes, true);
@@ -453,7 +462,7 @@ impl Fence {
         let here = &state.processes[process];
         let one_snapshot = self.fault == Some(Fault::FreesFromOldSnapshot);
         let waits = state.holds_its_row(process) && self.fault != Some(Fault::ClaimsWithoutLock)
-            || matches!(here.claimer, Claimer::Pausing | Claimer::Disowning { .. });
+            || here.holds_its_row();
         let others_live = state.processes.iter().enumerate().any(|(at, other)| at != process && other.alive);
         if here.listed == Listed::Yes && !here.has_session && others_live && (!waits || one_snapshot) {
             let struck = state.change(|next| {
@@ -489,6 +498,11 @@ impl State {
 }
 
 impl Process {
+    /// Whether it has its row of worker for itself.
+    fn holds_its_row(&self) -> bool {
+        matches!(self.claimer, Claimer::Pausing { holds: true } | Claimer::Disowning { holds: true, .. })
+    }
+
     fn new() -> Self {
         Self {
             alive: true,
@@ -595,5 +609,6 @@ fn every_fault_in_fencing_is_found_out() {
     violates("asks before the pause", &with(Fault::AsksBeforeThePause), NOT_ROBBED);
     violates("launches unexpected", &with(Fault::LaunchesUnexpected), NOT_ROBBED);
     violates("does not disown", &with(Fault::NoDisown), COMES_TO_REST);
+    violates("disowns although unlisted", &with(Fault::DisownsUnlisted), NOT_ROBBED);
     violates("comes back from zero", &with(Fault::ComesBackFromZero), EFFECTS_ONCE);
 }
