@@ -1,8 +1,19 @@
 -- Which runs have to give up, since it was asked of them or of one above them? Not those that belong
--- to a rollback. To be repeated until it finds none, since a run that is being settled may launch
--- others that this statement does not see.
+-- to a rollback. To be repeated until it sees none, since a run that is being settled may launch
+-- others that this statement does not see. Of those that it sees it may mark none, if somebody else has
+-- meanwhile; what they have launched it has not seen all the same. Says how many it saw and marked.
 -- Locks: the rows of run that are marked.
 -- $1 root, $2 lineage
-UPDATE scoop.run r
-SET gives_up = true, ready_at = least(r.ready_at, clock_timestamp())
-WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
+WITH seen AS MATERIALIZED (
+    SELECT r.root, r.id
+    FROM scoop.run r
+    WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
+),
+marked AS (
+    UPDATE scoop.run r
+    SET gives_up = true, ready_at = least(r.ready_at, clock_timestamp())
+    FROM seen
+    WHERE r.root = seen.root AND r.id = seen.id AND NOT r.gives_up AND r.undoing_since IS NULL
+    RETURNING r.id
+)
+SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM marked) AS marked

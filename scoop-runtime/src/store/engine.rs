@@ -230,12 +230,16 @@ impl Tables {
     /// under way.
     pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
-        let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
-        let freed = disown.execute(&mut *tx).await?;
+        let paused = sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
+        let mut freed = 0;
+        // Whoever is not listed owns nothing, and holds nothing off that will be his once he is again.
+        if paused.rows_affected() > 0 {
+            let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
+            freed = disown.execute(&mut *tx).await?.rows_affected();
+        }
         sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(freed.rows_affected())
+        Ok(freed)
     }
 
     /// Hands runs back.

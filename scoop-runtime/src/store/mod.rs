@@ -289,6 +289,30 @@ mod tests {
         done(pool, server).await;
     }
 
+    /// It was struck out, and is listed anew and launches something in the moment in which it looks for what
+    /// it has lost track of.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_not_listed_frees_nothing() {
+        let (pool, server) = database("disown_unlisted").await;
+        let (store, worker, mut launched) = launching(&pool).await;
+        let key = launched.run_here("saga");
+        store.leave(worker).await.unwrap();
+        let launched = [launched];
+        let comes_back = async || {
+            store.register(&pool, worker, 2, &[]).await.unwrap();
+            store.launch_here(worker, "w", &launched).await.unwrap().claimed
+        };
+        let in_flight = || {
+            let claimed = || tokio::runtime::Handle::current().block_on(comes_back());
+            assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
+            vec![]
+        };
+        assert_eq!(store.disown(worker, in_flight).await.unwrap(), 0);
+        assert_eq!(comes_back().await, [key.id]);
+        assert_eq!(store.disown(worker, Vec::new).await.unwrap(), 1, "it is listed, and does not work on it");
+        done(pool, server).await;
+    }
+
     /// Three runs that wait for nobody, each for as long.
     async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
         let again = || Launched::new("a", serde_json::Value::Null, 4);

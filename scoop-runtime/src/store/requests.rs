@@ -57,10 +57,11 @@ impl Tables {
             .await?;
         let mut marked = 0;
         loop {
-            let mark = sqlx::query(self.sql.cancel_mark.clone()).bind(root).bind(ids);
-            match mark.execute(&mut *tx).await?.rows_affected() {
-                0 => break,
-                more => marked += more,
+            let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(ids);
+            let (seen, more): (i64, i64) = mark.fetch_one(&mut *tx).await?;
+            marked += more;
+            if seen == 0 {
+                break;
             }
         }
         sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(ids).execute(&mut *tx).await?;

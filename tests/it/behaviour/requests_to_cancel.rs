@@ -567,3 +567,56 @@ mod processes {
         Ok(())
     }
 }
+
+mod of_one_that_launches {
+    use super::*;
+
+    struct Parent {
+        gate: Gate,
+    }
+
+    #[saga(name = "parent")]
+    #[subscribes(Root)]
+    impl Parent {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.gate.pass().await;
+            Ok(())
+        }
+    }
+
+    /// What happens between the snapshot of the request and its lock on the parent: that has launched a
+    /// child, which is at work, and has missed a deadline, while it was locked by somebody.
+    const LAUNCHES_AND_IS_LATE: [&str; 2] = [
+        "INSERT INTO scoop.run
+             (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, last_event_at)
+         SELECT root, child, id, lineage || child, child, 'nowhere', 'child', 'running', child, 1, last_event_at
+         FROM (SELECT *, gen_random_uuid() AS child FROM scoop.run WHERE handler = 'parent') parent",
+        "UPDATE scoop.run SET gives_up = true WHERE handler = 'parent'",
+    ];
+
+    /// It marks none of those that it sees at first, since a deadline has; but there are others by then.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn its_child_gives_up_although_a_deadline_came_first() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Parent>().provide(Parent { gate: gate.clone() }).start().await?;
+        let root = scoop.launch(Root).await?;
+        gate.arrivals(1).await;
+        let mut tx = db.pool().begin().await?;
+        sqlx::query("SELECT FROM scoop.run WHERE handler = 'parent' FOR UPDATE").execute(&mut *tx).await?;
+        let request = tokio::spawn(scoop.cancel(root.id(), "enough").into_future());
+        let held_up = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("the request is held up", async || db.number(held_up).await > 0).await;
+        for statement in LAUNCHES_AND_IS_LATE {
+            sqlx::query(statement).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        assert_eq!(request.await.expect("it is made")?, CancelAnswer::Accepted);
+        let asked = "SELECT count(*) FROM scoop.run WHERE handler = 'child' AND gives_up";
+        assert_eq!(db.number(asked).await, 1);
+        gate.open(1);
+        Ok(())
+    }
+}

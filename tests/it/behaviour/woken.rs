@@ -164,3 +164,39 @@ async fn what_the_dead_wake_is_for_the_living() -> Result<()> {
     assert_eq!(heir.find(root.id()).await?.ends().await?, Outcome::Committed);
     Ok(())
 }
+
+/// Parents that nobody here can claim, without children, and rows before and behind the second of them.
+const PARENTS: &str =
+    "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at)
+     SELECT id, id, ARRAY[id, id], id, 'nowhere', 'nobody', 'waiting', 2, clock_timestamp()
+     FROM unnest(ARRAY['00000000-0000-0000-0000-000000000001', '70000000-0000-0000-0000-000000000002',
+                       'f0000000-0000-0000-0000-000000000003']::uuid[]) id";
+
+/// The second of them is woken, claimed and settled, and waits for a child.
+const GOES_ON: &str = "UPDATE scoop.run SET epoch = epoch + 2 WHERE id::text LIKE '%2';
+     INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, last_event_at)
+     SELECT root, child, id, ARRAY[root, id, child], child, 'nowhere', 'nobody', last_event_at
+     FROM (SELECT *, gen_random_uuid() AS child FROM scoop.run WHERE id::text LIKE '%2') parent";
+
+/// The sweep is held up by others before it comes to the parent, which goes on meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_wakes_nobody_who_waits_anew() -> Result<()> {
+    let db = Database::new().await;
+    let idle = || program(&db, &Gate::default(), &Gate::default());
+    idle().start().await?.shutdown().await;
+    db.execute(PARENTS).await;
+    let mut tx = db.pool().begin().await?;
+    sqlx::query("SELECT FROM scoop.run WHERE state = 'waiting' AND id::text NOT LIKE '%2' FOR UPDATE")
+        .execute(&mut *tx)
+        .await?;
+    let starting = tokio::spawn(idle().start());
+    let held_up = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("the sweep is held up", async || db.number(held_up).await > 0).await;
+    db.execute(GOES_ON).await;
+    tx.commit().await?;
+    starting.await.expect("it starts")?.shutdown().await;
+    let states = "SELECT state::text FROM scoop.run WHERE handler = 'nobody' AND parent IS NULL ORDER BY id";
+    assert_eq!(db.texts(states).await, ["ready", "waiting", "ready"]);
+    Ok(())
+}

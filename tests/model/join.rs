@@ -1,0 +1,380 @@
+//! A parent that waits for its children, again and again, and the processes that wake it.
+//!
+//! The children's ends are committed in transactions of their own, and asked after is later, by whoever
+//! committed one (`run_wake.sql`), or by a sweep (`run_sweep.sql`). Both look with the snapshot of a
+//! statement and write later: if the row of the parent has changed by then, Postgres looks at the newest version of
+//! that row again, but at no other row.
+
+use crate::check::{COMES_TO_REST, Model, holds, violates};
+
+const NO_STEP_TOO_EARLY: &str = "no step starts before all children have ended (I1)";
+const WOKEN_ONCE: &str = "each wait is over once";
+
+/// What may be wrong with the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The last child looks for others before its own end is committed.
+    LooksBeforeCommit,
+    /// Nobody compares the epoch of a parent with that in his snapshot.
+    WakeComparesNoEpoch,
+    SweepComparesNoEpoch,
+    /// Nobody looks for parents that were not woken.
+    NoSweep,
+    /// A question that is under way answers for children that end meanwhile.
+    AsksOnce,
+    /// Whoever failed, and stays until its parent knows, is waited for.
+    FailedCount,
+    /// The dead are struck out although a wake-up of theirs is under way.
+    ReapDoesNotWait,
+}
+
+/// How large it is.
+struct Join {
+    processes: usize,
+    children: usize,
+    /// How often the parent waits.
+    waits: u8,
+    /// How many processes die, or answers are lost.
+    faults: u8,
+    /// Whether anybody sweeps.
+    sweeps: bool,
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Parent {
+    Ready,
+    Running(usize),
+    Waiting,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Child {
+    Ready,
+    Running(usize),
+    /// Its end is written, and not committed.
+    Ending {
+        by: usize,
+        fails: bool,
+        is_last: bool,
+    },
+    /// It failed, and its parent does not know yet.
+    Ended,
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Process {
+    alive: bool,
+    listed: bool,
+    /// A child has ended here, and the parent is still to be asked for.
+    gathered: bool,
+    /// The epoch that a wake-up saw, of a parent that waits for nobody; and whether it claims.
+    wakes: Option<(u8, bool)>,
+    /// The same of a sweep.
+    sweeps: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    parent: Parent,
+    epoch: u8,
+    waits: u8,
+    wakeups: u8,
+    /// In order, as nobody tells them apart.
+    children: Vec<Child>,
+    processes: Vec<Process>,
+    faults: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Claims(usize),
+    Settles(usize),
+    ClaimsChild(usize, Child),
+    EndsChild(usize, bool),
+    Commits(Child),
+    CommitsUnheard(Child),
+    RollsBack(Child),
+    Asks {
+        process: usize,
+        has_room: bool,
+    },
+    Wakes(usize),
+    Looks(usize),
+    Sweeps(usize),
+    /// What a dead process had sent is never carried out.
+    Vanishes(usize),
+    Dies(usize),
+    Reaps {
+        dead: usize,
+    },
+}
+
+impl State {
+    fn change(&self, change: impl FnOnce(&mut Self)) -> Self {
+        let mut next = self.clone();
+        change(&mut next);
+        next.children.sort_unstable();
+        next
+    }
+
+    fn change_child(&self, from: Child, to: Child) -> Self {
+        self.change(|next| {
+            let at = next.children.iter().position(|child| *child == from).expect("it was there");
+            next.children[at] = to;
+        })
+    }
+
+    fn has_child(&self, child: Child) -> bool {
+        self.children.contains(&child)
+    }
+
+    /// Whether a snapshot that is taken now finds the parent waiting for nobody.
+    fn waits_for_nobody(&self, fault: Option<Fault>) -> bool {
+        let counts = |child: &Child| match child {
+            Child::Gone => false,
+            Child::Ended => fault == Some(Fault::FailedCount),
+            Child::Ready | Child::Running(_) | Child::Ending { .. } => true,
+        };
+        self.parent == Parent::Waiting && !self.children.iter().any(counts)
+    }
+
+    fn wake(&mut self, claimed_by: Option<usize>) {
+        self.parent = claimed_by.map_or(Parent::Ready, Parent::Running);
+        self.epoch += u8::from(claimed_by.is_some());
+        self.wakeups += 1;
+    }
+
+    /// The end of a child is visible.
+    fn end(&self, child: Child, fault: Option<Fault>, heard: bool) -> Self {
+        let Child::Ending { by, fails, is_last } = child else {
+            unreachable!("only an end is committed");
+        };
+        let mut next = self.change_child(child, if fails { Child::Ended } else { Child::Gone });
+        let process = &mut next.processes[by];
+        match fault {
+            Some(Fault::LooksBeforeCommit) if is_last => next.wake(None),
+            Some(Fault::LooksBeforeCommit) => {}
+            Some(Fault::AsksOnce) if process.wakes.is_some() => {}
+            _ => process.gathered |= heard && process.alive,
+        }
+        next
+    }
+}
+
+impl Join {
+    /// What the parent and its children do, and who works on them.
+    fn work(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
+        if state.parent == Parent::Ready {
+            let claimed = state.change(|next| {
+                next.parent = Parent::Running(process);
+                next.epoch += 1;
+            });
+            moves.push((Move::Claims(process), claimed));
+        }
+        if state.parent == Parent::Running(process) {
+            moves.push((Move::Settles(process), state.change(|next| self.settle(next))));
+        }
+        if state.has_child(Child::Ready) {
+            let taken = state.change_child(Child::Ready, Child::Running(process));
+            moves.push((Move::ClaimsChild(process, Child::Ready), taken));
+        }
+        if state.has_child(Child::Running(process)) {
+            for fails in [false, true] {
+                let others = state.children.iter();
+                let left = others.filter(|child| !matches!(child, Child::Ended | Child::Gone)).count();
+                let ending = Child::Ending { by: process, fails, is_last: left == 1 };
+                let written = state.change_child(Child::Running(process), ending);
+                moves.push((Move::EndsChild(process, fails), written));
+            }
+        }
+    }
+
+    /// The step of the parent launches children, or was the last.
+    fn settle(&self, next: &mut State) {
+        if next.waits < self.waits {
+            next.children = vec![Child::Ready; self.children];
+            (next.parent, next.waits) = (Parent::Waiting, next.waits + 1);
+        } else {
+            next.children.clear();
+            next.parent = Parent::Gone;
+        }
+        next.epoch += 1;
+    }
+
+    /// Asks for the parent, and sweeps.
+    fn look(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
+        let here = &state.processes[process];
+        let waits_for_nobody = state.waits_for_nobody(self.fault);
+        if here.gathered && here.wakes.is_none() {
+            for has_room in [false, true] {
+                let asks = state.change(|next| {
+                    next.processes[process].gathered = false;
+                    next.processes[process].wakes = waits_for_nobody.then_some((next.epoch, has_room));
+                });
+                moves.push((Move::Asks { process, has_room }, asks));
+            }
+        }
+        if self.sweeps && self.fault != Some(Fault::NoSweep) && here.sweeps.is_none() && waits_for_nobody {
+            let looks = state.change(|next| next.processes[process].sweeps = Some(next.epoch));
+            moves.push((Move::Looks(process), looks));
+        }
+    }
+
+    /// What was sent is carried out, whether or not he who sent it still lives.
+    fn carry_out(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
+        let here = &state.processes[process];
+        let is_the_same =
+            |epoch, lax| state.parent == Parent::Waiting && (epoch == state.epoch || self.fault == Some(lax));
+        if let Some((epoch, has_room)) = here.wakes {
+            let woken = state.change(|next| {
+                next.processes[process].wakes = None;
+                if is_the_same(epoch, Fault::WakeComparesNoEpoch) {
+                    next.wake(has_room.then_some(process));
+                }
+            });
+            moves.push((Move::Wakes(process), woken));
+        }
+        if let Some(epoch) = here.sweeps {
+            let swept = state.change(|next| {
+                next.processes[process].sweeps = None;
+                if is_the_same(epoch, Fault::SweepComparesNoEpoch) {
+                    next.wake(None);
+                }
+            });
+            moves.push((Move::Sweeps(process), swept));
+        }
+        if !here.alive && (here.wakes.is_some() || here.sweeps.is_some()) {
+            let vanished = state.change(|next| {
+                (next.processes[process].wakes, next.processes[process].sweeps) = (None, None);
+            });
+            moves.push((Move::Vanishes(process), vanished));
+        }
+    }
+
+    fn commit(&self, state: &State, moves: &mut Vec<(Move, State)>) {
+        for child in state.children.iter().copied() {
+            let Child::Ending { by, .. } = child else {
+                continue;
+            };
+            moves.push((Move::Commits(child), state.end(child, self.fault, true)));
+            if !state.processes[by].alive {
+                moves.push((Move::RollsBack(child), state.change_child(child, Child::Running(by))));
+            } else if state.faults > 0 {
+                let mut unheard = state.end(child, self.fault, false);
+                unheard.faults -= 1;
+                moves.push((Move::CommitsUnheard(child), unheard));
+            }
+        }
+    }
+
+    /// Deaths, and what the living do about them.
+    fn die(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
+        let here = &state.processes[process];
+        let others_live = state.processes.iter().filter(|process| process.alive).count() > 1;
+        if here.alive && others_live && state.faults > 0 {
+            let dead = state.change(|next| {
+                next.processes[process].alive = false;
+                next.processes[process].gathered = false;
+                next.faults -= 1;
+            });
+            moves.push((Move::Dies(process), dead));
+        }
+        // Striking out waits for a claim, and freeing for a row that is being written.
+        let holds_its_row =
+            matches!(here.wakes, Some((_, true))) && self.fault != Some(Fault::ReapDoesNotWait);
+        let writes = |child: &Child| matches!(child, Child::Ending { by, .. } if *by == process);
+        if !here.alive && here.listed && !holds_its_row && !state.children.iter().any(writes) {
+            let freed = state.change(|next| {
+                next.processes[process].listed = false;
+                if next.parent == Parent::Running(process) {
+                    next.parent = Parent::Ready;
+                }
+                let taken = next.children.iter_mut().filter(|child| **child == Child::Running(process));
+                taken.for_each(|child| *child = Child::Ready);
+            });
+            moves.push((Move::Reaps { dead: process }, freed));
+        }
+    }
+}
+
+impl Model for Join {
+    type State = State;
+    type Move = Move;
+
+    fn start(&self) -> State {
+        let process = Process { alive: true, listed: true, gathered: false, wakes: None, sweeps: None };
+        State {
+            parent: Parent::Ready,
+            epoch: 0,
+            waits: 0,
+            wakeups: 0,
+            children: vec![],
+            processes: vec![process; self.processes],
+            faults: self.faults,
+        }
+    }
+
+    fn moves(&self, state: &State) -> Vec<(Move, State)> {
+        let mut moves = vec![];
+        for (process, here) in state.processes.iter().enumerate() {
+            if here.alive {
+                self.work(state, process, &mut moves);
+                self.look(state, process, &mut moves);
+            }
+            self.carry_out(state, process, &mut moves);
+            self.die(state, process, &mut moves);
+        }
+        self.commit(state, &mut moves);
+        moves
+    }
+
+    fn is_fault(&self, a_move: Move) -> bool {
+        matches!(a_move, Move::Dies(_) | Move::CommitsUnheard(_))
+    }
+
+    fn wrong(&self, state: &State) -> Option<&'static str> {
+        let unfinished = |child: &Child| !matches!(child, Child::Ended | Child::Gone);
+        let goes_on = matches!(state.parent, Parent::Ready | Parent::Running(_));
+        if goes_on && state.children.iter().any(unfinished) {
+            return Some(NO_STEP_TOO_EARLY);
+        }
+        let over = state.waits - u8::from(state.parent == Parent::Waiting);
+        (state.wakeups != over).then_some(WOKEN_ONCE)
+    }
+
+    fn is_at_rest(&self, state: &State) -> bool {
+        state.parent == Parent::Gone
+    }
+}
+
+const WITHOUT_FAULTS: Join =
+    Join { processes: 2, children: 3, waits: 2, faults: 0, sweeps: false, fault: None };
+const WITH_FAULTS: Join = Join { processes: 2, children: 2, waits: 2, faults: 1, sweeps: true, fault: None };
+
+#[test]
+fn whoever_waits_is_woken_without_a_sweep_if_nothing_is_lost() {
+    holds("join", &WITHOUT_FAULTS);
+    holds("join, three processes", &Join { processes: 3, children: 2, waits: 1, ..WITHOUT_FAULTS });
+}
+
+#[test]
+fn whoever_waits_is_woken_whoever_dies() {
+    holds("join with faults", &WITH_FAULTS);
+    holds("join with two faults", &Join { processes: 3, children: 2, waits: 1, faults: 2, ..WITH_FAULTS });
+}
+
+#[test]
+fn every_fault_in_waking_is_found_out() {
+    let quiet = |fault| Join { fault: Some(fault), ..WITHOUT_FAULTS };
+    let noisy = |fault| Join { fault: Some(fault), ..WITH_FAULTS };
+    violates("looks before the commit", &quiet(Fault::LooksBeforeCommit), COMES_TO_REST);
+    violates("asks once", &quiet(Fault::AsksOnce), COMES_TO_REST);
+    violates("failed children count", &quiet(Fault::FailedCount), COMES_TO_REST);
+    violates("a wake-up compares no epoch", &quiet(Fault::WakeComparesNoEpoch), NO_STEP_TOO_EARLY);
+    violates("a sweep compares no epoch", &noisy(Fault::SweepComparesNoEpoch), NO_STEP_TOO_EARLY);
+    violates("no sweep", &noisy(Fault::NoSweep), COMES_TO_REST);
+    violates("reaps without waiting", &noisy(Fault::ReapDoesNotWait), COMES_TO_REST);
+}

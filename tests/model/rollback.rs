@@ -1,0 +1,566 @@
+//! A small tree of runs, any part of which may fail, on its way forward or back.
+//!
+//! What each run does next, and what follows, is said by the very code that says it in a program: the model
+//! asks `scoop_core`. Its own is what the statements keep of that (`0006_settle.sql`, `run_claim.sql`,
+//! `run_history.sql`): who waits for whom, who is told, whose failure stays until its parent has taken note.
+//! Nothing is remembered between two moves of a run but what stands in its row and on record. A claim, the code
+//! that it leads to and the settlement are one move here, as what comes between them is in the other models.
+
+use std::hash::{Hash, Hasher};
+
+use scoop_core::{
+    Action, Call, ChildFailure, Conclusion, Continuation, Definition, Emission, EventKind, Failure, Fate,
+    Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, StepDefinition, Suspension,
+};
+use uuid::Uuid;
+
+use crate::check::{Model, holds, violates};
+
+const NO_STEP_TOO_EARLY: &str = "no step starts before all children have ended (I1)";
+const ONE_RESULT: &str = "one SEEN, one COMMITTED, one result of a rollback for each run (I3)";
+const IN_REVERSE: &str = "compensations run in reverse, children first (I4)";
+const UNDONE_ONCE: &str = "each compensation takes effect once (I5)";
+const NO_FAILURE_LOST: &str = "no failure is lost (I8)";
+const RESTS_WELL: &str = "at rest all is committed, or undone, or on record as not undone (I9)";
+
+/// What may be wrong with the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Also those are told to roll back who have.
+    TellsEverybody,
+    /// Of the handlers of a message one is told.
+    TellsOne,
+    /// Nobody waits for those that he has told.
+    TellsWithoutWaiting,
+    /// The first child that ends wakes its parent.
+    WakesAtTheFirst,
+    /// Who failed leaves at once.
+    NobodyTakesNote,
+    /// A claim tells of one of the children that failed.
+    HearsOfOne,
+    /// Who turns back forgets which children could not be undone.
+    ForgetsTheUnrolled,
+    /// A rollback is planned in the order of the steps.
+    PlansForward,
+    /// Who has just compensated a step begins his rollback again.
+    BeginsAgain,
+    /// A compensation that failed counts as done.
+    CompensatesAnyway,
+}
+
+/// The runs. Two handle the message that the root launches in its first step; one of them launches another.
+const ROOT: usize = 0;
+const LEFT: usize = 1;
+const RIGHT: usize = 2;
+const LEAF: usize = 3;
+/// The root launches it in its second step.
+const LATE: usize = 4;
+const RUNS: usize = 5;
+const PARENTS: [Option<usize>; RUNS] = [None, Some(ROOT), Some(ROOT), Some(LEFT), Some(ROOT)];
+
+static SAGAS: [Definition; RUNS] = [
+    Definition::new("root", "launched", const { &[step("a"), step("b")] }),
+    Definition::new("left", "of-root", const { &[step("x"), step("y")] }),
+    Definition::new("right", "of-root", const { &[step("z")] }),
+    Definition::new("leaf", "of-left", const { &[step("w")] }),
+    Definition::new("late", "of-root-late", const { &[step("v")] }),
+];
+
+/// The root, whose first step takes note of what happened to its children, and goes on.
+static FORGIVING: Definition =
+    Definition::new("root", "launched", const { &[step("a").handling_child_failure(), step("b")] });
+
+const fn step(name: &'static str) -> StepDefinition {
+    StepDefinition::new(name).compensated()
+}
+
+/// What may happen.
+struct Rollback {
+    /// How often the code of the user may fail.
+    failures: u8,
+    forgives: bool,
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Standing {
+    Absent,
+    Ready,
+    Waiting,
+    Ended,
+    Gone,
+}
+
+/// A fact on record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Fact {
+    kind: &'static str,
+    step: String,
+    handled: Option<u32>,
+    message: Uuid,
+    why: String,
+}
+
+/// Follows from what is on record, so that nothing differs by this alone.
+#[derive(Clone, Debug)]
+struct Kept<T>(T);
+
+impl<T> PartialEq for Kept<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Kept<T> {}
+
+impl<T> Hash for Kept<T> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// A run: its row, and its part of the record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Slot {
+    standing: Standing,
+    begun: bool,
+    told: bool,
+    /// How many of its siblings had turned back before it.
+    turned: usize,
+    record: Vec<Fact>,
+    /// How often each step took effect, and was undone.
+    done: [u8; 2],
+    undone: [u8; 2],
+    row: Kept<Run>,
+    /// Why it failed, and why it could not be undone.
+    failed: Kept<(Option<Failure>, Option<Failure>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    slots: Vec<Slot>,
+    /// What has failed, in the words of its failure.
+    broken: Vec<String>,
+    wrong: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    Records(usize),
+    Succeeds(usize),
+    Fails(usize),
+}
+
+fn message_of(run: usize) -> Uuid {
+    Uuid::from_u128(match run {
+        ROOT => 100,
+        LEFT | RIGHT => 101,
+        LEAF => 102,
+        _ => 103,
+    })
+}
+
+/// What a run launches in that step.
+fn launched_in(parent: usize, step: usize) -> impl Iterator<Item = usize> {
+    children_of(parent).filter(move |child| usize::from(*child == LATE) == step)
+}
+
+fn children_of(parent: usize) -> impl Iterator<Item = usize> {
+    (0..RUNS).filter(move |run| PARENTS[*run] == Some(parent))
+}
+
+impl Slot {
+    fn new(run: usize) -> Self {
+        let ids = match run {
+            ROOT => vec![0, 10],
+            LEAF => vec![0, 10, 11, 13],
+            other => vec![0, 10, 10 + other as u128],
+        };
+        let lineage = Lineage::from_ids(ids.into_iter().map(Uuid::from_u128).collect());
+        let row = Run::new(lineage.expect("it has a root"), message_of(run), &*SAGAS[run].saga);
+        Self {
+            standing: Standing::Absent,
+            begun: false,
+            told: false,
+            turned: 0,
+            record: vec![],
+            done: [0; 2],
+            undone: [0; 2],
+            row: Kept(row),
+            failed: Kept((None, None)),
+        }
+    }
+
+    fn has(&self, kind: EventKind) -> bool {
+        self.count(kind) > 0
+    }
+
+    fn count(&self, kind: EventKind) -> usize {
+        self.record.iter().filter(|fact| fact.kind == kind.as_str()).count()
+    }
+
+    fn is_unfinished(&self) -> bool {
+        matches!(self.standing, Standing::Ready | Standing::Waiting)
+    }
+
+    fn is_undone(&self) -> bool {
+        self.done == self.undone
+    }
+
+    fn note(&mut self, kind: EventKind, why: &str) {
+        let message = self.row.0.message;
+        self.record.push(Fact {
+            kind: kind.as_str(),
+            step: String::new(),
+            handled: None,
+            message,
+            why: why.to_owned(),
+        });
+    }
+}
+
+impl State {
+    /// Whether something below could not be undone, or this.
+    fn has_unrolled(&self, run: usize) -> bool {
+        self.slots[run].has(EventKind::RollbackFailed)
+            || children_of(run).any(|child| self.has_unrolled(child))
+    }
+
+    /// Whether everything that this run and those below it did is undone, and nobody is at work.
+    fn is_undone(&self, run: usize) -> bool {
+        let slot = &self.slots[run];
+        !slot.is_unfinished() && slot.is_undone() && children_of(run).all(|child| self.is_undone(child))
+    }
+
+    fn is_committed(&self, run: usize) -> bool {
+        let slot = &self.slots[run];
+        let nothing_undone = slot.has(EventKind::Committed) && slot.undone == [0; 2];
+        nothing_undone && children_of(run).all(|child| self.is_committed(child))
+    }
+
+    /// A compensation takes effect: is it its turn?
+    fn compensate(&mut self, run: usize, step: usize) {
+        let (slot, later) = (&self.slots[run], step + 1..2);
+        let steps_first = later.into_iter().all(|later| slot.done[later] == slot.undone[later]);
+        let children_first =
+            launched_in(run, step).all(|child| self.is_undone(child) || self.has_unrolled(child));
+        if !steps_first || !children_first {
+            self.wrong = Some(IN_REVERSE);
+        }
+        self.slots[run].undone[step] += 1;
+        if self.slots[run].undone[step] > self.slots[run].done[step] {
+            self.wrong = Some(UNDONE_ONCE);
+        }
+    }
+}
+
+impl Rollback {
+    fn saga(&self, run: usize) -> &'static Definition {
+        if run == ROOT && self.forgives { &FORGIVING } else { &SAGAS[run] }
+    }
+
+    /// Claims a run: what its row, its failed children and the record say.
+    fn claim(&self, state: &mut State, run: usize) -> Run {
+        let slot = &mut state.slots[run];
+        if !std::mem::replace(&mut slot.begun, true) {
+            match slot.told {
+                true => slot.note(EventKind::RollingBack, "told"),
+                false => slot.note(EventKind::Seen, ""),
+            }
+        }
+        let mut claimed = slot.row.0.clone();
+        let mut failed: Vec<_> =
+            children_of(run).filter(|child| state.slots[*child].standing == Standing::Ended).collect();
+        failed.sort_by_key(|child| state.slots[*child].turned);
+        if self.fault == Some(Fault::HearsOfOne) {
+            failed.truncate(1);
+        }
+        claimed.failed_children = failed.into_iter().map(|child| failure_of(&state.slots[child])).collect();
+        if claimed.needs_plan() {
+            self.recall(&state.slots[run], self.saga(run), &mut claimed);
+        }
+        claimed
+    }
+
+    /// What a run had done, as `run_history.sql` tells it.
+    fn recall(&self, slot: &Slot, saga: &Definition, run: &mut Run) {
+        let names = RollbackNames::of(saga);
+        let (mut instances, mut emitted, mut last, mut any_part_done) = (vec![], vec![], None, false);
+        for fact in &slot.record {
+            if fact.kind == EventKind::Emitted.as_str() {
+                emitted.push(fact.message);
+            } else if fact.kind == EventKind::Suspended.as_str() {
+                let (step, handler_iteration) = (fact.step.clone(), fact.handled);
+                if names.matches(&step) {
+                    any_part_done |= handler_iteration.is_none();
+                } else {
+                    let emitted = std::mem::take(&mut emitted);
+                    instances.push(Instance { step: step.clone(), handler_iteration, emitted, output: None });
+                }
+                last = Some(Suspension { step, next: None, iteration: 0, handler_iteration });
+            }
+        }
+        if self.fault == Some(Fault::PlansForward) {
+            instances.reverse();
+        }
+        let newest = last.as_ref().map_or("", |last: &Suspension| last.step.as_str());
+        if self.fault == Some(Fault::BeginsAgain) && newest.ends_with(']') {
+            any_part_done = false;
+        }
+        run.recall(Plan::of(&names, instances), last, any_part_done);
+    }
+
+    /// The moves of a run that is ready.
+    fn turn(&self, state: &State, run: usize, moves: &mut Vec<(Move, State)>) {
+        let mut state = state.clone();
+        let claimed = self.claim(&mut state, run);
+        let next = |claimed| Continuation::of(self.saga(run), claimed).expect("the definition fits");
+        match next(&claimed) {
+            Continuation::Record(record) => {
+                self.settle(&mut state, run, &claimed, record.conclude());
+                moves.push((Move::Records(run), state));
+            }
+            Continuation::Call(call) => {
+                if usize::from(self.failures) > state.broken.len() {
+                    moves.push((Move::Fails(run), self.fail(state.clone(), run, &claimed, call)));
+                }
+                let Continuation::Call(call) = next(&claimed) else {
+                    unreachable!("it says the same again");
+                };
+                moves.push((Move::Succeeds(run), self.succeed(state, run, &claimed, call)));
+            }
+        }
+    }
+
+    fn succeed(&self, mut state: State, run: usize, claimed: &Run, call: Call<'_>) -> State {
+        let mut returned = Returned::nothing();
+        match *call.action() {
+            Action::Invoke { step, .. } => {
+                state.slots[run].done[step] += 1;
+                returned.next = Some(Next::Continue);
+                returned.emissions = launched_in(run, step).take(1).map(emission).collect();
+                if children_of(run).any(|child| state.slots[child].is_unfinished()) {
+                    state.wrong = Some(NO_STEP_TOO_EARLY);
+                }
+            }
+            Action::Compensate { step, .. } => state.compensate(run, step),
+            Action::HandleChildFailure { .. } => {}
+        }
+        let conclusion = call.conclude(claimed.context.clone(), Ok(returned));
+        self.settle(&mut state, run, claimed, conclusion);
+        state
+    }
+
+    fn fail(&self, mut state: State, run: usize, claimed: &Run, call: Call<'_>) -> State {
+        let text = format!("{} broke in {}", claimed.source, call.step());
+        state.broken.push(text.clone());
+        state.broken.sort();
+        let anyway = self.fault == Some(Fault::CompensatesAnyway) && claimed.is_backward();
+        let outcome = match anyway {
+            true => Ok(Returned::nothing()),
+            false => Err(Failure::new("Broken", text, &claimed.source)),
+        };
+        let conclusion = call.conclude(claimed.context.clone(), outcome);
+        self.settle(&mut state, run, claimed, conclusion);
+        state
+    }
+
+    /// What `0006_settle.sql` does.
+    fn settle(&self, state: &mut State, run: usize, before: &Run, conclusion: Conclusion) {
+        for event in &conclusion.events {
+            state.slots[run].record.push(Fact {
+                kind: event.kind.as_str(),
+                step: event.step.clone().unwrap_or_default(),
+                handled: event.handler_iteration,
+                message: event.message,
+                why: event.exception.as_ref().map_or(String::new(), Failure::report),
+            });
+        }
+        let mut waits = !conclusion.emissions.is_empty();
+        for child in conclusion.emissions.iter().flat_map(|emission| handlers_of(emission.message)) {
+            state.slots[child].standing = Standing::Ready;
+        }
+        for message in &conclusion.told {
+            let told = self.tell(state, *message, conclusion.told_because.as_ref());
+            waits |= told && self.fault != Some(Fault::TellsWithoutWaiting);
+        }
+        self.take_note(state, run, before, &conclusion.fate);
+        self.stand(state, run, conclusion.fate, waits);
+        if let Some(parent) = PARENTS[run].filter(|_| !state.slots[run].is_unfinished()) {
+            let any = self.fault == Some(Fault::WakesAtTheFirst);
+            let waits_on = !any && children_of(parent).any(|child| state.slots[child].is_unfinished());
+            if state.slots[parent].standing == Standing::Waiting && !waits_on {
+                state.slots[parent].standing = Standing::Ready;
+            }
+        }
+    }
+
+    /// Those that handled the message come back, unless they have turned back.
+    fn tell(&self, state: &mut State, message: Uuid, because: Option<&Failure>) -> bool {
+        let mut any = false;
+        for child in handlers_of(message) {
+            let slot = &mut state.slots[child];
+            let turned = slot.has(EventKind::RollingBack) && self.fault != Some(Fault::TellsEverybody);
+            let enough = any && self.fault == Some(Fault::TellsOne);
+            if !slot.has(EventKind::Seen) || turned || enough {
+                continue;
+            }
+            let cause = because.expect("there is a reason").clone();
+            (slot.standing, slot.told, slot.begun) = (Standing::Ready, true, false);
+            slot.row.0.last = None;
+            slot.failed.0.0 = Some(cause.clone());
+            slot.row.0.path =
+                Path::Backward { cause, told: true, begun: false, failed_before: false, plan: None };
+            any = true;
+        }
+        any
+    }
+
+    /// Children that failed leave, once their parent has settled what it made of that.
+    fn take_note(&self, state: &mut State, run: usize, before: &Run, fate: &Fate) {
+        let keeps_unrolled = match fate {
+            Fate::GoesOn(after) => {
+                !before.failed_children.is_empty()
+                    && !after.failed_children.is_empty()
+                    && self.fault != Some(Fault::ForgetsTheUnrolled)
+            }
+            _ => false,
+        };
+        for child in children_of(run) {
+            let slot = &mut state.slots[child];
+            let stays = keeps_unrolled && slot.failed.0.1.is_some();
+            if slot.standing == Standing::Ended && !before.failed_children.is_empty() && !stays {
+                slot.standing = Standing::Gone;
+            }
+        }
+    }
+
+    fn stand(&self, state: &mut State, run: usize, fate: Fate, waits: bool) {
+        let siblings = PARENTS[run].map_or(0, |parent| {
+            children_of(parent).filter(|sibling| state.slots[*sibling].has(EventKind::RollingBack)).count()
+        });
+        let slot = &mut state.slots[run];
+        let has_parent = PARENTS[run].is_some() && self.fault != Some(Fault::NobodyTakesNote);
+        let ended = |noted| if noted { Standing::Ended } else { Standing::Gone };
+        match fate {
+            Fate::GoesOn(mut after) => {
+                if let Path::Backward { plan, cause, .. } = &mut after.path {
+                    *plan = None;
+                    slot.failed.0.0 = Some(cause.clone());
+                    slot.turned = if slot.turned == 0 { siblings } else { slot.turned };
+                }
+                slot.standing = if waits { Standing::Waiting } else { Standing::Ready };
+                slot.row = Kept(after);
+            }
+            Fate::Committed => slot.standing = Standing::Gone,
+            Fate::RolledBack { cause, told } => {
+                slot.standing = ended(has_parent && !told);
+                slot.failed = Kept((Some(cause), None));
+            }
+            Fate::RollbackFailed { cause, failure, .. } => {
+                slot.standing = ended(has_parent);
+                slot.failed = Kept((Some(cause), Some(failure)));
+            }
+            Fate::FailedAgain { .. } => unreachable!("nobody sees to what could not be undone"),
+        }
+    }
+}
+
+fn handlers_of(message: Uuid) -> impl Iterator<Item = usize> {
+    (0..RUNS).filter(move |run| message_of(*run) == message)
+}
+
+fn emission(child: usize) -> Emission {
+    Emission {
+        message: message_of(child),
+        topic: SAGAS[child].topic.to_string(),
+        payload: serde_json::Value::Null,
+        detached_root: None,
+        context: Default::default(),
+    }
+}
+
+fn failure_of(slot: &Slot) -> ChildFailure {
+    let (rolled_back, rollback_failed) = slot.failed.0.clone();
+    ChildFailure { rolled_back: rolled_back.expect("it failed"), rollback_failed, told: slot.told }
+}
+
+impl Model for Rollback {
+    type State = State;
+    type Move = Move;
+
+    fn start(&self) -> State {
+        let mut slots: Vec<_> = (0..RUNS).map(Slot::new).collect();
+        slots[ROOT].standing = Standing::Ready;
+        State { slots, broken: vec![], wrong: None }
+    }
+
+    fn moves(&self, state: &State) -> Vec<(Move, State)> {
+        let mut moves = vec![];
+        for run in (0..RUNS).filter(|run| state.slots[*run].standing == Standing::Ready) {
+            self.turn(state, run, &mut moves);
+        }
+        moves
+    }
+
+    fn is_fault(&self, a_move: Move) -> bool {
+        matches!(a_move, Move::Fails(_))
+    }
+
+    fn wrong(&self, state: &State) -> Option<&'static str> {
+        let results = |slot: &Slot| {
+            let rollbacks = slot.count(EventKind::RolledBack) + slot.count(EventKind::RollbackFailed);
+            [slot.count(EventKind::Seen), slot.count(EventKind::Committed), rollbacks]
+        };
+        if state.wrong.is_some() {
+            return state.wrong;
+        }
+        if state.slots.iter().any(|slot| results(slot).iter().any(|count| *count > 1)) {
+            return Some(ONE_RESULT);
+        }
+        if state.slots[ROOT].standing != Standing::Gone {
+            return None;
+        }
+        let root = &state.slots[ROOT];
+        let forgiven = self.forgives && !state.broken.is_empty() && root.undone == [0; 2];
+        let well = if root.has(EventKind::Committed) {
+            forgiven || state.is_committed(ROOT)
+        } else {
+            root.has(EventKind::RollbackFailed)
+                || state.is_undone(ROOT)
+                || self.forgives && state.has_unrolled(ROOT)
+        };
+        let told = |text: &String| root.record.iter().any(|fact| fact.why.contains(text));
+        match well {
+            false => Some(RESTS_WELL),
+            true => (!self.forgives && !state.broken.iter().all(told)).then_some(NO_FAILURE_LOST),
+        }
+    }
+
+    fn is_at_rest(&self, state: &State) -> bool {
+        !state.slots.iter().any(|slot| slot.is_unfinished() || slot.standing == Standing::Ended)
+    }
+}
+
+const TWICE: Rollback = Rollback { failures: 2, forgives: false, fault: None };
+
+#[test]
+fn a_tree_is_undone_in_reverse_whatever_fails() {
+    holds("rollback", &Rollback { failures: 1, ..TWICE });
+    holds("rollback with two failures", &TWICE);
+    holds("rollback with three failures", &Rollback { failures: 3, ..TWICE });
+    holds("rollback of one who forgives", &Rollback { forgives: true, ..TWICE });
+}
+
+#[test]
+fn every_fault_in_rolling_back_is_found_out() {
+    let with = |fault| Rollback { fault: Some(fault), ..TWICE };
+    violates("tells everybody", &with(Fault::TellsEverybody), ONE_RESULT);
+    violates("tells one", &with(Fault::TellsOne), IN_REVERSE);
+    violates("tells without waiting", &with(Fault::TellsWithoutWaiting), IN_REVERSE);
+    violates("wakes at the first", &with(Fault::WakesAtTheFirst), NO_STEP_TOO_EARLY);
+    violates("nobody takes note", &with(Fault::NobodyTakesNote), RESTS_WELL);
+    violates("hears of one", &with(Fault::HearsOfOne), NO_FAILURE_LOST);
+    violates("forgets the unrolled", &with(Fault::ForgetsTheUnrolled), RESTS_WELL);
+    violates("plans forward", &with(Fault::PlansForward), IN_REVERSE);
+    violates("begins again", &with(Fault::BeginsAgain), UNDONE_ONCE);
+    violates("compensates anyway", &with(Fault::CompensatesAnyway), IN_REVERSE);
+}
