@@ -73,9 +73,15 @@ struct Stored {
 impl History {
     pub(super) async fn read(pool: &PgPool, schema: &str) -> Self {
         let sql = sqlx::AssertSqlSafe(QUERY.replace("{schema}", schema));
-        let stored: Vec<Json<Stored>> =
+        let rows: Vec<Json<Value>> =
             sqlx::query_scalar(sql).fetch_all(pool).await.expect("the events can be read");
-        let stored: Vec<Stored> = stored.into_iter().map(|Json(stored)| stored).collect();
+        Self::of_rows(rows.into_iter().map(|Json(row)| row))
+    }
+
+    /// Rows as [`QUERY`] gives them.
+    pub(crate) fn of_rows(rows: impl IntoIterator<Item = Value>) -> Self {
+        let stored = rows.into_iter().map(|row| serde_json::from_value(row).expect("a row of an event"));
+        let stored: Vec<Stored> = stored.collect();
         let mut names = HashMap::new();
         for row in stored.iter().filter(|row| row.kind == "EMITTED") {
             let next = names.len();
