@@ -23,7 +23,7 @@ mod sb;
 mod tf;
 
 use scoop::prelude::*;
-use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::{CancelAnswer, RunInfo, RunState};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;

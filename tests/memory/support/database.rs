@@ -2,8 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop::{Builder, InMemory, LoggedEvent, Scoop};
-use serde_json::{Value, json};
+use scoop::{Builder, InMemory, Scoop};
 
 use super::rows::History;
 
@@ -21,22 +20,44 @@ impl Database {
         Scoop::builder().in_memory_on(&self.0)
     }
 
+    /// Somebody who launches and looks up.
+    pub(crate) fn client(&self) -> Scoop {
+        let client = std::pin::pin!(self.scoop().client());
+        let client = futures_util::FutureExt::now_or_never(client);
+        client.expect("there is nothing to wait for").expect("there is nothing to go wrong")
+    }
+
+    /// How many runs are unfinished.
+    pub(crate) async fn unfinished(&self) -> i64 {
+        count(self.0.working_set().len())
+    }
+
+    /// How many of them do not wait for others, nor for an operator.
+    pub(crate) async fn able_to_go_on(&self) -> i64 {
+        let runs = self.0.working_set();
+        let waits_for_others = |run: &scoop::WorkingRun| {
+            let open = runs.iter().filter(|other| other.state != "ended");
+            open.filter_map(|other| other.lineage.parent()).any(|parent| parent == run.lineage)
+        };
+        let able = runs.iter().filter(|run| match run.state {
+            "stuck" => false,
+            "waiting" => !waits_for_others(run),
+            _ => true,
+        });
+        count(able.count())
+    }
+
+    /// What time it is there.
+    pub(crate) async fn time(&self) -> SystemTime {
+        self.0.now()
+    }
+
     /// All that is on record.
     pub(crate) async fn history(&self) -> History {
-        let mut events = self.0.event_log();
-        events.sort_by_key(|event| (event.at, event.id));
-        History::of_rows(events.into_iter().map(row))
+        History::of_log(self.0.event_log())
     }
 }
 
-/// The event as a row of the table.
-fn row(event: LoggedEvent) -> Value {
-    let since = event.at.duration_since(SystemTime::UNIX_EPOCH).expect("it is later than that");
-    json!({
-        "message_id": event.message_id, "kind": event.kind.as_str(), "handler": event.handler,
-        "worker": event.worker, "step": event.step, "next_step": event.next_step,
-        "cfhi": event.child_failure_handler_iteration, "lineage": event.lineage.ids(),
-        "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
-        "micros": u64::try_from(since.as_micros()).expect("nobody lives to see it"),
-    })
+fn count(runs: usize) -> i64 {
+    i64::try_from(runs).expect("there are few")
 }
