@@ -56,7 +56,7 @@ mod support;
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-pub use faults::{Fault, Faults, Faulty, Struck};
+pub use faults::{Fault, Faults, Faulty, FaultyError, Struck};
 
 use super::Rounds;
 use support::Wrong;

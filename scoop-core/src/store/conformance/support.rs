@@ -14,9 +14,11 @@ pub(super) const MARGIN: Duration = Duration::from_secs(120);
 /// How long things last in here.
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// After how many calls that failed one after another, and after how many items, nobody believes any more
-/// that there will be an end.
-pub(super) const ENOUGH: usize = 300;
+/// After how many items nobody believes any more that there will be an end.
+pub(super) const ENOUGH: usize = 100;
+
+/// The same of calls.
+pub(super) const ENOUGH_CALLS: usize = 2_000;
 
 /// What was seen that must not be.
 #[derive(Debug)]

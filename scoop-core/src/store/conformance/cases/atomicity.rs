@@ -1,8 +1,8 @@
 //! One round, and each call of it that can fail.
 
 use crate::store::conformance::support::{
-    ENOUGH, Kept, NEXT, all_dequeued, committed, dequeued, ensure, full_round, is_on_record, keys, mute,
-    nothing, refused,
+    ENOUGH_CALLS, Kept, NEXT, all_dequeued, committed, dequeued, ensure, full_round, is_on_record, keys,
+    mute, nothing, refused,
 };
 use crate::store::conformance::{Fault, World};
 use crate::store::{Dequeued, Round, Rounds, Verdict};
@@ -11,7 +11,7 @@ use crate::store::{Dequeued, Round, Rounds, Verdict};
 pub(super) async fn at_each_call(attempt: impl AsyncFn(Fault, usize) -> Kept<bool>) -> Kept {
     for fault in Fault::ALL {
         for nth in 1.. {
-            ensure!(nth < ENOUGH, "there is no end of calls");
+            ensure!(nth < ENOUGH_CALLS, "there is no end of calls");
             let struck = attempt(fault, nth).await;
             if !struck.map_err(|wrong| wrong.during(format_args!("{fault:?} at call {nth}")))? {
                 break;

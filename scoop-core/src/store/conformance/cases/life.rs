@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::atomicity::at_each_call;
-use crate::store::conformance::support::{Kept, Turns, Wrong, ensure, mute, nothing, stream};
+use crate::store::conformance::support::{ENOUGH, Kept, Turns, Wrong, ensure, mute, nothing, stream};
 use crate::store::conformance::{Fault, World};
 use crate::store::{Dequeued, Round, Rounds};
 
@@ -38,12 +38,14 @@ fn what_follows(of: &Dequeued) -> Round {
     round.acknowledge(of.token.clone())
 }
 
-/// Does what there is to do, until there is nothing more, as one life of a process.
+/// Does what there is to do, until there is nothing more, as one life of a process. Stops if there
+/// is no end of it.
 async fn live<S: Rounds>(store: &S, holder: &str) -> Result<(), S::Error> {
     // It does not know whether somebody has begun before.
     let _ = store.commit(&order()).await?;
     store.take_over().await?;
-    while let Some(dequeued) = store.dequeue(holder).await? {
+    for _ in 0..ENOUGH {
+        let Some(dequeued) = store.dequeue(holder).await? else { break };
         let _ = store.commit(&what_follows(&dequeued)).await?;
     }
     Ok(())
@@ -155,7 +157,8 @@ pub(in super::super) async fn lost_answers<W: World>(make: impl AsyncFn() -> W) 
 /// A life of one who repeats what has failed.
 async fn live_on(store: &impl Rounds, holder: &str) -> Kept {
     let _ = until_it_answers(async || store.commit(&order()).await).await?;
-    while let Some(dequeued) = until_it_answers(async || store.dequeue(holder).await).await? {
+    for _ in 0..ENOUGH {
+        let Some(dequeued) = until_it_answers(async || store.dequeue(holder).await).await? else { break };
         let _ = until_it_answers(async || store.commit(&what_follows(&dequeued)).await).await?;
     }
     Ok(())

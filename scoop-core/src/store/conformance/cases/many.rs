@@ -131,7 +131,8 @@ async fn write(store: &impl Rounds, tokens: Vec<Token>, turns: &mut Turns) -> Ke
             .append("a", &key, mute())
             .append("b", &key, mute())
             .append("a", format!("{key} again"), mute())
-            .enqueue(&key, mute());
+            .enqueue(&key, mute())
+            .enqueue(format!("{key} again"), mute());
         round.acknowledge = if number % 2 == 0 { tokens.next() } else { None };
         committed(store, &round).await?;
     }
@@ -174,7 +175,7 @@ async fn look(store: &impl Rounds, streams: [&str; 2], over: &Cell<bool>, mut tu
     }
 }
 
-/// Who is handed an item finds on record where it comes from.
+/// Who is handed an item finds on record where it comes from, and the other item of its round in the queue.
 async fn dequeue(store: &impl Rounds, over: &Cell<bool>, mut turns: Turns) -> Kept {
     let mut all = BTreeSet::new();
     loop {
@@ -182,16 +183,19 @@ async fn dequeue(store: &impl Rounds, over: &Cell<bool>, mut turns: Turns) -> Ke
         turns.wait().await;
         if let Some(dequeued) = store.dequeue("reader").await? {
             let key = dequeued.item.key;
+            let round = key.trim_end_matches(" again");
             for name in ["a", "b"] {
                 let entries = stream(store, name).await?;
-                ensure!(entries.contains(&key), "`{key}` was dequeued, but in `{name}` there is {entries:?}");
+                let there = entries.iter().any(|entry| entry == round);
+                ensure!(there, "`{key}` was dequeued, but in `{name}` there is {entries:?}");
             }
-            all.insert(key);
+            ensure!(all.insert(key.clone()), "`{key}` was dequeued by one holder twice");
             continue;
         }
+        let rounds: BTreeSet<_> = all.iter().map(|key| key.trim_end_matches(" again")).collect();
+        ensure!(all.len() == 2 * rounds.len(), "of two items of a round one was there alone: {all:?}");
         if last {
-            let expected: BTreeSet<_> = (0..ROUNDS).map(name).collect();
-            ensure!(all == expected, "in the end these were dequeued: {all:?}");
+            ensure!(rounds.len() == ROUNDS, "in the end these were dequeued: {all:?}");
             return Ok(());
         }
         yield_now().await;
