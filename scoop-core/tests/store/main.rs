@@ -4,11 +4,12 @@
 mod flawed;
 mod naive;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use scoop_core::store::conformance::{self, Case, Faults, Faulty, Violations, World};
-use scoop_core::store::memory::Memory;
-use scoop_core::store::peek_lock::Ordered;
+use scoop_core::store::conformance::{self, Case, Fault, Faults, Faulty, Violations, World};
+use scoop_core::store::memory::{Memory, MemoryQueue};
+use scoop_core::store::peek_lock::{Ordered, PeekLock};
 use scoop_core::store::{Round, Rounds, Verdict};
 
 use flawed::{Flaw, Flawed};
@@ -155,4 +156,31 @@ async fn a_broker_may_hand_an_item_to_two() {
     assert!(store.dequeue("c").await.unwrap().is_none());
     let log = store.read("log").await.unwrap();
     assert_eq!(log.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["b"]);
+}
+
+/// Nobody else has a reason to look at it.
+#[tokio::test]
+async fn a_launch_that_has_begun_is_carried_out_by_whoever_dequeues() {
+    let both = ["brew", "serve"];
+    let round =
+        Round::new().append("log", "order", 1.into()).enqueue(both[0], 2.into()).enqueue(both[1], 3.into());
+    let mut outcomes = BTreeSet::new();
+    for calls in 1.. {
+        let (queue, faults) = (MemoryQueue::new(LOCK_TIME), Faults::default());
+        faults.arm(Fault::Crash, calls);
+        let doomed = Ordered::new(Faulty::new(queue.clone(), faults.clone()));
+        if doomed.commit(&round).await.is_ok() {
+            break;
+        }
+        let has_begun = !queue.read("stream/log").await.unwrap().is_empty();
+
+        let store = Ordered::new(queue);
+        let mut found = vec![];
+        while let Some(dequeued) = store.dequeue("another").await.unwrap() {
+            found.push(dequeued.item.key);
+        }
+        assert!(found == both || (found.is_empty() && !has_begun), "at call {calls}: {found:?}");
+        outcomes.insert((has_begun, found.len()));
+    }
+    assert_eq!(outcomes, BTreeSet::from([(false, 0), (false, 2), (true, 2)]));
 }

@@ -61,12 +61,12 @@ pub enum Struck {
 
 impl Faults {
     /// From now on, the `nth` call (from 1) is to fail like that.
-    pub(super) fn arm(&self, fault: Fault, nth: usize) {
+    pub fn arm(&self, fault: Fault, nth: usize) {
         *self.state() = State { armed: Some((fault, nth)), struck: false };
     }
 
     /// From now on no call is to fail. Says whether one did.
-    pub(super) fn disarm(&self) -> bool {
+    pub fn disarm(&self) -> bool {
         std::mem::take(&mut *self.state()).struck
     }
 

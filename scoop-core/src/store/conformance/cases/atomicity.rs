@@ -22,10 +22,15 @@ pub(super) async fn at_each_call(attempt: impl AsyncFn(Fault, usize) -> Kept<boo
 }
 
 pub(in super::super) async fn with_item<W: World>(make: impl AsyncFn() -> W) -> Kept {
-    at_each_call(async |fault, nth| round_with_item(&make().await, fault, nth).await).await
+    at_each_call(async |fault, nth| {
+        let struck = round_with_item(&make().await, fault, nth, false).await?;
+        Ok(round_with_item(&make().await, fault, nth, true).await? || struck)
+    })
+    .await
 }
 
-async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize) -> Kept<bool> {
+/// A round that fails, and whoever comes then: to read what is on record, or first for what there is to do.
+async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize, dequeues: bool) -> Kept<bool> {
     let (store, other) = (world.open().await, world.open().await);
     committed(&store, &Round::new().enqueue("work", mute())).await?;
     let held = dequeued(&store, "first", "work").await?;
@@ -33,6 +38,9 @@ async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize) -> Kept<
     world.faults().arm(fault, nth);
     let answer = store.commit(&full_round(Some(held.token.clone()))).await;
     let struck = world.faults().disarm();
+    if dequeues {
+        dequeued_at_once(&other).await?;
+    }
     let done = is_on_record(&other).await?;
     match answer {
         Ok(Verdict::Committed) => ensure!(done, "a round was committed, and is not on record"),
@@ -58,6 +66,18 @@ async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize) -> Kept<
     nothing(&other, "fourth", "all items are held or acknowledged").await?;
     ensure!(is_on_record(&other).await?, "a round that is sent again undoes something");
     Ok(struck)
+}
+
+/// While the item is still held there is nothing to do, or all that its round enqueues.
+async fn dequeued_at_once(store: &impl Rounds) -> Kept {
+    let next = all_dequeued(store, "at once").await?;
+    ensure!(next.is_empty() || keys(&next) == NEXT, "half a round is in the queue: {:?}", keys(&next));
+    let there = !next.is_empty();
+    for dequeued in next {
+        store.abandon(&dequeued.token).await?;
+    }
+    ensure!(is_on_record(store).await? || !there, "of half a round there are only the items");
+    Ok(())
 }
 
 /// Another brings to an end what the first did not.
