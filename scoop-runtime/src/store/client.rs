@@ -24,7 +24,7 @@ pub(crate) struct Launched {
     pub(crate) root: Uuid,
     pub(crate) topic: &'static str,
     pub(crate) payload: Value,
-    context: Context,
+    pub(super) context: Context,
     #[serde(with = "time::serde::rfc3339::option")]
     due: Option<OffsetDateTime>,
     #[serde(serialize_with = "timestamps")]
