@@ -18,6 +18,8 @@
 //! it settles. Two rounds at once that say the same thing for the first time are more than it can
 //! do; the second fails as a whole.
 
+mod outside;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +31,12 @@ use scoop_core::{
     SleepUntil, StepDefinition,
 };
 use serde::{Deserialize, Serialize};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
+use sqlx::PgPool;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use self::outside::{Outside, Server, Session};
 use super::tests::{database, done};
 use super::*;
 
@@ -82,10 +85,10 @@ struct Receipt {
 /// A store, and all that the suite does to it. Its handles share it.
 struct Tested {
     store: Store,
-    server: Server,
+    outside: Outside,
     faults: Faults,
     holders: Mutex<BTreeMap<String, Holder>>,
-    /// How far the clock was moved on.
+    /// How far the clock was moved on without its knowing.
     advanced: std::sync::Mutex<Duration>,
     /// A worker that is never enlisted: it only takes over.
     heir: Uuid,
@@ -126,7 +129,7 @@ impl Tested {
     ) -> Result<T, Error> {
         match self.faults.next() {
             Struck::No => Ok(operation(&self.store).await?),
-            Struck::Before => Err(self.server.interrupted(locks, operation(&self.store)).await),
+            Struck::Before => Err(self.outside.interrupted(locks, operation(&self.store)).await),
             Struck::After => {
                 operation(&self.store).await?;
                 Err(Error::Unanswered)
@@ -166,7 +169,7 @@ impl Tested {
         let mut holders = self.holders.lock().await;
         if !holders.contains_key(name) {
             let worker = Uuid::now_v7();
-            let session = self.server.enlist(worker).await?;
+            let session = self.outside.enlist(worker).await?;
             holders.insert(name.to_owned(), Holder { worker, session, in_flight: vec![], doubts: false });
         }
         Ok(ask(holders.get_mut(name).expect("it is there by now")))
@@ -298,7 +301,7 @@ impl Rounds for Handle {
     }
 
     async fn read(&self, stream: &str) -> Result<Vec<Entry>, Error> {
-        let mut noted = self.0.server.noted().await?;
+        let mut noted = self.0.outside.noted().await?;
         noted.retain(|noted| noted.entry.stream == stream);
         // The events of a launch have no order of their own.
         let mut order = BTreeMap::new();
@@ -323,14 +326,14 @@ impl World for Handle {
     }
 
     async fn advance(&self, by: Duration) {
-        self.0.server.advance(by).await;
-        *self.0.advanced.lock().unwrap() += by;
+        let passed = self.0.outside.advance(by).await;
+        *self.0.advanced.lock().unwrap() += by - passed;
     }
 
     async fn kill(&self, holder: &str) {
         let mut holders = self.0.holders.lock().await;
         if let Some(holder) = holders.get_mut(holder) {
-            self.0.server.end(&mut holder.session).await;
+            self.0.outside.end(&mut holder.session).await;
         }
     }
 
@@ -339,92 +342,16 @@ impl World for Handle {
     }
 }
 
-/// PostgreSQL.
-struct Server {
-    pool: PgPool,
-    tables: Store,
-}
-
-/// A session that holds the lock of a worker.
-struct Session {
-    connection: PgConnection,
-    process: i32,
-}
-
-impl Server {
-    /// Shows a worker to the others as long as the session lasts.
-    async fn enlist(&self, worker: Uuid) -> sqlx::Result<Session> {
-        let options = self.pool.connect_options();
-        let mut connection = PgConnection::connect_with(&options).await?;
-        let (_, random) = worker.as_u64_pair();
-        let lock = i64::from_ne_bytes(random.to_ne_bytes());
-        let pid = sqlx::query_scalar("SELECT pg_backend_pid() FROM pg_advisory_lock($1)").bind(lock);
-        let process = pid.fetch_one(&mut connection).await?;
-        self.tables.register(&mut connection, worker, lock, &[]).await?;
-        Ok(Session { connection, process })
-    }
-
-    /// Ends a session, as the death of its process would.
-    async fn end(&self, session: &mut Session) {
-        let terminate =
-            sqlx::query_scalar::<_, bool>("SELECT pg_terminate_backend($1, 10000)").bind(session.process);
-        let _ = terminate.fetch_one(&self.pool).await.unwrap();
-        assert!(session.connection.ping().await.is_err(), "its connection is gone");
-    }
-
-    /// An operation that comes as far as this table, when its connection is lost.
-    async fn interrupted<T>(&self, locks: &str, operation: impl Future<Output = sqlx::Result<T>>) -> Error {
-        let mut lock = self.pool.begin().await.unwrap();
-        let statement = AssertSqlSafe(format!("LOCK TABLE scoop.{locks} IN ACCESS EXCLUSIVE MODE"));
-        sqlx::raw_sql(statement).execute(&mut *lock).await.unwrap();
-        let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let losing = async {
-            loop {
-                sqlx::query(terminate).execute(&self.pool).await.unwrap();
-            }
-        };
-        let answer = tokio::select! {
-            answer = operation => answer,
-            () = losing => unreachable!("there is no end of it"),
-        };
-        lock.rollback().await.unwrap();
-        // Whoever has no business with that table changes nothing: nobody was dead, or the time was known.
-        answer.err().map_or(Error::Unanswered, Error::Database)
-    }
-
-    /// All entries, in the order of their events.
-    async fn noted(&self) -> sqlx::Result<Vec<Noted>> {
-        let read = "SELECT e.context FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
-                    WHERE m.topic = $1 AND e.type = 'EMITTED' ORDER BY e.created_at";
-        let rows = sqlx::query(read).bind(ENTRIES).fetch_all(&self.pool).await?;
-        let noted = |row: &sqlx::postgres::PgRow| {
-            let context: sqlx::types::Json<Context> = row.try_get("context")?;
-            Ok(context.get::<Noted>().unwrap().expect("it was written by us"))
-        };
-        rows.iter().map(noted).collect()
-    }
-
-    /// Puts the times back by which runs are ready.
-    async fn advance(&self, by: Duration) {
-        let back = "UPDATE scoop.run SET ready_at = ready_at - make_interval(secs => $1)";
-        sqlx::query(back).bind(by.as_secs_f64()).execute(&self.pool).await.unwrap();
-    }
-
-    /// As if nothing had ever happened.
-    async fn empty(&self) {
-        let tables = ["run", "return_value", "message_event", "message", "worker"];
-        let delete = tables.map(|table| format!("DELETE FROM scoop.{table};")).concat();
-        sqlx::raw_sql(AssertSqlSafe(delete)).execute(&self.pool).await.unwrap();
-    }
-}
-
-/// A world on tables that are emptied for it.
-async fn tested(pool: &PgPool, store: &Store) -> Handle {
-    let server = Server { pool: pool.clone(), tables: store.clone() };
-    server.empty().await;
+/// A world of its own on this store.
+fn tested(outside: Outside) -> Handle {
     let (faults, holders, advanced) = Default::default();
-    Handle(Arc::new(Tested { store: store.clone(), server, faults, holders, advanced, heir: Uuid::now_v7() }))
+    let store = outside.store();
+    Handle(Arc::new(Tested { store, outside, faults, holders, advanced, heir: Uuid::now_v7() }))
+}
+
+/// Lists who listens for items.
+async fn list(store: &Store) {
+    store.publish((&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
 #[tokio::test]
@@ -435,10 +362,26 @@ async fn the_store_on_postgresql_conforms() {
     let pool = PgPool::connect_with(options).await.unwrap();
     let schema = Schema::new("scoop").unwrap();
     migrate(&pool, &schema).await.unwrap();
-    let store = Store::new(Sessions::new(&pool, 8, &Access::default()), &schema);
-    store.publish((&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
-    let conforms = conformance::check(async || tested(&pool, &store).await).await;
-    store.sessions().close().await;
+    let tables = Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema);
+    list(&Store::Postgres(tables.clone())).await;
+    let conforms = conformance::check(async || {
+        let server = Server { pool: pool.clone(), tables: tables.clone() };
+        server.empty().await;
+        tested(Outside::Postgres(server))
+    })
+    .await;
+    tables.sessions().close().await;
     done(pool, server).await;
+    conforms.unwrap_or_else(|violations| panic!("{violations}"));
+}
+
+#[tokio::test]
+async fn the_store_in_memory_conforms() {
+    let conforms = conformance::check(async || {
+        let memory = Memory::new(OffsetDateTime::UNIX_EPOCH);
+        list(&Store::Memory(memory.clone())).await;
+        tested(Outside::Memory(memory))
+    })
+    .await;
     conforms.unwrap_or_else(|violations| panic!("{violations}"));
 }

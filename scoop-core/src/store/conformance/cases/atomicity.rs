@@ -7,9 +7,12 @@ use crate::store::conformance::support::{
 use crate::store::conformance::{Fault, World};
 use crate::store::{Dequeued, Round, Rounds, Verdict};
 
-/// Goes through it with each fault at each call, until there is no such call any more.
-pub(super) async fn at_each_call(attempt: impl AsyncFn(Fault, usize) -> Kept<bool>) -> Kept {
-    for fault in Fault::ALL {
+/// Goes through it with each of these faults at each call, until there is no such call any more.
+pub(super) async fn at_each_call(
+    faults: &[Fault],
+    attempt: impl AsyncFn(Fault, usize) -> Kept<bool>,
+) -> Kept {
+    for &fault in faults {
         for nth in 1.. {
             ensure!(nth < ENOUGH_CALLS, "there is no end of calls");
             let struck = attempt(fault, nth).await;
@@ -22,7 +25,7 @@ pub(super) async fn at_each_call(attempt: impl AsyncFn(Fault, usize) -> Kept<boo
 }
 
 pub(in super::super) async fn with_item<W: World>(make: impl AsyncFn() -> W) -> Kept {
-    at_each_call(async |fault, nth| {
+    at_each_call(&Fault::ALL, async |fault, nth| {
         let struck = round_with_item(&make().await, fault, nth, false).await?;
         Ok(round_with_item(&make().await, fault, nth, true).await? || struck)
     })
@@ -92,7 +95,7 @@ async fn taken_over<W: World>(world: &W, held: &Dequeued, again: &Dequeued) -> K
 }
 
 pub(in super::super) async fn launch<W: World>(make: impl AsyncFn() -> W) -> Kept {
-    at_each_call(async |fault, nth| {
+    at_each_call(&Fault::ALL, async |fault, nth| {
         let struck = round_without_item(&make().await, fault, nth, true).await?;
         Ok(round_without_item(&make().await, fault, nth, false).await? || struck)
     })

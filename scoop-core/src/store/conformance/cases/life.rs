@@ -107,7 +107,7 @@ async fn last_life<W: World>(world: &W) -> Kept {
 }
 
 pub(in super::super) async fn crashes<W: World>(make: impl AsyncFn() -> W) -> Kept {
-    at_each_call(async |fault, nth| {
+    at_each_call(&[Fault::Crash, Fault::LastWords], async |fault, nth| {
         let world = make().await;
         let ended = one_life(&world, "the first", Some((fault, nth))).await?;
         last_life(&world).await?;
@@ -134,10 +134,7 @@ async fn many_deaths<W: World>(world: &W, turns: &mut Turns) -> Kept {
 }
 
 pub(in super::super) async fn lost_answers<W: World>(make: impl AsyncFn() -> W) -> Kept {
-    at_each_call(async |fault, nth| {
-        if !matches!(fault, Fault::Request | Fault::Answer) {
-            return Ok(false);
-        }
+    at_each_call(&[Fault::Request, Fault::Answer], async |fault, nth| {
         let world = make().await;
         let store = world.open().await;
         world.faults().arm(fault, nth);
