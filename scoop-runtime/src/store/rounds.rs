@@ -367,7 +367,7 @@ async fn the_store_on_postgresql_conforms() {
     let conforms = conformance::check(async || {
         let server = Server { pool: pool.clone(), tables: tables.clone() };
         server.empty().await;
-        tested(Outside::Postgres(server))
+        tested(Outside::Postgres(Box::new(server)))
     })
     .await;
     tables.sessions().close().await;

@@ -11,7 +11,7 @@ use crate::store::{Memory, MemorySession, Store, Tables};
 
 /// Where a store is.
 pub(super) enum Outside {
-    Postgres(Server),
+    Postgres(Box<Server>),
     Memory(Memory),
 }
 
