@@ -25,6 +25,7 @@ mod run;
 mod saga;
 mod schedule;
 mod sleep;
+pub mod store;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};

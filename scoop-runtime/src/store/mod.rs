@@ -14,6 +14,8 @@ mod reach;
 mod rebuild;
 mod repair;
 mod requests;
+#[cfg(test)]
+mod rounds;
 mod rows;
 mod schedule;
 mod sessions;

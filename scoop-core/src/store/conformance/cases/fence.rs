@@ -1,0 +1,92 @@
+//! Holders that die, are taken for dead, and come back.
+
+use crate::store::conformance::World;
+use crate::store::conformance::support::{
+    HOUR, Kept, MARGIN, all_dequeued, committed, dequeued, ensure, full_round, is_on_record, mute, nothing,
+    refused, stream,
+};
+use crate::store::{Round, Rounds};
+
+pub(in super::super) async fn lock_expiry<W: World>(make: impl AsyncFn() -> W) -> Kept {
+    let world = make().await;
+    let (store, other) = (world.open().await, world.open().await);
+    committed(&store, &Round::new().enqueue("one", mute())).await?;
+    let held = dequeued(&store, "a", "one").await?;
+    let Some(lock_time) = world.lock_time() else {
+        world.advance(HOUR * 24 * 365).await;
+        other.take_over().await?;
+        nothing(&other, "b", "its holder lives, and locks last for ever").await?;
+        return committed(&store, &Round::new().append("s", "1", mute()).acknowledge(held.token)).await;
+    };
+
+    ensure!(
+        lock_time > MARGIN,
+        "give the store a lock time of more than {MARGIN:?}: too little is known of clocks"
+    );
+    world.advance(lock_time - MARGIN).await;
+    other.take_over().await?;
+    nothing(&other, "b", "its lock has not run out").await?;
+    world.advance(MARGIN).await;
+    other.take_over().await?;
+    let again = dequeued(&other, "b", "one").await?;
+    ensure!(again.token.epoch > held.token.epoch, "an item was taken over under no higher epoch");
+    refused(&store, &full_round(Some(held.token)), "its lock had run out, and somebody else had the item")
+        .await?;
+
+    // The new lock lasts as long as the first.
+    world.advance(lock_time - MARGIN).await;
+    other.take_over().await?;
+    nothing(&store, "a", "its second lock has not run out").await?;
+    committed(&other, &full_round(Some(again.token))).await
+}
+
+pub(in super::super) async fn fencing<W: World>(make: impl AsyncFn() -> W) -> Kept {
+    let world = make().await;
+    let (zombie, store) = (world.open().await, world.open().await);
+    committed(&store, &Round::new().enqueue("one", mute())).await?;
+    let lost = dequeued(&zombie, "a", "one").await?;
+    store.take_over().await?;
+    nothing(&store, "b", "its holder lives").await?;
+    world.kill("a").await;
+    store.take_over().await?;
+    let held = dequeued(&store, "b", "one").await?;
+    ensure!(held.token.epoch > lost.token.epoch, "an item was taken over under no higher epoch");
+    ensure!(held.item == lost.item, "an item says something else when it is taken over: {:?}", held.item);
+
+    let because = "the item had been taken over from its holder";
+    let round_of_zombie = full_round(Some(lost.token.clone()));
+    for when in ["while another holds the item", "once more"] {
+        refused(&zombie, &round_of_zombie, because).await.map_err(|wrong| wrong.during(when))?;
+        ensure!(!is_on_record(&store).await?, "a round that was refused is on record");
+        nothing(&store, "c", "the round that enqueues it was refused").await?;
+    }
+    zombie.abandon(&lost.token).await?;
+    nothing(&store, "c", "he who abandoned it did not hold it any more").await?;
+
+    committed(&store, &Round::new().append("s", "by b", mute()).acknowledge(held.token.clone())).await?;
+    refused(&zombie, &round_of_zombie, because).await?;
+    zombie.abandon(&lost.token).await?;
+    world.kill("b").await;
+    store.take_over().await?;
+    nothing(&zombie, "a", "it was acknowledged").await?;
+    ensure!(!is_on_record(&store).await?, "a round that was refused is on record");
+    ensure!(stream(&store, "s").await? == ["by b"], "the round of the holder is not on record");
+    never_twice(&world).await
+}
+
+/// Who was taken for dead, and whose item nobody has been handed since, may get through or not; but
+/// then nobody else does.
+async fn never_twice<W: World>(world: &W) -> Kept {
+    let (zombie, store) = (world.open().await, world.open().await);
+    committed(&store, &Round::new().enqueue("two", mute())).await?;
+    let lost = dequeued(&zombie, "c", "two").await?;
+    world.kill("c").await;
+    store.take_over().await?;
+    let _ = zombie.commit(&Round::new().append("two", "by c", mute()).acknowledge(lost.token)).await?;
+    for dequeued in all_dequeued(&store, "d").await? {
+        committed(&store, &Round::new().append("two", "by d", mute()).acknowledge(dequeued.token)).await?;
+    }
+    let by = stream(&store, "two").await?;
+    ensure!(by.len() == 1, "one item was acknowledged by {by:?}");
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! What each promise comes to.
+
+pub(super) mod atomicity;
+pub(super) mod fence;
+pub(super) mod life;
+pub(super) mod many;
+pub(super) mod values;
