@@ -4,12 +4,14 @@
 //! both. Whoever launches a message may tighten what it inherited, never loosen it; the element
 //! remembers what it prevailed over.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::{Context, ContextError, Failure};
+use crate::{Context, ContextError, Failure, instant};
 
 /// Which part of a run a deadline is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +78,10 @@ impl DeadlineKind {
 }
 
 impl Deadline {
-    /// A deadline that `source` sets, to the microsecond.
+    /// A deadline that `source` sets, to the microsecond. One beyond the years 1 to 9999 is moved to the
+    /// nearest moment in them.
     pub fn new(at: OffsetDateTime, source: impl Into<String>) -> Self {
-        let at = at.to_offset(time::UtcOffset::UTC);
-        let at = at.replace_nanosecond(at.microsecond() * 1_000).unwrap_or(at);
+        let at = instant::nearest(at);
         let text = at.format(&Rfc3339).unwrap_or_else(|_| NEVER.into());
         Self { at, text, source: source.into(), trace: vec![] }
     }
@@ -113,8 +115,9 @@ impl Deadline {
     }
 
     fn from_stored(stored: Stored) -> Result<Self, String> {
-        let at = OffsetDateTime::parse(&stored.deadline, &Rfc3339)
-            .map_err(|error| format!("`{}` is no point in time: {error}", stored.deadline))?;
+        let no_time = |why: &dyn Display| format!("`{}` is no point in time: {why}", stored.deadline);
+        let at = OffsetDateTime::parse(&stored.deadline, &Rfc3339).map_err(|error| no_time(&error))?;
+        let at = instant::told(at).ok_or_else(|| no_time(&"its year is none from 1 to 9999"))?;
         let trace = stored.trace.into_iter().map(Self::from_trace).collect::<Result<_, _>>()?;
         Ok(Self { at, text: stored.deadline, source: stored.source, trace })
     }
