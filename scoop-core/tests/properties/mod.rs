@@ -4,6 +4,7 @@
 mod contexts;
 mod deadlines;
 mod failures;
+mod fuzz;
 mod invariants;
 mod topology;
 mod values;
