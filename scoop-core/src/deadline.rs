@@ -311,6 +311,7 @@ mod tests {
             |backward, since: Option<&str>| context.missed_deadlines(backward, now, since.map(at), "s").len();
         assert_eq!(missed(false, None), 1);
         assert_eq!(missed(true, Some("2026-01-01T00:00:01Z")), 0);
+        assert_eq!(missed(true, Some("2026-01-01T00:00:00Z")), 0, "both at once: it was there before");
         assert_eq!(missed(true, Some("2025-12-31T23:59:59Z")), 1);
     }
 
@@ -321,5 +322,7 @@ mod tests {
         assert_eq!(missed[0].kind, "ContextMismatch");
         assert!(missed[0].message.contains("`AbsoluteDeadlineKey`"), "{}", missed[0].message);
         assert!(context.missed_deadlines(true, at("2026-01-01T00:00:00Z"), None, "s").is_empty());
+        assert_eq!(context.give_up_at(false), [OffsetDateTime::UNIX_EPOCH], "it has passed");
+        assert!(context.give_up_at(true).is_empty());
     }
 }
