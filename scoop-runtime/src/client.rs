@@ -183,9 +183,9 @@ impl Handle {
     /// # }
     /// ```
     pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
-        let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
+        let mut bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
         let mut pause = LOOK_MIN;
-        if let (Some(bell), Some(begun)) = (&bell, self.begun) {
+        if let (Some(bell), Some(begun)) = (&mut bell, self.begun) {
             // It is hardly over yet, and looking takes time from it.
             let _ = tokio::time::timeout(LOOK_MIN.saturating_sub(begun.elapsed()), bell.rung()).await;
         }
@@ -196,7 +196,7 @@ impl Handle {
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(error),
             }
-            match &bell {
+            match &mut bell {
                 Some(bell) => {
                     let _ = tokio::time::timeout(pause, bell.rung()).await;
                 }

@@ -25,6 +25,7 @@ mod scope;
 mod settings;
 mod sleeper;
 mod store;
+mod sync;
 mod tick;
 mod timetable;
 mod topology;
