@@ -680,6 +680,27 @@ mod tests {
     }
 
     #[test]
+    fn who_gives_up_on_the_way_back_tells_of_what_could_not_be_undone() {
+        let failure = |kind| Failure::new(kind, "m", "child[w]");
+        let failed =
+            ChildFailure { rolled_back: failure("A"), rollback_failed: Some(failure("B")), told: true };
+        let mut forward = run_after("a", Some(1));
+        forward.give_up = vec![failure("Asked")];
+        let mut backward = forward.clone().turned_back(failure("Cause"));
+        backward.recall(Plan::default(), forward.last.clone(), false);
+        for run in [&mut forward, &mut backward] {
+            run.give_up = vec![failure("Asked")];
+            run.failed_children = vec![failed.clone()];
+        }
+        let told = |run: &Run| match Continuation::of(&SAGA, run).unwrap() {
+            Continuation::Record(record) => record.conclude().events.remove(0).exception.unwrap(),
+            Continuation::Call(call) => panic!("{call:?}"),
+        };
+        assert!(told(&forward).contains(&failure("Asked")) && !told(&forward).contains(&failure("B")));
+        assert!(told(&backward).contains(&failure("Asked")) && told(&backward).contains(&failure("B")));
+    }
+
+    #[test]
     fn only_what_is_waited_for_involves_others() {
         let run = run_after("a", Some(1));
         let returned = |emissions| Returned { emissions, ..Returned::nothing() };
