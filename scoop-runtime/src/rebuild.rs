@@ -1,6 +1,8 @@
 //! The working set, made anew from the protocol's tables: whatever happened to it, nothing is lost.
 
 mod fold;
+#[cfg(test)]
+mod fuzz;
 mod past;
 
 use uuid::Uuid;
