@@ -660,8 +660,9 @@ mod tests {
 
     #[test]
     fn a_call_says_whose_code_it_is_and_under_which_name_it_is_recorded() {
-        let forward = run_after("a", Some(1));
         let said = |call: Call<'_>| (call.action().step(), call.step().to_owned());
+        assert_eq!(said(call(&run_after("b", Some(0)))), (0, "a".into()));
+        let forward = run_after("a", Some(1));
         assert_eq!(said(call(&forward)), (1, "b".into()));
 
         let rolled_back = Failure::new("T", "m", "child[w]");

@@ -4,6 +4,8 @@ mod fold;
 #[cfg(test)]
 mod fuzz;
 mod past;
+#[cfg(test)]
+mod tests;
 
 use uuid::Uuid;
 
