@@ -140,4 +140,11 @@ mod tests {
         let earlier = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(When::At(earlier).instant(now).unwrap(), now - Duration::from_secs(1));
     }
+
+    #[test]
+    fn a_time_is_what_has_passed_since_1970() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH + day), day);
+        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "nothing has");
+    }
 }
