@@ -215,7 +215,7 @@ mod tests {
         };
         let [a, handled, finally, b] =
             [done("a", None), done("a", Some(0)), done("a finally", None), done("b", None)];
-        assert_eq!(due(&[a.clone()]), [true]);
+        assert_eq!(due(std::slice::from_ref(&a)), [true]);
         assert_eq!(due(&[a.clone(), b.clone()]), [true]);
         assert_eq!(due(&[a.clone(), handled.clone()]), [true]);
         assert_eq!(due(&[a.clone(), handled, finally.clone(), b]), [false]);
