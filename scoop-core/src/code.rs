@@ -256,6 +256,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_large_travels() {
+        assert!(failure(out(&"x".repeat(60_000))).find::<OutOfStock>().is_some());
+    }
+
+    #[test]
+    fn a_code_is_registered_with_its_type() {
+        let of_code = |code| CodedError::all().filter(|coded| coded.code() == code).collect::<Vec<_>>();
+        let [registered] = *of_code("stock.out") else { panic!("it is registered once") };
+        assert!(registered.type_name().ends_with("::OutOfStock"), "{}", registered.type_name());
+    }
+
+    #[test]
     fn a_value_of_another_form_is_passed_over() {
         let other = Failure::new("stock.out", "", "stock[w]").caused_by([Failure::new(DATA, "7", "")]);
         let both = Failure::new("T", "m", "s").caused_by([other, failure(out("chair"))]);

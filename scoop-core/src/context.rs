@@ -138,9 +138,10 @@ impl Context {
         self.elements.iter().map(|(key, raw)| (key.as_str(), raw.get()))
     }
 
-    /// How many bytes it has as JSON.
+    /// How many bytes it has as JSON, escapes in its keys aside.
     pub fn bytes(&self) -> usize {
-        self.iter().map(|(key, text)| key.len() + text.len() + 4).sum::<usize>() + 2
+        let fields: usize = self.iter().map(|(key, text)| key.len() + text.len() + 3).sum();
+        fields + self.elements.len().saturating_sub(1) + 2
     }
 
     /// This one, with the elements of the newer one over it: of each key the newer element is kept

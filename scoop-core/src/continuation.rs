@@ -617,3 +617,130 @@ impl Conclusion {
         Self { events: self.events, emissions: self.emissions, values: self.values, ..next }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{ChildFailure, Instance, Lineage, StepDefinition};
+
+    const STEPS: &[StepDefinition] =
+        &[StepDefinition::new("a"), StepDefinition::new("b").compensated().handling_child_failure()];
+    static SAGA: Definition = Definition::new("saga", "topic", STEPS);
+
+    fn run_after(step: &str, next: Option<usize>) -> Run {
+        let lineage = Lineage::root(Uuid::from_u128(1)).child(Uuid::from_u128(2));
+        let last = Suspension { step: step.into(), next, iteration: 0, handler_iteration: None };
+        Run { last: Some(last), ..Run::new(lineage, Uuid::from_u128(3), "saga[w]") }
+    }
+
+    fn call(run: &Run) -> Call<'_> {
+        match Continuation::of(&SAGA, run).unwrap() {
+            Continuation::Call(call) => call,
+            Continuation::Record(record) => panic!("{record:?}"),
+        }
+    }
+
+    fn conclude(run: &Run, returned: Returned) -> Conclusion {
+        call(run).conclude(Context::default(), Ok(returned))
+    }
+
+    fn emission(detached_root: Option<Uuid>) -> Emission {
+        let (message, topic) = (Uuid::from_u128(4), "elsewhere".into());
+        Emission { message, topic, payload: json!(null), detached_root, context: Context::default() }
+    }
+
+    fn went_on(conclusion: Conclusion) -> Run {
+        match conclusion.fate {
+            Fate::GoesOn(run) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_says_whose_code_it_is_and_under_which_name_it_is_recorded() {
+        let said = |call: Call<'_>| (call.action().step(), call.step().to_owned());
+        assert_eq!(said(call(&run_after("b", Some(0)))), (0, "a".into()));
+        let forward = run_after("a", Some(1));
+        assert_eq!(said(call(&forward)), (1, "b".into()));
+
+        let rolled_back = Failure::new("T", "m", "child[w]");
+        let failed = ChildFailure { rolled_back, rollback_failed: None, told: false };
+        let handles = Run { failed_children: vec![failed], ..run_after("b", None) };
+        assert_eq!(said(call(&handles)), (1, "b".into()));
+        assert!(matches!(call(&handles).action(), Action::HandleChildFailure { .. }));
+
+        let done = Instance { step: "b".into(), handler_iteration: None, emitted: vec![], output: None };
+        let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
+        let children_told = run_after(&plan.parts()[0].name, None);
+        let mut backward = children_told.clone().turned_back(Failure::new("T", "m", "saga[w]"));
+        backward.recall(plan, children_told.last, true);
+        assert_eq!(said(call(&backward)), (1, "Rollback of b[0,]".into()));
+        assert!(matches!(call(&backward).action(), Action::Compensate { .. }));
+    }
+
+    #[test]
+    fn who_gives_up_on_the_way_back_tells_of_what_could_not_be_undone() {
+        let failure = |kind| Failure::new(kind, "m", "child[w]");
+        let failed =
+            ChildFailure { rolled_back: failure("A"), rollback_failed: Some(failure("B")), told: true };
+        let mut forward = run_after("a", Some(1));
+        forward.give_up = vec![failure("Asked")];
+        let mut backward = forward.clone().turned_back(failure("Cause"));
+        backward.recall(Plan::default(), forward.last.clone(), false);
+        for run in [&mut forward, &mut backward] {
+            run.give_up = vec![failure("Asked")];
+            run.failed_children = vec![failed.clone()];
+        }
+        let told = |run: &Run| match Continuation::of(&SAGA, run).unwrap() {
+            Continuation::Record(record) => record.conclude().events.remove(0).exception.unwrap(),
+            Continuation::Call(call) => panic!("{call:?}"),
+        };
+        assert!(told(&forward).contains(&failure("Asked")) && !told(&forward).contains(&failure("B")));
+        assert!(told(&backward).contains(&failure("Asked")) && told(&backward).contains(&failure("B")));
+    }
+
+    #[test]
+    fn only_what_is_waited_for_involves_others() {
+        let run = run_after("a", Some(1));
+        let returned = |emissions| Returned { emissions, ..Returned::nothing() };
+        let alone = Some(Uuid::from_u128(5));
+        for (emissions, involves) in [
+            (vec![], false),
+            (vec![emission(alone)], false),
+            (vec![emission(None)], true),
+            (vec![emission(alone), emission(None)], true),
+        ] {
+            assert_eq!(conclude(&run, returned(emissions)).involves_others(), involves);
+        }
+        let told = Conclusion { told: vec![Uuid::nil()], ..conclude(&run, Returned::nothing()) };
+        assert!(told.involves_others());
+    }
+
+    #[test]
+    fn who_has_replied_has_replied_for_good() {
+        let run = run_after("a", Some(0));
+        assert!(!went_on(conclude(&run, Returned::nothing())).replied);
+        let reply = Some(("reply".to_owned(), json!(7)));
+        let replied = went_on(conclude(&run, Returned { reply, ..Returned::nothing() }));
+        assert!(replied.replied);
+        assert!(went_on(conclude(&replied, Returned::nothing())).replied);
+    }
+
+    #[test]
+    fn two_conclusions_in_a_row_are_one() {
+        let run = run_after("a", Some(1));
+        let output = |value: u32| Returned { output: Some(json!(value)), ..Returned::nothing() };
+        let first = conclude(&run, Returned { emissions: vec![emission(Some(Uuid::nil()))], ..output(1) });
+        let after = went_on(first.clone());
+        let second = match Continuation::of(&SAGA, &after).unwrap() {
+            Continuation::Record(record) => record.conclude(),
+            Continuation::Call(call) => panic!("{call:?}"),
+        };
+        let both = first.clone().followed_by(second.clone());
+        assert_eq!(both.events, [first.events, second.events].concat());
+        assert_eq!((both.emissions, both.values), (first.emissions, first.values));
+        assert_eq!(both.fate, Fate::Committed);
+    }
+}

@@ -4,12 +4,14 @@
 //! both. Whoever launches a message may tighten what it inherited, never loosen it; the element
 //! remembers what it prevailed over.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::{Context, ContextError, Failure};
+use crate::{Context, ContextError, Failure, instant};
 
 /// Which part of a run a deadline is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +78,10 @@ impl DeadlineKind {
 }
 
 impl Deadline {
-    /// A deadline that `source` sets, to the microsecond.
+    /// A deadline that `source` sets, to the microsecond. One beyond the years 1 to 9999 is moved to the
+    /// nearest moment in them.
     pub fn new(at: OffsetDateTime, source: impl Into<String>) -> Self {
-        let at = at.to_offset(time::UtcOffset::UTC);
-        let at = at.replace_nanosecond(at.microsecond() * 1_000).unwrap_or(at);
+        let at = instant::nearest(at);
         let text = at.format(&Rfc3339).unwrap_or_else(|_| NEVER.into());
         Self { at, text, source: source.into(), trace: vec![] }
     }
@@ -113,8 +115,9 @@ impl Deadline {
     }
 
     fn from_stored(stored: Stored) -> Result<Self, String> {
-        let at = OffsetDateTime::parse(&stored.deadline, &Rfc3339)
-            .map_err(|error| format!("`{}` is no point in time: {error}", stored.deadline))?;
+        let no_time = |why: &dyn Display| format!("`{}` is no point in time: {why}", stored.deadline);
+        let at = OffsetDateTime::parse(&stored.deadline, &Rfc3339).map_err(|error| no_time(&error))?;
+        let at = instant::told(at).ok_or_else(|| no_time(&"its year is none from 1 to 9999"))?;
         let trace = stored.trace.into_iter().map(Self::from_trace).collect::<Result<_, _>>()?;
         Ok(Self { at, text: stored.deadline, source: stored.source, trace })
     }
@@ -308,6 +311,7 @@ mod tests {
             |backward, since: Option<&str>| context.missed_deadlines(backward, now, since.map(at), "s").len();
         assert_eq!(missed(false, None), 1);
         assert_eq!(missed(true, Some("2026-01-01T00:00:01Z")), 0);
+        assert_eq!(missed(true, Some("2026-01-01T00:00:00Z")), 0, "both at once: it was there before");
         assert_eq!(missed(true, Some("2025-12-31T23:59:59Z")), 1);
     }
 
@@ -318,5 +322,7 @@ mod tests {
         assert_eq!(missed[0].kind, "ContextMismatch");
         assert!(missed[0].message.contains("`AbsoluteDeadlineKey`"), "{}", missed[0].message);
         assert!(context.missed_deadlines(true, at("2026-01-01T00:00:00Z"), None, "s").is_empty());
+        assert_eq!(context.give_up_at(false), [OffsetDateTime::UNIX_EPOCH], "it has passed");
+        assert!(context.give_up_at(true).is_empty());
     }
 }

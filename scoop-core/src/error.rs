@@ -345,6 +345,38 @@ mod tests {
     }
 
     #[test]
+    fn an_error_says_what_it_is_and_whether_to_try_again() {
+        let error = fails().unwrap_err();
+        assert_eq!(error.to_string(), "cannot read the price list");
+        assert!(error.downcast_ref::<Unreadable>().is_some());
+        assert!(error.downcast_ref::<std::num::ParseIntError>().is_none(), "that is its source");
+        assert!(!error.is_infrastructure() && !error.is_permanent());
+        let error = error.into_permanent();
+        assert!(error.is_permanent() && !error.is_infrastructure());
+        let error = error.into_infrastructure();
+        assert!(error.is_permanent() && error.is_infrastructure());
+
+        let full = Error::infrastructure("the disk is full");
+        assert!(full.is_infrastructure() && full.downcast_ref::<Unreadable>().is_none());
+        assert_eq!(full.to_string(), "the disk is full");
+        let stored = Error::failure(Failure::new("T", "m", "elsewhere"));
+        assert_eq!(stored.to_string(), "[elsewhere] T: m");
+        assert!(Error::permanent("x".parse::<i32>().unwrap_err()).is_permanent());
+    }
+
+    #[test]
+    fn what_a_program_prints_has_the_whole_chain() {
+        let shown = format!("{:?}", fails().unwrap_err());
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[..2], ["cannot read the price list", "  caused by: invalid digit found in string"]);
+        assert!(lines[2].starts_with("  at ") && lines.len() == 3, "{shown}");
+        let text = format!("{:?}", Error::msg("no"));
+        assert!(text.starts_with("no\n  at "), "{text}");
+        let stored = Failure::new("T", "m", "s").caused_by([Failure::new("U", "n", "s")]);
+        assert_eq!(format!("{:?}", Error::failure(stored.clone())), stored.report());
+    }
+
+    #[test]
     fn a_stored_failure_keeps_its_own_source() {
         let stored = Failure::new("T", "m", "elsewhere");
         assert_eq!(Error::failure(stored.clone()).into_failure("here"), stored);

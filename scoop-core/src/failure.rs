@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::report;
 
@@ -38,6 +38,7 @@ pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     /// The text, for people. Never empty.
+    #[serde(deserialize_with = "read_message")]
     pub message: String,
     /// What kind of failure: for a Rust error its [code](crate::FailureCode), or else the name of
     /// its type.
@@ -46,9 +47,11 @@ pub struct Failure {
     /// Where it arose: `saga[worker]` for a run, free text otherwise.
     pub source: String,
     /// Places in the code, innermost first; empty for failures of the protocol itself.
+    #[serde(default, deserialize_with = "read_list")]
     pub stack_trace: Vec<Frame>,
     /// What led to it; the direct cause first. A cause of type `scoop:data` is none: it holds the
     /// value that [`Failure::find`] returns.
+    #[serde(default, deserialize_with = "read_list")]
     pub causes: Arc<[Failure]>,
 }
 
@@ -70,9 +73,8 @@ impl Failure {
     /// A failure without frames and causes. NUL characters are dropped, since no participant
     /// could store them; a blank message becomes `<no message>`.
     pub fn new(kind: impl AsRef<str>, message: impl AsRef<str>, source: impl AsRef<str>) -> Self {
-        let message = storable(message.as_ref());
         Self {
-            message: if message.trim().is_empty() { NO_MESSAGE.into() } else { message },
+            message: worded(message.as_ref()),
             kind: storable(kind.as_ref()),
             source: storable(source.as_ref()),
             stack_trace: Vec::new(),
@@ -207,6 +209,26 @@ impl fmt::Display for Failure {
 /// PostgreSQL stores every character but NUL.
 fn storable(text: &str) -> String {
     text.replace('\0', "")
+}
+
+/// A message is never blank.
+fn worded(text: &str) -> String {
+    let message = storable(text);
+    if message.trim().is_empty() { NO_MESSAGE.into() } else { message }
+}
+
+fn read_message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(worded(&String::deserialize(deserializer)?))
+}
+
+/// Who writes no list, or null, has nothing to say. A failure that cannot be read would leave the run it
+/// ended stuck.
+fn read_list<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod deadline;
 mod error;
 mod event;
 mod failure;
+mod instant;
 mod lineage;
 mod message;
 mod next;

@@ -236,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_is_told_in_plain_words() {
+        let asked = |kind| Failure::new(kind, "customer left", "till").report();
+        assert_eq!(
+            asked("CancellationRequestedException"),
+            "[till] cancellation was requested: customer left\n"
+        );
+        assert_eq!(asked("RollbackRequestedException"), "[till] a rollback was requested: customer left\n");
+        assert_eq!(asked("RequestedException"), "[till] RequestedException: customer left\n");
+    }
+
+    #[test]
     fn messages_of_several_lines_keep_to_their_depth() {
         let inner = Failure::new("T", "first\nsecond", "s");
         let failure = Failure::new("U", "m", "s").caused_by([inner]);

@@ -207,6 +207,23 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_instance_of_a_step_is_cleaned_up_after_unless_it_was_already() {
+        let due = |history: &[Instance]| {
+            let plan = Plan::of(&names_of(&["a", "a finally", "b"]), history.into());
+            let own = plan.parts().iter().filter(|part| !part.of_children && plan.instance(part).step == "a");
+            own.map(|part| plan.is_cleanup_due(part, "a finally")).collect::<Vec<_>>()
+        };
+        let [a, handled, finally, b] =
+            [done("a", None), done("a", Some(0)), done("a finally", None), done("b", None)];
+        assert_eq!(due(std::slice::from_ref(&a)), [true]);
+        assert_eq!(due(&[a.clone(), b.clone()]), [true]);
+        assert_eq!(due(&[a.clone(), handled.clone()]), [true]);
+        assert_eq!(due(&[a.clone(), handled, finally.clone(), b]), [false]);
+        assert_eq!(due(&[a.clone(), a.clone()]), [true, false], "the newest one first");
+        assert_eq!(due(&[a.clone(), finally, a]), [true, false]);
+    }
+
+    #[test]
     fn an_iteration_counts_only_direct_repetition() {
         let history = [
             done("a", None),

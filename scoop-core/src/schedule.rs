@@ -115,3 +115,30 @@ impl Overlap {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_what_the_attributes_take() {
+        let missed = [(Missed::Skip, "skip"), (Missed::Once, "once"), (Missed::All, "all")];
+        for (it, name) in missed {
+            assert_eq!((it.as_str(), Missed::named(name)), (name, Some(it)));
+        }
+        for (it, name) in [(Overlap::Allow, "allow"), (Overlap::Skip, "skip")] {
+            assert_eq!((it.as_str(), Overlap::named(name)), (name, Some(it)));
+        }
+        assert_eq!((Missed::named("allow"), Overlap::named("once")), (None, None));
+    }
+
+    #[test]
+    fn a_schedule_is_what_was_said_of_it() {
+        let minutely = Schedule::every(Duration::from_secs(60));
+        assert_eq!(minutely.recurrence, Recurrence::Every(Duration::from_secs(60)));
+        assert_eq!((minutely.missed, minutely.overlap), (Missed::default(), Overlap::default()));
+        let nightly = Schedule::cron("0 3 * * *", "UTC").missed(Missed::All).overlap(Overlap::Skip);
+        assert_eq!(nightly.recurrence, Recurrence::Cron { expression: "0 3 * * *", zone: "UTC" });
+        assert_eq!((nightly.missed, nightly.overlap), (Missed::All, Overlap::Skip));
+    }
+}

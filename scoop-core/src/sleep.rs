@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-use crate::{Context, ContextKey};
+use crate::{Context, ContextKey, instant};
 
 /// Where messages go that are only waited for.
 pub const SLEEP_TOPIC: &str = "sleep-9d24148d-d851-4107-8beb-e5c57f5cca88";
@@ -28,10 +28,10 @@ impl ContextKey for SleepUntil {
 }
 
 impl SleepUntil {
-    /// Until this time, to the microsecond.
+    /// Until this time, to the microsecond. One beyond the years 1 to 9999 is moved to the nearest moment
+    /// in them.
     pub fn new(time: OffsetDateTime) -> Self {
-        let time = time.to_offset(time::UtcOffset::UTC);
-        Self { wake_after: time.replace_nanosecond(time.microsecond() * 1_000).unwrap_or(time) }
+        Self { wake_after: instant::nearest(time) }
     }
 
     /// The time.
@@ -44,7 +44,7 @@ impl Context {
     /// Before when the handlers of a message with this context are not to begin. What cannot be
     /// read keeps nobody waiting.
     pub fn not_before(&self) -> Option<OffsetDateTime> {
-        self.get::<SleepUntil>().ok().flatten().map(|sleep| sleep.time())
+        self.get::<SleepUntil>().ok().flatten().and_then(|sleep| instant::told(sleep.time()))
     }
 }
 
@@ -66,5 +66,19 @@ mod tests {
         let read: Context =
             serde_json::from_str(r#"{"SleepUntilKey":{"wakeAfter":"2026-06-25T12:31:37+02:00"}}"#).unwrap();
         assert_eq!(read.not_before().unwrap().unix_timestamp(), time.unix_timestamp());
+        let micros = ::time::Duration::microseconds(123_456);
+        assert_eq!(SleepUntil::new(time).time(), read.not_before().unwrap() + micros);
+    }
+
+    #[test]
+    fn what_postgres_cannot_read_keeps_nobody_waiting() {
+        let context = |text| {
+            let text = format!(r#"{{"SleepUntilKey":{{"wakeAfter":"{text}"}}}}"#);
+            serde_json::from_str::<Context>(&text).unwrap()
+        };
+        assert_eq!(context("0000-06-25T12:31:37Z").not_before(), None);
+        assert_eq!(context("soon").not_before(), None);
+        let offset = context("2026-06-25T12:00:00+23:00").not_before().unwrap().offset();
+        assert!(offset.is_utc());
     }
 }

@@ -131,3 +131,46 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    /// A duration, or nearly one.
+    fn text() -> impl Strategy<Value = String> {
+        let units: Vec<_> = UNITS.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+        let number = prop_oneof![(0u64..100).prop_map(|n| n.to_string()), "[0-9]{0,22}"];
+        let written = (number, select(&["", " ", "  "][..]), select(units), select(&["", "", " ", "s"][..]));
+        let written = written.prop_map(|(number, blank, unit, rest)| format!("{number}{blank}{unit}{rest}"));
+        prop_oneof![9 => written, 1 => ".{0,8}", 1 => "[0-9msd. -]{0,8}"]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_a_duration_can_be_written_as_one(text in text()) {
+            match read(&text) {
+                Ok(duration) => {
+                    prop_assert!((1..=u128::from(LONGEST_MS)).contains(&duration.as_millis()));
+                    prop_assert_eq!(read(&format!("{}ms", duration.as_millis())), Ok(duration));
+                    prop_assert_eq!(read_range(&text), Ok((duration, duration)));
+                }
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+
+        #[test]
+        fn a_range_goes_up(first in text(), last in text()) {
+            let range = read_range(&format!("{first}..{last}"));
+            match (read(&first), read(&last)) {
+                (Ok(first), Ok(last)) if first <= last => prop_assert_eq!(range, Ok((first, last))),
+                // The end of the first text may be taken for the middle of the range.
+                _ => prop_assert!(range.is_err() || first.contains("..") || last.starts_with('.')),
+            }
+        }
+    }
+}

@@ -192,9 +192,9 @@ impl Handle {
             Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
             Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
         };
-        let bell = waiters.map(|waiters| waiters.bell(self.root));
+        let mut bell = waiters.map(|waiters| waiters.bell(self.root));
         let mut pause = LOOK_MIN;
-        if let (Some(bell), Some(begun)) = (&bell, self.begun) {
+        if let (Some(bell), Some(begun)) = (&mut bell, self.begun) {
             // It is hardly over yet, and looking takes time from it.
             let _ = tokio::time::timeout(LOOK_MIN.saturating_sub(begun.elapsed()), bell.rung()).await;
         }
@@ -205,7 +205,7 @@ impl Handle {
                 Err(error) if error.is_transient() => {}
                 Err(error) => return Err(error),
             }
-            match &bell {
+            match &mut bell {
                 Some(bell) => {
                     let _ = tokio::time::timeout(pause, bell.rung()).await;
                 }

@@ -3,13 +3,13 @@
 //! Instants that are compared with the server's clock are made from it, too: processes whose own
 //! clocks differ agree on when something is due.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use time::OffsetDateTime;
 
 use crate::RuntimeError;
 use crate::store::Sessions;
+use crate::sync::{Mutex, lock};
 
 /// How long a reading is good for. Until then the time that has passed is added to it.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl Reading {
 impl ServerClock {
     /// What time it is there. Asks at most once a second.
     pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
-        let known = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *lock(&self.reading);
         if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < GOOD_FOR) {
             return Ok(reading.now());
         }
@@ -54,7 +54,7 @@ impl ServerClock {
         let ask = sqlx::query_scalar("SELECT clock_timestamp()");
         let time = sessions.run(async |session| ask.fetch_one(session).await).await?;
         let reading = Reading { asked, answered: Instant::now(), time };
-        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+        *lock(&self.reading) = Some(reading);
         Ok(reading.now())
     }
 }
@@ -139,5 +139,12 @@ mod tests {
         assert!(error.contains("beyond what can be told"), "{error}");
         let earlier = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(When::At(earlier).instant(now).unwrap(), now - Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_time_is_what_has_passed_since_1970() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH + day), day);
+        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "nothing has");
     }
 }

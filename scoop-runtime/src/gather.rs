@@ -5,7 +5,7 @@
 //! for his launch harms no other.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::error::is_transient;
 use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::{Launched, Store};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many are written at once, in each of so many statements as there are connections.
 const BATCH_MAX: usize = 200;
@@ -27,7 +28,7 @@ const TELL_PAUSE: Duration = Duration::from_millis(5);
 /// The launches of a client that wait to be written.
 pub(crate) struct Gathered {
     store: Store,
-    queue: Mutex<Queue>,
+    queue: Arc<Mutex<Queue>>,
 }
 
 #[derive(Default)]
@@ -47,20 +48,27 @@ struct Waiting {
 
 impl Gathered {
     pub(crate) fn new(store: Store) -> Arc<Self> {
-        Arc::new(Self { store, queue: Mutex::default() })
+        Arc::new(Self { store, queue: Arc::default() })
     }
 
     /// Launches a message, perhaps with others, none of which may be there already.
     pub(crate) async fn launch(self: &Arc<Self>, message: Launched) -> sqlx::Result<()> {
         let (answer, answered) = oneshot::channel();
         if self.queue().add(Waiting { message, answer }) {
-            tokio::spawn(Writer { gathered: self.clone(), done: false }.write());
+            tokio::spawn(self.clone().write_all(Writer::new(&self.queue)));
         }
         answered.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
+    }
+
+    /// Writes until nobody waits.
+    async fn write_all(self: Arc<Self>, mut writer: Writer) {
+        while let Some(batch) = writer.next() {
+            self.write(batch).await;
+        }
     }
 
     /// Writes what was taken, and tells each who waits.
@@ -146,21 +154,19 @@ impl Queue {
     }
 }
 
-/// Writes until nobody waits.
+/// The duty to write until nobody waits.
 struct Writer {
-    gathered: Arc<Gathered>,
+    queue: Arc<Mutex<Queue>>,
     done: bool,
 }
 
 impl Writer {
-    async fn write(mut self) {
-        while let Some(batch) = self.next() {
-            self.gathered.write(batch).await;
-        }
+    fn new(queue: &Arc<Mutex<Queue>>) -> Self {
+        Self { queue: queue.clone(), done: false }
     }
 
     fn next(&mut self) -> Option<Vec<Waiting>> {
-        let batch = self.gathered.queue().take();
+        let batch = lock(&self.queue).take();
         self.done = batch.is_none();
         batch
     }
@@ -170,7 +176,7 @@ impl Drop for Writer {
     /// If it is stopped in the middle, another can take its place, and nobody waits for it.
     fn drop(&mut self) {
         if !self.done {
-            let mut queue = self.gathered.queue();
+            let mut queue = lock(&self.queue);
             queue.writing -= 1;
             if queue.writing == 0 {
                 queue.waiting.clear();
@@ -237,15 +243,109 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_for_a_writer_that_is_stopped_is_told() {
-        let pool = sqlx::PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
-        let sessions = crate::store::Sessions::new(&pool, 1, &crate::store::Access::default());
-        let schema = crate::store::Schema::new("scoop").unwrap();
-        let gathered = Gathered::new(Store::Postgres(crate::store::Tables::new(sessions, &schema)));
+        let queue = Arc::<Mutex<Queue>>::default();
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
-        assert!(gathered.queue().add(Waiting { message, answer }));
-        drop(Writer { gathered: gathered.clone(), done: false });
+        assert!(lock(&queue).add(Waiting { message, answer }));
+        drop(Writer::new(&queue));
         assert!(answered.await.is_err());
-        assert!(gathered.queue().add(waiting(1)), "another one takes its place");
+        assert!(lock(&queue).add(waiting(1)), "another one takes its place");
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+    use shuttle::future::block_on;
+    use shuttle::rand::{Rng, thread_rng};
+    use shuttle::thread;
+
+    use super::*;
+    use crate::sync::explore;
+
+    /// What writers have in common.
+    #[derive(Default)]
+    struct Writers {
+        at_work: AtomicU32,
+        stopped: AtomicBool,
+    }
+
+    /// Writes until nobody waits, or is stopped at any moment, as when a runtime ends.
+    fn write(mut writer: Writer, all: &Writers, may_stop: bool) {
+        assert!(all.at_work.fetch_add(1, SeqCst) < CLIENT_CONNECTIONS, "more than there are connections");
+        while let Some(batch) = writer.next() {
+            thread::yield_now();
+            if may_stop && thread_rng().gen_bool(0.3) {
+                all.stopped.store(true, SeqCst);
+                break;
+            }
+            batch.into_iter().for_each(|waiting| drop(waiting.answer.send(Ok(()))));
+        }
+        all.at_work.fetch_sub(1, SeqCst);
+    }
+
+    fn launch(queue: &Arc<Mutex<Queue>>, all: &Arc<Writers>, may_stop: bool) {
+        let (answer, answered) = oneshot::channel();
+        let message = Launched::new("a", serde_json::Value::Null, 1);
+        if lock(queue).add(Waiting { message, answer }) {
+            let (writer, all) = (Writer::new(queue), all.clone());
+            thread::spawn(move || write(writer, &all, may_stop));
+        }
+        let written = block_on(answered).is_ok();
+        assert!(written || all.stopped.load(SeqCst), "it was forgotten");
+    }
+
+    fn launches(may_stop: bool) {
+        let (queue, all) = (Arc::<Mutex<Queue>>::default(), Arc::<Writers>::default());
+        let launches = [(); 4].map(|()| {
+            let (queue, all) = (queue.clone(), all.clone());
+            thread::spawn(move || launch(&queue, &all, may_stop))
+        });
+        launches.into_iter().for_each(|launch| launch.join().unwrap());
+        while lock(&queue).writing > 0 {
+            thread::yield_now();
+        }
+        assert!(lock(&queue).waiting.is_empty());
+    }
+
+    #[test]
+    fn every_launch_is_written() {
+        explore(|| launches(false));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_writer_that_was_stopped() {
+        explore(|| launches(true));
+    }
+
+    #[test]
+    fn what_is_news_is_told() {
+        explore(|| {
+            let queue = Arc::<Mutex<Queue>>::default();
+            let (launched, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let tell = |queue: Arc<Mutex<Queue>>, launched: Arc<AtomicU32>, told: Arc<AtomicU32>| {
+                // A lock that is held in the condition would be held in the loop.
+                let takes_news = || lock(&queue).takes_news();
+                while takes_news() {
+                    told.store(launched.load(SeqCst), SeqCst);
+                    thread::yield_now();
+                }
+            };
+            let launches = [(); 3].map(|()| {
+                let (queue, launched, told) = (queue.clone(), launched.clone(), told.clone());
+                thread::spawn(move || {
+                    launched.fetch_add(1, SeqCst);
+                    thread::yield_now();
+                    let begins = lock(&queue).has_news();
+                    if begins {
+                        tell(queue, launched, told);
+                    }
+                })
+            });
+            launches.into_iter().for_each(|launch| launch.join().unwrap());
+            assert_eq!(told.load(SeqCst), 3);
+            assert!(!lock(&queue).telling && !lock(&queue).news);
+        });
     }
 }

@@ -29,6 +29,7 @@ mod settings;
 pub mod simulation;
 mod sleeper;
 mod store;
+mod sync;
 pub mod testing;
 mod tick;
 mod timetable;

@@ -116,3 +116,57 @@ mod tests {
         assert!(check(json!(vec![json!([]); 1_000])).is_ok(), "wide is not deep");
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use proptest::prelude::*;
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    const LIMIT: usize = 200;
+
+    /// Values with a NUL here and there, and some that are deep, or wide.
+    fn value() -> impl Strategy<Value = Value> {
+        let text = prop_oneof![8 => "[a-z\\\\\"{\\[]{0,5}", 1 => Just("a\0".to_owned()), 1 => Just("\\u0000".to_owned())];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            text.clone().prop_map(Value::from),
+        ];
+        let tree = leaf.prop_recursive(4, 24, 4, move |inner| {
+            let list = proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from);
+            let fields = proptest::collection::vec((text.clone(), inner), 0..4);
+            prop_oneof![list, fields.prop_map(|fields| Value::from(Map::from_iter(fields)))]
+        });
+        let levels = prop_oneof![4 => Just(0usize), 1 => 90..110usize];
+        (tree, levels, any::<bool>()).prop_map(|(inner, levels, list)| {
+            (0..levels).fold(inner, |inner, _| if list { json!([inner]) } else { json!({ "": inner }) })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_taken_can_be_read_back_and_what_is_refused_could_not(value in value()) {
+            let text = value.to_string();
+            let read = serde_json::from_str::<Value>(&text).ok();
+            match measured(value.clone(), LIMIT, || "a thing".into()) {
+                Ok((taken, bytes)) => {
+                    prop_assert_eq!(bytes, text.len());
+                    prop_assert_eq!(&taken, &value);
+                    prop_assert_eq!(read.as_ref(), Some(&value));
+                    prop_assert!(bytes <= LIMIT && !has_nul(&value));
+                }
+                Err(RuntimeError::TooLarge { bytes, .. }) => prop_assert!(bytes == text.len() && bytes > LIMIT),
+                Err(RuntimeError::Nul { .. }) => prop_assert!(text.replace("\\\\", "").contains("\\u0000")),
+                Err(RuntimeError::TooDeep { depth, limit, .. }) => {
+                    prop_assert!(depth > limit && read.is_some() == (depth < 128), "{depth}");
+                }
+                Err(other) => prop_assert!(false, "{other}"),
+            }
+        }
+    }
+}

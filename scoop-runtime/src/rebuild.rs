@@ -1,7 +1,11 @@
 //! The working set, made anew from the protocol's tables: whatever happened to it, nothing is lost.
 
 mod fold;
+#[cfg(test)]
+mod fuzz;
 mod past;
+#[cfg(test)]
+mod tests;
 
 use uuid::Uuid;
 

@@ -235,5 +235,7 @@ mod tests {
         assert_eq!(stored(None, None).unwrap_err(), Unfit::Unknown);
         assert_eq!(stored(Some(0), None).unwrap_err(), Unfit::Unknown);
         assert!(stored(None, Some(("* * * * *", "UTC"))).is_ok());
+        assert!(stored(Some(1), None).is_ok());
+        assert_eq!(stored(Some(1), Some(("* * * * *", "UTC"))).unwrap_err(), Unfit::Unknown);
     }
 }

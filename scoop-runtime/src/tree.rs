@@ -192,7 +192,8 @@ impl Tree {
                 interventions.iter().filter(|done| done.run == lineage.id()).cloned().collect();
             let mut siblings = &mut roots;
             // The first id is the root emission's; those between are the ancestors.
-            for ancestor in &lineage.ids()[1..lineage.ids().len() - 1] {
+            let ancestors = lineage.ids().get(1..lineage.ids().len() - 1).unwrap_or_default();
+            for ancestor in ancestors {
                 let Some(at) = siblings.iter().position(|run| run.lineage.id() == *ancestor) else {
                     break;
                 };
@@ -288,4 +289,47 @@ fn write_run(
         write_run(f, child, begin, &indent, branch, below)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod fuzz {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(ids: &[u128]) -> RunRow {
+        let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
+        let info = RunInfo {
+            handler: "saga".into(),
+            topic: "topic".into(),
+            message_id: Uuid::nil(),
+            lineage: lineage.clone(),
+            state: state_of(None, 0, None, &[]),
+            events: vec![],
+            interventions: vec![],
+            children: vec![],
+        };
+        RunRow { lineage, info }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Also those whose ancestors are missing, or that have no root.
+        #[test]
+        fn every_run_has_its_place(places in vec(vec(1..4u128, 1..5), 0..12)) {
+            let tree = Tree::of(places.iter().map(|ids| row(ids)).collect(), vec![]);
+            let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
+            let mut expected: Vec<_> = places.iter().map(|ids| row(ids).lineage).collect();
+            found.sort();
+            expected.sort();
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(tree.to_string().lines().count(), places.len());
+            let is_below = |above: &RunInfo, below: &RunInfo| {
+                below.lineage.ids()[1..].contains(&above.lineage.id())
+            };
+            prop_assert!(tree.runs().iter().all(|run| run.children.iter().all(|child| is_below(run, child))));
+        }
+    }
 }

@@ -1,6 +1,10 @@
 //! What holds for every script, tried on random ones. A counterexample is printed as a script with
 //! its record, ready to be kept among the golden ones.
 
+mod contexts;
+mod deadlines;
+mod failures;
+mod fuzz;
 mod invariants;
 mod topology;
 mod values;

@@ -1,11 +1,12 @@
-//! Properties of single values: lineages, failures as JSON, names of a rollback's parts.
+//! Properties of single values: lineages, and the names of sagas, steps, topics and a rollback's parts.
 
 use std::collections::BTreeSet;
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use scoop_core::{
-    Definition, Failure, Frame, Instance, Lineage, Plan, RollbackNames, StepDefinition, StepKind,
+    Definition, Instance, Lineage, NAME_CHARS_MAX, NameError, Plan, RollbackNames, STEP_NAME_CHARS_MAX,
+    StepDefinition, StepKind, TOPIC_BYTES_MAX,
 };
 use uuid::Uuid;
 
@@ -37,22 +38,6 @@ proptest! {
     }
 
     #[test]
-    fn a_failure_is_the_same_after_it_was_json(failure in failure()) {
-        let json = serde_json::to_value(&failure).expect("a failure is JSON");
-        let read: Failure = serde_json::from_value(json.clone()).expect("it was a failure");
-        prop_assert_eq!(&read, &failure);
-        prop_assert!(read.contains(&failure) && failure.contains(failure.root_causes()[0]));
-        let text = serde_json::to_string(&failure).expect("a failure is JSON");
-        prop_assert_eq!(serde_json::from_str::<Failure>(&text).expect("it was a failure"), failure);
-        let has_five_keys = every_failure(&json, &|json| {
-            let keys: BTreeSet<_> = json.as_object().expect("an object").keys().cloned().collect();
-            keys == ["causes", "message", "source", "stackTrace", "type"].map(String::from).into()
-        });
-        prop_assert!(has_five_keys);
-        prop_assert!(!text.contains("\\u0000"));
-    }
-
-    #[test]
     fn parts_of_a_rollback_have_names_of_their_own(
         names in btree_set(step_name(), 1..5),
         executed in vec((any::<prop::sample::Index>(), 0u32..3), 0..8),
@@ -79,39 +64,55 @@ proptest! {
         prop_assert!(!names.iter().any(|step| rollback.matches(step)));
         prop_assert!(plan.parts().is_sorted_by(|a, b| (b.instance, b.of_children) < (a.instance, a.of_children)));
     }
-}
 
-fn every_failure(json: &serde_json::Value, holds: &impl Fn(&serde_json::Value) -> bool) -> bool {
-    let causes = json["causes"].as_array().expect("causes are a list");
-    holds(json) && causes.iter().all(|cause| every_failure(cause, holds))
-}
-
-fn failure() -> impl Strategy<Value = Failure> {
-    let text = || proptest::collection::vec(any::<char>(), 0..8).prop_map(String::from_iter);
-    let place = (text(), any::<i64>(), proptest::option::of(text()));
-    let frame = place.prop_map(|(file_name, line_number, name)| Frame {
-        file_name,
-        line_number,
-        class_name: None,
-        function_name: name,
-    });
-    let leaf = (text(), text(), text(), vec(frame, 0..2)).prop_map(|(kind, message, source, frames)| {
-        let mut failure = Failure::new(kind, message, source);
-        failure.stack_trace = frames.into_iter().map(without_nul).collect();
-        failure
-    });
-    leaf.prop_recursive(3, 12, 3, |inner| {
-        (inner.clone(), vec(inner, 0..3)).prop_map(|(failure, causes)| failure.caused_by(causes))
-    })
-}
-
-/// A frame names what a compiler names: there is no NUL in it.
-fn without_nul(frame: Frame) -> Frame {
-    Frame {
-        file_name: frame.file_name.replace('\0', ""),
-        function_name: frame.function_name.map(|name| name.replace('\0', "")),
-        ..frame
+    /// What the database has room for is taken, and all that is wrong is told, be it how much.
+    #[test]
+    fn names_that_cannot_be_stored_are_refused(
+        saga in name(NAME_CHARS_MAX),
+        topic in name(TOPIC_BYTES_MAX),
+        steps in vec(name(STEP_NAME_CHARS_MAX), 0..4),
+    ) {
+        let definition = Definition {
+            saga: saga.clone().into(),
+            topic: topic.clone().into(),
+            steps: steps.iter().map(|name| named(name)).collect(),
+        };
+        let saga = || saga.clone();
+        let fits = |length, limit| (1..=limit).contains(&length);
+        let mut expected = vec![];
+        let chars = saga().chars().count();
+        expected.extend((!fits(chars, NAME_CHARS_MAX)).then(|| NameError::Saga { saga: saga(), chars }));
+        let bytes = topic.len();
+        let topic_error = || NameError::Topic { saga: saga(), topic: topic.clone(), bytes };
+        expected.extend((!fits(bytes, TOPIC_BYTES_MAX)).then(topic_error));
+        expected.extend(steps.is_empty().then(|| NameError::NoStep { saga: saga() }));
+        for (index, step) in steps.iter().enumerate() {
+            let (step_of, chars) = (|| step.clone(), step.chars().count());
+            let long = || NameError::Step { saga: saga(), step: step_of(), chars };
+            expected.extend((!fits(chars, STEP_NAME_CHARS_MAX)).then(long));
+            let repeated = || NameError::RepeatedStep { saga: saga(), step: step_of() };
+            expected.extend(steps[..index].contains(step).then(repeated));
+        }
+        let texts = [saga(), topic.clone()].into_iter().chain(steps.iter().cloned());
+        let texts = texts.filter(|text| text.contains('\0'));
+        expected.extend(texts.map(|text| NameError::Nul { saga: saga(), text }));
+        let told = definition.check().err().unwrap_or_default();
+        prop_assert_eq!(&told, &expected);
+        prop_assert!(told.iter().all(|error| error.to_string().starts_with("saga `")));
+        for (index, step) in steps.iter().enumerate() {
+            let first = steps.iter().position(|other| other == step);
+            prop_assert!(definition.step_index(step) == first && first <= Some(index));
+        }
     }
+}
+
+/// A name that is about as long as one may be, of letters that have one byte, or two.
+fn name(limit: usize) -> impl Strategy<Value = String> {
+    let short = prop::sample::select(["", "a", "b", "x\0", "ä"].to_vec()).prop_map(str::to_owned);
+    let letter = prop::sample::select(["a", "ä"].to_vec());
+    let long = (letter, limit / 2 - 1..=limit + 1).prop_map(|(letter, count)| letter.repeat(count));
+    let edge = (limit - 1..=limit + 1).prop_map(|count| "a".repeat(count));
+    prop_oneof![3 => short, 1 => long, 1 => edge]
 }
 
 /// Names, and such as try to look like a part of a rollback.

@@ -7,10 +7,12 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::sync::oneshot;
+
+use crate::sync::{Mutex, lock};
 
 /// After how many steps a connection goes back to the pool all the same, which has its own rules
 /// about how long one may live.
@@ -76,19 +78,9 @@ impl Connections {
 
     /// Begins the transaction of a step of this saga.
     pub(crate) async fn begin(&self, saga: &Saga) -> sqlx::Result<Opened> {
-        let waiting = {
-            let mut queue = lock(&self.queue);
-            match queue.free.checked_sub(1) {
-                Some(free) => {
-                    queue.free = free;
-                    Err(Permit(self.queue.clone()))
-                }
-                None => Ok(queue.wait(saga)),
-            }
-        };
-        let permit = match waiting {
-            Err(permit) => permit,
-            Ok(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
+        let permit = match Permit::or_turn(&self.queue, saga) {
+            Ok(permit) => permit,
+            Err(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
                 Turn::Transaction(opened) => return Ok(opened),
                 Turn::Permit(permit) => permit,
             },
@@ -139,6 +131,20 @@ impl Opened {
     }
 }
 
+impl Permit {
+    /// A free one, or a place in the queue.
+    fn or_turn(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Turn>> {
+        let mut held = lock(queue);
+        match held.free.checked_sub(1) {
+            Some(free) => {
+                held.free = free;
+                Ok(Self(queue.clone()))
+            }
+            None => Err(held.wait(saga)),
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let next = {
@@ -182,10 +188,6 @@ impl Queue {
             }
         }
     }
-}
-
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -244,5 +246,60 @@ mod tests {
         drop(Permit(queue.clone()));
         drop(gone);
         assert!(matches!(waits.await, Ok(Turn::Permit(_))));
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use shuttle::future::block_on;
+    use shuttle::rand::{Rng, thread_rng};
+    use shuttle::thread;
+
+    use super::*;
+    use crate::sync::explore;
+
+    const LIMIT: usize = 2;
+
+    /// A step that gets the right to a connection, or stops waiting for it at any moment.
+    fn step(queue: &Arc<Mutex<Queue>>, saga: &Saga, holders: &AtomicUsize) {
+        let permit = match Permit::or_turn(queue, saga) {
+            Ok(permit) => permit,
+            Err(turn) if thread_rng().gen_bool(0.3) => {
+                thread::yield_now();
+                return drop(turn);
+            }
+            Err(turn) => match block_on(turn) {
+                Ok(Turn::Permit(permit)) => permit,
+                Ok(Turn::Transaction(_)) => unreachable!("nobody has begun one"),
+                Err(_) => panic!("a waiter was forgotten"),
+            },
+        };
+        assert!(holders.fetch_add(1, SeqCst) < LIMIT, "more than there are connections");
+        thread::yield_now();
+        holders.fetch_sub(1, SeqCst);
+        // As a commit does, or a step that gives up.
+        let next = if thread_rng().gen_bool(0.5) { lock(queue).next() } else { None };
+        match next {
+            Some(waiter) => drop(waiter.send(Turn::Permit(permit))),
+            None => drop(permit),
+        }
+    }
+
+    #[test]
+    fn every_waiter_gets_its_turn_and_no_permit_is_lost() {
+        explore(|| {
+            let (turns, waiting) = Default::default();
+            let queue = Arc::new(Mutex::new(Queue { free: LIMIT, turns, waiting }));
+            let holders = Arc::new(AtomicUsize::new(0));
+            let steps = [0, 0, 0, 1, 1].map(|saga| {
+                let (queue, holders) = (queue.clone(), holders.clone());
+                thread::spawn(move || step(&queue, &Saga::Borrowed(["crowd", "lone"][saga]), &holders))
+            });
+            steps.into_iter().for_each(|step| step.join().unwrap());
+            let queue = lock(&queue);
+            assert_eq!((queue.free, queue.turns.len(), queue.waiting.len()), (LIMIT, 0, 0));
+        });
     }
 }

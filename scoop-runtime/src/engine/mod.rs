@@ -30,8 +30,8 @@ mod time;
 mod wake;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,7 @@ use crate::ids;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
+use crate::sync::{Mutex, MutexGuard, lock};
 pub(crate) use connections::{Connections, Opened};
 use scoop_core::{Failure, Run};
 pub use time::StopSignal;
@@ -257,7 +258,7 @@ impl Engine {
         self.wakeups.claimer.notify_one();
     }
 
-    fn in_flight(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Uuid, i64)>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_flight(&self) -> MutexGuard<'_, BTreeSet<(Uuid, i64)>> {
+        lock(&self.in_flight)
     }
 }

@@ -1,9 +1,11 @@
 //! Which handler has how many of the slots, so that the next ones go to those that have few.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many runs of each handler are worked on. Those of which none is are not in it.
 #[derive(Clone, Default)]
@@ -47,7 +49,7 @@ impl Shares {
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -80,5 +82,58 @@ mod tests {
         assert_eq!(now(), json!({ "a": 1 }));
         drop(another);
         assert_eq!(now(), json!({}));
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use serde_json::json;
+    use shuttle::future::block_on;
+    use shuttle::rand::{Rng, thread_rng};
+    use shuttle::thread;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::sync::explore;
+
+    /// Whoever gets a slot knows that the one who had it has gone, or it would take turns for another.
+    #[test]
+    fn a_share_is_gone_before_its_slot_is_free() {
+        explore(|| {
+            let (shares, slots) = (Shares::default(), Arc::new(Semaphore::new(1)));
+            let runs = ["a", "b", "a"].map(|handler| {
+                let (shares, slots) = (shares.clone(), slots.clone());
+                thread::spawn(move || {
+                    let slot = block_on(slots.acquire_owned()).unwrap();
+                    let now = |shares: &Shares| serde_json::to_value(shares.now()).unwrap();
+                    assert_eq!(now(&shares), json!({}));
+                    let seat = Seat::new(shares.take(handler), slot);
+                    assert_eq!(now(&shares), json!({ handler: 1 }));
+                    match thread_rng().gen_bool(0.5) {
+                        true => drop(seat),
+                        false => drop(seat.into_slot()),
+                    }
+                })
+            });
+            runs.into_iter().for_each(|run| run.join().unwrap());
+            assert!(shares.map().is_empty());
+        });
+    }
+
+    #[test]
+    fn all_who_are_there_are_counted() {
+        explore(|| {
+            let shares = Shares::default();
+            let runs = ["a", "b", "a", "a"].map(|handler| {
+                let shares = shares.clone();
+                thread::spawn(move || {
+                    let share = shares.take(handler);
+                    assert!(shares.map()[handler] >= 1);
+                    drop(share);
+                })
+            });
+            runs.into_iter().for_each(|run| run.join().unwrap());
+            assert!(shares.map().is_empty());
+        });
     }
 }

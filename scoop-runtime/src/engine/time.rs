@@ -5,8 +5,8 @@
 //! What is due stands in the database, in indexes. This process knows only when to look next.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::store::Key;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many runs are looked at in one statement.
 const BATCH_MAX: i64 = 1_000;
@@ -143,8 +144,8 @@ impl Watched {
         }
     }
 
-    fn runs(&self) -> std::sync::MutexGuard<'_, BTreeMap<Uuid, (Key, CancellationToken)>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<Uuid, (Key, CancellationToken)>> {
+        lock(&self.runs)
     }
 }
 
@@ -182,4 +183,47 @@ async fn look_after(engine: &Engine, keys: &[Key]) -> sqlx::Result<Duration> {
         }
     }
     Ok(wait)
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use shuttle::future::block_on;
+    use shuttle::thread;
+
+    use super::*;
+    use crate::sync::explore;
+
+    /// Whoever looks after the watched runs waits for a change when there are none that it has not seen to.
+    #[test]
+    fn every_watched_run_is_looked_after() {
+        explore(|| {
+            let watched = Arc::new(Watched::default());
+            let runs = [1, 2, 1].map(|id| {
+                let watched = watched.clone();
+                let key = Key { root: Uuid::nil(), id: Uuid::from_u128(id), epoch: 1 };
+                thread::spawn(move || {
+                    let signal = watched.watch(key);
+                    block_on(signal.raised());
+                    assert!(signal.is_raised() && watched.watch(key).is_raised());
+                })
+            });
+            let looks = {
+                let watched = watched.clone();
+                thread::spawn(move || {
+                    let mut raised = 0;
+                    while raised < 2 {
+                        let keys = watched.keys();
+                        raised += keys.len();
+                        keys.iter().for_each(|key| watched.raise(key.id));
+                        if raised < 2 {
+                            block_on(watched.changed.notified());
+                        }
+                    }
+                })
+            };
+            runs.into_iter().chain([looks]).for_each(|task| task.join().unwrap());
+            [1, 2].into_iter().for_each(|id| watched.forget(Uuid::from_u128(id)));
+            assert!(watched.keys().is_empty() && watched.runs().is_empty());
+        });
+    }
 }

@@ -4,11 +4,11 @@
 //! death, after an answer that was lost, and once a minute), everything else by polling.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{Engine, hand_over};
 use crate::store::Parent;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How often other processes are notified at most: each notification takes a lock that all
 /// databases of the server share.
@@ -221,28 +222,39 @@ pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken)
 
 /// Clients of this process that wait for the end of a hierarchy.
 #[derive(Default)]
-pub(crate) struct Waiters(Mutex<HashMap<Uuid, Arc<Notify>>>);
+pub(crate) struct Waiters(Mutex<HashMap<Uuid, Ring>>);
+
+/// What rings all bells of a root.
+#[derive(Default)]
+struct Ring {
+    sender: watch::Sender<()>,
+    bells: usize,
+}
 
 /// Rings whenever a run of its root's message ends in this process. When the last of them is gone,
 /// nothing is left of it.
 pub(crate) struct Bell<'a> {
     waiters: &'a Waiters,
     root: Uuid,
-    notify: Arc<Notify>,
+    rung: watch::Receiver<()>,
 }
 
 impl Bell<'_> {
     /// Returns when it rings, at once if it has since the last time.
-    pub(crate) async fn rung(&self) {
-        self.notify.notified().await;
+    pub(crate) async fn rung(&mut self) {
+        // What rings it is there as long as it is.
+        let _ = self.rung.changed().await;
     }
 }
 
 impl Drop for Bell<'_> {
     fn drop(&mut self) {
         let mut map = self.waiters.map();
-        // One here and one in the map.
-        if Arc::strong_count(&self.notify) == 2 {
+        let last = map.get_mut(&self.root).is_none_or(|ring| {
+            ring.bells -= 1;
+            ring.bells == 0
+        });
+        if last {
             map.remove(&self.root);
         }
     }
@@ -251,20 +263,20 @@ impl Drop for Bell<'_> {
 impl Waiters {
     /// A bell for this root.
     pub(crate) fn bell(&self, root: Uuid) -> Bell<'_> {
-        let notify = self.map().entry(root).or_default().clone();
-        Bell { waiters: self, root, notify }
+        let mut map = self.map();
+        let ring = map.entry(root).or_default();
+        ring.bells += 1;
+        Bell { waiters: self, root, rung: ring.sender.subscribe() }
     }
 
     pub(crate) fn root_ended(&self, root: Uuid) {
-        if let Some(notify) = self.map().get(&root) {
-            notify.notify_waiters();
-            // For somebody who is about to wait.
-            notify.notify_one();
+        if let Some(ring) = self.map().get(&root) {
+            ring.sender.send_replace(());
         }
     }
 
-    fn map(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn map(&self) -> MutexGuard<'_, HashMap<Uuid, Ring>> {
+        lock(&self.0)
     }
 }
 
@@ -346,5 +358,41 @@ mod tests {
         (0..count).for_each(|id| gathered.add(parent(u128::try_from(id).unwrap(), 0), None, now));
         let taken = [(); 4].map(|()| gathered.take(now).len());
         assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use shuttle::future::block_on;
+    use shuttle::thread;
+
+    use super::*;
+    use crate::sync::explore;
+
+    /// A client looks whether it is over, and waits for the bell if not: it must not have rung between.
+    #[test]
+    fn every_bell_rings_and_nothing_is_left_of_it() {
+        explore(|| {
+            let (waiters, root) = (Arc::new(Waiters::default()), Uuid::nil());
+            let ended = Arc::new(AtomicBool::new(false));
+            let clients = [(); 3].map(|()| {
+                let (waiters, ended) = (waiters.clone(), ended.clone());
+                thread::spawn(move || {
+                    let mut bell = waiters.bell(root);
+                    while !ended.load(SeqCst) {
+                        thread::yield_now();
+                        block_on(bell.rung());
+                    }
+                })
+            });
+            waiters.root_ended(root);
+            thread::yield_now();
+            ended.store(true, SeqCst);
+            waiters.root_ended(root);
+            clients.into_iter().for_each(|client| client.join().unwrap());
+            assert!(waiters.map().is_empty());
+        });
     }
 }

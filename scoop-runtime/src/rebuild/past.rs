@@ -150,8 +150,9 @@ impl<'a> Past<'a> {
             return false;
         };
         let suspended = self.suspended_before_failure().filter(|event| event.at > turned.at);
-        let handled = suspended.and_then(|event| event.handling).map_or(0, |handled| handled + 1);
-        failed.handling == Some(handled)
+        let handled =
+            suspended.and_then(|event| event.handling).map_or(Some(0), |count| count.checked_add(1));
+        handled.is_some() && failed.handling == handled
     }
 
     /// Whether it was waiting for this child when that could not be undone, and then could not be undone
@@ -270,12 +271,16 @@ impl<'a> Pasts<'a> {
             return self.told(run).map(|told| told.at);
         }
         let emission = self.emissions.get(&run.seen.message)?;
+        // One level up, so that it comes to an end whatever others have written.
+        let emission =
+            Some(*emission).filter(|it| Some(&it.lineage) == run.seen.lineage.parent().as_ref())?;
         self.undoing_when_emitted(emission)
     }
 
     /// When the message was emitted, if that was part of a rollback.
     pub(super) fn undoing_when_emitted(&self, emission: &Recorded) -> Option<OffsetDateTime> {
         let emitter = self.runs.get(&emission.lineage.id())?;
+        let emitter = Some(emitter).filter(|run| run.seen.lineage == emission.lineage)?;
         let since = self.undoing_since(emitter)?;
         (emission.at > since).then_some(emission.at)
     }

@@ -288,3 +288,225 @@ impl Unrolleds {
 fn is_in_the_way(child: &Unrolled, run: &Unrolled) -> bool {
     run.suspended_at.is_some_and(|suspended| child.failed_at > suspended)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A run at this place of the hierarchy 1 that failed at this second, by no fault of others.
+    fn failed(place: &[u128], second: i64) -> Unrolled {
+        let ids = [1].iter().chain(place).copied().map(Uuid::from_u128).collect();
+        Unrolled {
+            lineage: Lineage::from_ids(ids).unwrap(),
+            message: Uuid::from_u128(100 + place[place.len() - 1]),
+            handler: format!("h{}", place[place.len() - 1]),
+            failed_at: at(second),
+            part: "Rollback of a[0,]".into(),
+            handling: None,
+            presence: Presence::Absent,
+            suspended_at: Some(at(0)),
+            suspended_part: None,
+            suspended_handling: None,
+            context: Context::default(),
+            compensates: false,
+        }
+    }
+
+    /// The same, because of runs below it.
+    fn failed_with_children(place: &[u128], second: i64) -> Unrolled {
+        Unrolled { handling: Some(0), ..failed(place, second) }
+    }
+
+    fn at(second: i64) -> OffsetDateTime {
+        OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(second)
+    }
+
+    fn id(run: u128) -> Uuid {
+        Uuid::from_u128(run)
+    }
+
+    /// A run 2 that failed since 3 and 4 had, of which 3 failed since 5 had.
+    fn family() -> [Unrolled; 4] {
+        [
+            failed_with_children(&[2], 9),
+            failed_with_children(&[2, 3], 8),
+            failed(&[2, 4], 7),
+            failed(&[2, 3, 5], 6),
+        ]
+    }
+
+    fn decide(
+        runs: impl IntoIterator<Item = Unrolled>,
+        remedy: Remedy,
+        run: u128,
+    ) -> Result<Decision, Refusal> {
+        Unrolleds::new(runs).decide(remedy, id(run), false)
+    }
+
+    /// The runs that come into the working set, with their states, and what they wait for.
+    fn revived(decision: &Decision) -> Vec<(u128, &str, Option<u128>)> {
+        let revived = decision.revived.iter();
+        revived.map(|run| (run.id.as_u128(), run.state, run.parent.map(|above| above.as_u128()))).collect()
+    }
+
+    fn dropped(decision: &Decision) -> Vec<u128> {
+        let mut dropped: Vec<_> = decision.dropped.iter().map(Uuid::as_u128).collect();
+        dropped.sort_unstable();
+        dropped
+    }
+
+    fn events(decision: &Decision) -> Vec<(&str, &str)> {
+        decision.events.iter().map(|event| (event.kind, &*event.handler)).collect()
+    }
+
+    #[test]
+    fn who_failed_alone_runs_again_alone() {
+        let decision = decide([failed(&[2], 5)], Remedy::Retry, 2).unwrap();
+        assert_eq!(revived(&decision), [(2, "ready", None)]);
+        assert_eq!((decision.part.as_str(), decision.repeats), ("Rollback of a[0,]", false));
+        assert!(decision.events.is_empty() && decision.dropped.is_empty() && decision.parent.is_none());
+        let [run] = &*decision.revived else { panic!() };
+        assert!(run.told && run.reason.is_none() && run.part.is_none());
+        assert_eq!(decide([failed(&[2], 5)], Remedy::Retry, 3).unwrap_err(), Refusal::NotFailed);
+    }
+
+    #[test]
+    fn those_above_wait_and_so_does_what_else_is_in_their_way() {
+        let decision = decide(family(), Remedy::Retry, 5).unwrap();
+        let expected =
+            [(3, "waiting", Some(2)), (2, "waiting", None), (4, "stuck", Some(2)), (5, "ready", Some(3))];
+        assert_eq!(revived(&decision), expected);
+        let held = decision.revived.iter().find(|run| run.state == "stuck").unwrap();
+        assert_eq!((held.reason, held.part.as_deref()), (Some(HELD), Some("Rollback of a[0,]")));
+        assert!(dropped(&decision).is_empty() && decision.parent.is_none());
+    }
+
+    #[test]
+    fn who_failed_because_of_others_cannot_be_retried_but_skipped_or_resolved() {
+        assert_eq!(decide(family(), Remedy::Retry, 2).unwrap_err(), Refusal::FailedBelow);
+        let skipped = decide(family(), Remedy::Skip, 3).unwrap();
+        assert_eq!(events(&skipped), [("SUSPENDED", "h3")]);
+        assert_eq!(dropped(&skipped), [5]);
+        let expected = [(2, "waiting", None), (4, "stuck", Some(2)), (3, "ready", Some(2))];
+        assert_eq!(revived(&skipped), expected);
+
+        let resolved = decide(family(), Remedy::Resolve, 2).unwrap();
+        let rolled_back: Vec<_> = events(&resolved);
+        assert_eq!(rolled_back.last(), Some(&("ROLLED_BACK", "h2")));
+        let place =
+            |handler| rolled_back.iter().position(|event| *event == ("ROLLED_BACK", handler)).unwrap();
+        assert!(place("h5") < place("h3") && place("h4") < place("h2") && rolled_back.len() == 4);
+        assert_eq!(dropped(&resolved), [2, 3, 4, 5]);
+        assert!(resolved.revived.is_empty() && resolved.parent.is_none());
+        let below = decide(family(), Remedy::Resolve, 3).unwrap();
+        assert_eq!((below.parent, revived(&below)[0]), (Some(id(2)), (2, "waiting", None)));
+    }
+
+    #[test]
+    fn what_had_been_accepted_is_in_nobodys_way() {
+        let mut runs = family();
+        runs[0].suspended_at = Some(at(7));
+        let decision = decide(runs.clone(), Remedy::Retry, 5).unwrap();
+        assert_eq!(
+            revived(&decision),
+            [(3, "waiting", Some(2)), (2, "waiting", None), (5, "ready", Some(3))]
+        );
+        assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 4).unwrap()), [(4, "ready", None)]);
+        runs[0].suspended_at = None;
+        assert_eq!(revived(&decide(runs, Remedy::Retry, 4).unwrap()), [(4, "ready", None)]);
+    }
+
+    #[test]
+    fn who_is_at_work_or_may_be_is_left_alone() {
+        let with = |at: usize, presence| {
+            let mut runs = family();
+            runs[at].presence = presence;
+            move |remedy, run| decide(runs.clone(), remedy, run).map(|_| ())
+        };
+        for at in [0, 1, 3] {
+            assert_eq!(with(at, Presence::Busy)(Remedy::Retry, 5), Err(Refusal::Busy), "run {at}");
+        }
+        assert_eq!(with(2, Presence::Busy)(Remedy::Retry, 5), Ok(()), "it is beside it");
+        assert_eq!(with(3, Presence::Busy)(Remedy::Resolve, 2), Err(Refusal::Busy));
+        assert_eq!(
+            with(3, Presence::Waiting)(Remedy::Retry, 5),
+            Err(Refusal::Busy),
+            "for nobody who is held"
+        );
+        assert_eq!(with(1, Presence::Waiting)(Remedy::Skip, 3), Ok(()));
+        assert_eq!(with(3, Presence::Held)(Remedy::Retry, 5), Ok(()));
+        let others = Unrolleds::new(family()).decide(Remedy::Retry, id(5), true);
+        assert_eq!(others.map(|_| ()), Err(Refusal::Busy));
+    }
+
+    #[test]
+    fn who_is_in_the_working_set_already_stays_unless_it_was_held() {
+        let mut runs = family();
+        (runs[0].presence, runs[1].presence, runs[2].presence) =
+            (Presence::Waiting, Presence::Held, Presence::Held);
+        let decision = decide(runs.clone(), Remedy::Retry, 5).unwrap();
+        assert_eq!(revived(&decision), [(3, "waiting", Some(2)), (5, "ready", Some(3))]);
+        // It failed by its own fault in the end: somebody has to see to that, too.
+        runs[1].handling = None;
+        assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 5).unwrap()), [(5, "ready", Some(3))]);
+        runs[1].presence = Presence::Absent;
+        let decision = decide(runs, Remedy::Retry, 5).unwrap();
+        assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", Some(3))]);
+    }
+
+    #[test]
+    fn a_part_that_is_suspended_runs_again_if_its_children_were_the_reason() {
+        let run = |handling, suspended: (&str, Option<u32>)| {
+            let mut run = failed(&[2], 5);
+            (run.handling, run.suspended_part) = (handling, Some(suspended.0.into()));
+            run.suspended_handling = suspended.1;
+            decide([run], Remedy::Retry, 2).unwrap().repeats
+        };
+        assert!(run(Some(0), ("Rollback of a[0,]", None)));
+        assert!(run(Some(2), ("Rollback of a[0,]", Some(1))));
+        assert!(!run(Some(1), ("Rollback of a[0,]", Some(1))), "it is handled by itself");
+        assert!(!run(None, ("Rollback of a[0,]", None)));
+        assert!(!run(Some(0), ("Rollback of b[0,]", None)));
+    }
+
+    #[test]
+    fn what_a_compensation_launched_is_told_of_only_by_its_own() {
+        let mut runs = family();
+        runs[3].compensates = true;
+        let told = |decision: Decision| decision.revived.last().unwrap().told;
+        assert!(!told(decide(runs.clone(), Remedy::Retry, 5).unwrap()));
+        runs[1].suspended_at = Some(at(6));
+        assert!(told(decide(runs, Remedy::Retry, 5).unwrap()), "nobody waits for it any more");
+    }
+
+    #[test]
+    fn what_is_written_names_the_run_and_its_part() {
+        let mut run = failed_with_children(&[2], 5);
+        run.context = serde_json::from_value(json!({
+            "Note": 7, "RollbackPathDeadlineKey": { "deadline": "2026-01-01T00:00:00Z", "source": "a" },
+        }))
+        .unwrap();
+        let skipped = decide([run], Remedy::Skip, 2).unwrap();
+        let event = serde_json::to_value(&skipped.events[0]).unwrap();
+        let lineage = json!([id(1), id(2)]);
+        let expected = json!({
+            "message_id": id(102), "type": "SUSPENDED", "handler": "h2", "part": "Rollback of a[0,]",
+            "lineage": lineage, "handling": 0, "context": event["context"],
+        });
+        assert_eq!((&event, &event["context"]["Note"]), (&expected, &json!(7)));
+        let run = serde_json::to_value(&skipped.revived[0]).unwrap();
+        assert_eq!((&run["deadlines"], &run["handling"]), (&json!(["2026-01-01T00:00:00Z"]), &Value::Null));
+        assert_eq!((&run["lineage"], &run["message_id"]), (&lineage, &json!(id(102))));
+    }
+
+    #[test]
+    fn remedies_have_the_names_that_are_stored() {
+        let names = [Remedy::Retry, Remedy::Skip, Remedy::Resolve].map(Remedy::as_str);
+        assert_eq!(names, ["retry", "skip", "resolve"]);
+        let mut ids = Unrolleds::new(family()).ids();
+        ids.sort_unstable();
+        assert_eq!(ids, [2, 3, 4, 5].map(id));
+    }
+}

@@ -134,3 +134,38 @@ fn read_listened(row: &PgRow) -> sqlx::Result<Listened> {
         dropped: row.try_get::<Option<OffsetDateTime>, _>("dropped")?.is_some(),
     })
 }
+
+#[cfg(test)]
+mod fuzz {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_name_of_an_output_is_read_as_it_was_written(step in "[a-c# ]{0,4}", number in any::<u32>()) {
+            let name = scoop_core::output_name(&step, number);
+            prop_assert_eq!(read_output_name(&name), Some((&*step, number)));
+        }
+
+        #[test]
+        fn any_other_name_is_that_of_a_reply(name in "(Output of )?[a#]{0,3}[0-9-]{0,11}") {
+            if let Some((step, number)) = read_output_name(&name) {
+                let written = name.strip_prefix("Output of ").and_then(|rest| rest.strip_prefix(step));
+                let digits = written.and_then(|rest| rest.strip_prefix('#')).unwrap_or_default();
+                prop_assert!(digits.ends_with(&number.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_outputs_of_a_step_the_newest_counts() {
+        let named = |step, number: u32| (scoop_core::output_name(step, number), Value::from(number));
+        let values = vec![named("a", 10), named("a", 9), named("b", 1), ("reply".to_owned(), Value::Null)];
+        let expected = [("a".to_owned(), Value::from(10)), ("b".to_owned(), Value::from(1))];
+        assert_eq!(newest_outputs(values), Some(expected.into()));
+        assert_eq!(newest_outputs(vec![("reply".to_owned(), Value::Null)]), None);
+    }
+}

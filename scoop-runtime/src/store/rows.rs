@@ -501,3 +501,211 @@ impl Settled {
         Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use scoop_core::Plan;
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: Key = Key { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
+    const ALONE: Surroundings = Surroundings { has_parent: false, undoing: false };
+    const BELOW: Surroundings = Surroundings { has_parent: true, undoing: false };
+
+    fn forward() -> Run {
+        let lineage = Lineage::root(KEY.root).child(KEY.id);
+        Run::new(lineage, Uuid::from_u128(3), "saga[w]")
+    }
+
+    fn failure(kind: &str) -> Failure {
+        Failure::new(kind, "m", "saga[w]")
+    }
+
+    fn backward() -> Run {
+        let (cause, plan) = (failure("Cause"), Some(Arc::new(Plan::default())));
+        let path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan };
+        Run { path, ..forward() }
+    }
+
+    fn with_failed_child(run: Run) -> Run {
+        let child = ChildFailure { rolled_back: failure("Child"), rollback_failed: None, told: false };
+        Run { failed_children: vec![child], ..run }
+    }
+
+    fn context(value: Value) -> Context {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn deadline() -> Value {
+        json!({ "HappyPathDeadlineKey": { "deadline": "2026-01-01T00:00:00Z", "source": "a" } })
+    }
+
+    fn emission(detached: bool, context: Context) -> Emission {
+        let (message, topic, payload) = (Uuid::from_u128(9), "topic".into(), json!({}));
+        Emission { message, topic, payload, detached_root: detached.then(Uuid::nil), context }
+    }
+
+    fn conclusion(events: Vec<Event>, fate: Fate) -> Conclusion {
+        Conclusion { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
+    }
+
+    fn suspended(context: Context) -> Event {
+        Event::new(EventKind::Suspended, Uuid::from_u128(3)).in_step("a").with(context)
+    }
+
+    fn of_fate(before: &Run, surroundings: Surroundings, fate: Fate) -> Settlement {
+        Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion(vec![], fate))
+    }
+
+    #[test]
+    fn who_goes_on_stands_where_the_run_does() {
+        let last = Suspension { step: "a".into(), next: Some(1), iteration: 2, handler_iteration: Some(3) };
+        let outputs = BTreeMap::from([("a".to_owned(), json!(5))]);
+        let after = Run { last: Some(last), suspensions: 4, replied: true, outputs, ..forward() };
+        let json = serde_json::to_value(of_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
+        let expected = json!({
+            "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "next_step": 1, "iteration": 2,
+            "handler_iteration": 3, "suspensions": 4, "outputs": { "a": 5 }, "backward": false,
+            "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
+        });
+        assert_eq!(json, expected);
+        let settlement = of_fate(&forward(), ALONE, Fate::GoesOn(Run { outputs: BTreeMap::new(), ..after }));
+        assert!(settlement.outputs.is_none() && settlement.id() == (KEY.id, 7));
+        assert_eq!((signed(u32::MAX), unsigned(-1), unsigned(7)), (i32::MAX, 0, 7));
+    }
+
+    #[test]
+    fn who_turns_back_does_so_in_any_case() {
+        let turned = of_fate(&forward(), ALONE, Fate::GoesOn(backward()));
+        assert!(turned.turns_back && turned.backward && !turned.may_give_up);
+        assert_eq!(turned.failure, Some(failure("Cause")));
+        let goes_on = of_fate(&backward(), ALONE, Fate::GoesOn(backward()));
+        assert!(!goes_on.turns_back && goes_on.backward && goes_on.may_give_up);
+    }
+
+    #[test]
+    fn failed_children_are_forgotten_unless_they_are_in_the_way() {
+        let forgets = |before: Run, after: Run| of_fate(&before, ALONE, Fate::GoesOn(after)).forgets;
+        assert_eq!(forgets(forward(), forward()), None);
+        assert_eq!(forgets(with_failed_child(forward()), forward()), Some("all"));
+        assert_eq!(forgets(with_failed_child(forward()), with_failed_child(backward())), Some("rolled back"));
+        assert_eq!(forgets(forward(), with_failed_child(backward())), None);
+    }
+
+    #[test]
+    fn an_end_is_noted_if_somebody_above_does_not_know_of_it() {
+        let committed = of_fate(&forward(), BELOW, Fate::Committed);
+        assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.backward);
+        for (surroundings, told, expected) in
+            [(BELOW, false, Ending::Noted), (BELOW, true, Ending::Unnoted), (ALONE, false, Ending::Unnoted)]
+        {
+            let rolled_back = || Fate::RolledBack { cause: failure("Cause"), told };
+            let undone = of_fate(&backward(), surroundings, rolled_back());
+            assert_eq!(undone.ends, Some(expected));
+            assert!(undone.backward && !undone.turns_back && undone.may_give_up);
+            assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
+            let at_once = of_fate(&forward(), surroundings, rolled_back());
+            assert!(at_once.turns_back && !at_once.may_give_up);
+        }
+        for (surroundings, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
+            let (cause, why) = (failure("Cause"), failure("Stuck"));
+            let fate = || Fate::RollbackFailed { cause: cause.clone(), failure: why.clone(), told: true };
+            let failed = of_fate(&backward(), surroundings, fate());
+            assert_eq!(failed.ends, Some(expected));
+            assert!(failed.backward && !failed.turns_back && !failed.may_give_up);
+            assert_eq!(
+                (&failed.failure, &failed.rollback_failure),
+                (&Some(cause.clone()), &Some(why.clone()))
+            );
+            assert!(of_fate(&forward(), surroundings, fate()).turns_back);
+        }
+    }
+
+    #[test]
+    fn events_say_only_what_their_run_does_not() {
+        let (own, other) = (context(json!({ "a": 1 })), context(json!({ "b": 1 })));
+        let message = Uuid::from_u128(9);
+        let emitted = Event::new(EventKind::Emitted, message).with(other.clone());
+        let told = Event::new(EventKind::RollbackEmitted, message).with(own.clone()).because_of(failure("T"));
+        let failed = Event::new(EventKind::RollingBack, message).with(own.clone()).because_of(failure("T"));
+        let events = vec![emitted, told, failed, suspended(own.clone())];
+        let conclusion = conclusion(events, Fate::GoesOn(forward()));
+        let settlement = Settlement::new(KEY, &forward(), (ALONE, &own), conclusion);
+        assert_eq!((settlement.event_count, settlement.context), (4, None));
+        let until_last: Vec<_> = settlement.events.iter().map(|event| event.until_last).collect();
+        assert_eq!(until_last, [3, 2, 1, 0]);
+        let [emitted, told, failed, suspended] = &*settlement.events else { panic!() };
+        assert_eq!(emitted.context.as_ref(), Some(&other));
+        assert!(emitted.is(EventKind::Emitted) && !emitted.is(EventKind::Suspended));
+        assert!(!emitted.is_the_runs() && told.is_the_runs() && suspended.is_the_runs());
+        assert!(told.exception.is_none() && failed.exception.is_some() && !failed.is_the_runs());
+        let detached = EventRow {
+            detached_root: Some(message),
+            ..EventRow::new(0, super::tests::suspended(own.clone()), &own)
+        };
+        assert!(!detached.is_the_runs());
+    }
+
+    #[test]
+    fn a_context_is_written_if_it_is_another_one() {
+        let (old, new) = (context(json!({})), context(json!({ "a": 1 })));
+        let written = |now: &Context, stored: &Context| {
+            let conclusion = conclusion(vec![suspended(now.clone())], Fate::GoesOn(forward()));
+            Settlement::new(KEY, &forward(), (ALONE, stored), conclusion).context
+        };
+        assert_eq!(written(&new, &old), Some(new.clone()));
+        assert_eq!(written(&new, &new), None);
+        assert_eq!(written(&old, &new), Some(old));
+    }
+
+    #[test]
+    fn what_sets_a_time_is_known() {
+        let sets = |run: Value, emissions: Vec<Emission>| {
+            let events = vec![suspended(context(run))];
+            let conclusion = Conclusion { emissions, ..conclusion(events, Fate::GoesOn(forward())) };
+            let settlement = Settlement::new(KEY, &forward(), (ALONE, &Context::default()), conclusion);
+            assert_eq!(settlement.is_plain(), Plain::of(&settlement).is_some());
+            settlement.sets_a_time()
+        };
+        let sleep = context(json!({ "SleepUntilKey": { "wakeAfter": "2026-01-01T00:00:00Z" } }));
+        assert!(!sets(json!({}), vec![]));
+        assert!(!sets(json!({}), vec![emission(false, Context::default())]));
+        assert!(sets(deadline(), vec![]));
+        assert!(sets(json!({}), vec![emission(false, context(deadline()))]));
+        assert!(sets(json!({}), vec![emission(false, Context::default()), emission(true, sleep)]));
+    }
+
+    #[test]
+    fn what_is_launched_in_a_rollback_has_the_deadlines_of_one_unless_it_is_detached() {
+        let deadlines = |before: &Run, surroundings, detached| {
+            let emissions = vec![emission(detached, context(deadline()))];
+            let conclusion = Conclusion { emissions, ..conclusion(vec![], Fate::GoesOn(before.clone())) };
+            let settlement = Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion);
+            settlement.emissions[0].deadlines.len()
+        };
+        let undoing = Surroundings { undoing: true, ..BELOW };
+        assert_eq!(deadlines(&forward(), BELOW, false), 1);
+        assert_eq!(deadlines(&backward(), BELOW, false), 0);
+        assert_eq!(deadlines(&forward(), undoing, false), 0);
+        assert_eq!(deadlines(&forward(), undoing, true), 1);
+    }
+
+    #[test]
+    fn what_is_plain_takes_the_short_statements() {
+        let events = || vec![suspended(Context::default())];
+        let plain = |before: &Run, conclusion| {
+            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).is_plain()
+        };
+        let last =
+            Some(Suspension { step: "a".into(), next: Some(1), iteration: 0, handler_iteration: None });
+        let after = Run { last, suspensions: 1, ..forward() };
+        assert!(plain(&forward(), conclusion(events(), Fate::GoesOn(after.clone()))));
+        let launches = vec![emission(false, Context::default())];
+        let goes_on = Fate::GoesOn(after);
+        assert!(!plain(&forward(), Conclusion { emissions: launches, ..conclusion(events(), goes_on) }));
+        assert!(!plain(&forward(), conclusion(events(), Fate::GoesOn(backward()))));
+    }
+}

@@ -1,0 +1,333 @@
+//! Histories of a few rows, and the working set that follows. The tests of the whole hold it against what
+//! the engine keeps.
+
+use scoop_core::{Context, EventKind, Lineage};
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{Listened, Recorded, Revival, rebuild};
+
+/// The working set is made at this second; each row is a second later than the one before.
+const NOW: i64 = 1_000;
+
+fn at(second: i64) -> OffsetDateTime {
+    OffsetDateTime::UNIX_EPOCH + Duration::seconds(second)
+}
+
+fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+/// A history under construction.
+#[derive(Default)]
+struct History {
+    rows: Vec<Recorded>,
+    revivals: Vec<Revival>,
+    listened: Vec<Listened>,
+}
+
+impl History {
+    /// One row more: at this place, about this message.
+    fn row(mut self, place: &[u128], kind: EventKind, message: u128) -> Self {
+        let second = i64::try_from(self.rows.len()).unwrap() + 1;
+        let of_run =
+            !matches!(kind, EventKind::Emitted | EventKind::CancellationRequested) || place.len() > 1;
+        self.rows.push(Recorded {
+            lineage: Lineage::from_ids(place.iter().copied().map(id).collect()).unwrap(),
+            message: id(message),
+            kind,
+            handler: of_run.then(|| format!("h{}", place[place.len() - 1])),
+            topic: format!("t{message}"),
+            step: None,
+            next_step: None,
+            handling: None,
+            exception: None,
+            context: Context::default(),
+            at: at(second),
+        });
+        self
+    }
+
+    /// The last row, but so.
+    fn but(mut self, change: impl FnOnce(&mut Recorded)) -> Self {
+        change(self.rows.last_mut().unwrap());
+        self
+    }
+
+    fn step(self, step: &str) -> Self {
+        let step = step.to_owned();
+        self.but(|row| row.step = Some(step))
+    }
+
+    fn next(self, next: i32) -> Self {
+        self.but(|row| row.next_step = Some(next))
+    }
+
+    fn handling(self, count: i32) -> Self {
+        self.but(|row| row.handling = Some(count))
+    }
+
+    fn because(self, why: &str) -> Self {
+        let why = json!({ "message": why });
+        self.but(|row| row.exception = Some(why))
+    }
+
+    fn with(self, context: Value) -> Self {
+        self.but(|row| row.context = serde_json::from_value(context).unwrap())
+    }
+
+    fn emitted(self, place: &[u128], message: u128) -> Self {
+        self.row(place, EventKind::Emitted, message)
+    }
+
+    fn seen(self, place: &[u128], message: u128) -> Self {
+        self.row(place, EventKind::Seen, message)
+    }
+
+    fn suspended(self, place: &[u128], message: u128, step: &str) -> Self {
+        self.row(place, EventKind::Suspended, message).step(step)
+    }
+
+    fn listens(mut self, message: u128, handler: &str, since: i64, until: Option<i64>) -> Self {
+        let (topic, handler) = (format!("t{message}"), handler.to_owned());
+        self.listened.push(Listened {
+            topic,
+            handler,
+            since: at(since),
+            until: until.map(at),
+            dropped: false,
+        });
+        self
+    }
+
+    fn rows(&self) -> Vec<Value> {
+        let rebuilt = rebuild(&self.rows, &self.revivals, &self.listened, at(NOW));
+        rebuilt.iter().map(|run| serde_json::to_value(run).unwrap()).collect()
+    }
+
+    /// Who is there, in which state, and what it waits for.
+    fn states(&self) -> Vec<(String, String, Option<u128>)> {
+        let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
+        let parent = |row: &Value| row["parent"].as_str().map(|id| id.parse::<Uuid>().unwrap().as_u128());
+        let rows = self.rows();
+        rows.iter().map(|row| (text(row, "handler"), text(row, "state"), parent(row))).collect()
+    }
+
+    /// These fields of the row of this handler.
+    fn fields<const N: usize>(&self, handler: &str, fields: [&str; N]) -> [Value; N] {
+        let rows = self.rows();
+        let row = rows.iter().find(|row| row["handler"] == handler).expect("it is unfinished");
+        fields.map(|field| row[field].clone())
+    }
+}
+
+fn states(expected: &[(&str, &str, Option<u128>)]) -> Vec<(String, String, Option<u128>)> {
+    expected.iter().map(|(handler, state, parent)| ((*handler).into(), (*state).into(), *parent)).collect()
+}
+
+fn time(second: i64) -> Value {
+    json!(at(second).format(&time::format_description::well_known::Rfc3339).unwrap())
+}
+
+fn deadline(key: &str, second: i64) -> Value {
+    json!({ key: { "deadline": time(second), "source": "test" } })
+}
+
+/// A run 2 that has emitted message 20 in its step `a`, and a run 3 that handles it.
+fn family() -> History {
+    let history = History::default().emitted(&[1], 10).seen(&[1, 2], 10).emitted(&[1, 2], 20);
+    history.suspended(&[1, 2], 10, "a").next(1).seen(&[1, 2, 3], 20)
+}
+
+#[test]
+fn what_nobody_has_begun_goes_to_those_who_listened_then() {
+    let launched = History::default().emitted(&[1], 10).listens(10, "listens", 1, None);
+    let launched = launched.listens(10, "left since", 0, Some(2)).listens(10, "late", 2, None);
+    let launched = launched.listens(10, "gone", 0, Some(1)).listens(11, "elsewhere", 0, None);
+    let mut launched = launched.listens(10, "dropped", 0, None);
+    launched.listened.last_mut().unwrap().dropped = true;
+    let expected = states(&[("listens", "ready", None), ("left since", "ready", None)]);
+    assert_eq!(launched.states(), expected);
+    let fields = ["begun", "backward", "ready_at", "message_id", "topic", "suspensions"];
+    let expected = [json!(false), json!(false), time(1), json!(id(10)), json!("t10"), json!(0)];
+    assert_eq!(launched.fields("listens", fields), expected);
+    let begun = launched.seen(&[1, 2], 10).but(|row| row.handler = Some("listens".into()));
+    assert_eq!(begun.states(), states(&[("listens", "ready", None), ("left since", "ready", None)]));
+    assert_eq!(begun.fields("listens", ["begun"]), [json!(true)]);
+}
+
+#[test]
+fn who_sleeps_is_due_later_but_not_later_than_its_deadline() {
+    let launched = History::default().emitted(&[1], 10).listens(10, "h", 0, None);
+    let asleep = launched.with(json!({ "SleepUntilKey": { "wakeAfter": time(50) } }));
+    assert_eq!(asleep.fields("h", ["ready_at", "give_up_at"]), [time(50), Value::Null]);
+    let mut context = deadline("AbsoluteDeadlineKey", 40);
+    context["SleepUntilKey"] = json!({ "wakeAfter": time(50) });
+    assert_eq!(asleep.with(context).fields("h", ["ready_at", "give_up_at"]), [time(40), time(40)]);
+}
+
+#[test]
+fn a_run_stands_where_it_was_last() {
+    let fresh = History::default().emitted(&[1], 10).seen(&[1, 2], 10);
+    let fields =
+        ["state", "step", "next_step", "iteration", "handler_iteration", "suspensions", "last_event_at"];
+    let none = Value::Null;
+    let expected =
+        [json!("ready"), none.clone(), none.clone(), none.clone(), none.clone(), json!(0), time(2)];
+    assert_eq!(fresh.fields("h2", fields), expected);
+    let twice = fresh.suspended(&[1, 2], 10, "a").next(0).suspended(&[1, 2], 10, "a").next(0);
+    let expected = [json!("ready"), json!("a"), json!(0), json!(1), none.clone(), json!(2), time(4)];
+    assert_eq!(twice.fields("h2", fields), expected);
+    let handled = twice.suspended(&[1, 2], 10, "a").next(1).handling(0);
+    let expected = [json!("ready"), json!("a"), json!(1), json!(1), json!(0), json!(3), time(5)];
+    assert_eq!(handled.fields("h2", fields), expected);
+    let on = handled.suspended(&[1, 2], 10, "b").next(0).suspended(&[1, 2], 10, "a").next(1);
+    assert_eq!(on.fields("h2", ["iteration", "suspensions"]), [json!(0), json!(5)]);
+    let over = on.row(&[1, 2], EventKind::Committed, 10);
+    assert_eq!(over.states(), []);
+}
+
+#[test]
+fn a_parent_waits_for_its_children_begun_or_not() {
+    let family = family();
+    assert_eq!(family.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+    let listened = family.listens(20, "other", 0, None);
+    let expected = [("h2", "waiting", None), ("h3", "ready", Some(2)), ("other", "ready", Some(2))];
+    assert_eq!(listened.states(), states(&expected));
+    let done = listened.row(&[1, 2, 3], EventKind::Committed, 20);
+    assert_eq!(done.states(), states(&[("h2", "waiting", None), ("other", "ready", Some(2))]));
+    let went_on = done.suspended(&[1, 2], 10, "b");
+    assert_eq!(went_on.states(), states(&[("h2", "ready", None)]), "it does not wait for that any more");
+}
+
+#[test]
+fn what_failed_is_kept_until_the_parent_has_taken_note() {
+    let turned = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
+    assert_eq!(turned.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+    let fields = ["backward", "told", "turned_back_at", "undoing_since", "failure"];
+    let out = json!({ "message": "out" });
+    let expected = [json!(true), json!(false), time(6), time(6), out.clone()];
+    assert_eq!(turned.fields("h3", fields), expected);
+    let undone = turned.row(&[1, 2, 3], EventKind::RolledBack, 20).step("x");
+    assert_eq!(undone.states(), states(&[("h2", "ready", None), ("h3", "ended", Some(2))]));
+    let fields = ["backward", "begun", "turned_back_at", "failure", "rollback_failure"];
+    let expected = [json!(true), json!(true), time(6), out, Value::Null];
+    assert_eq!(undone.fields("h3", fields), expected);
+    let noted = undone.row(&[1, 2], EventKind::RollingBack, 10).step("a").because("child");
+    assert_eq!(noted.states(), states(&[("h2", "ready", None)]));
+}
+
+#[test]
+fn a_child_that_could_not_be_undone_is_in_the_way_of_the_way_back() {
+    let failed = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
+    let failed = failed.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("x").because("stuck");
+    assert_eq!(failed.states(), states(&[("h2", "ready", None), ("h3", "ended", Some(2))]));
+    let expected = [json!({ "message": "out" }), json!({ "message": "stuck" })];
+    assert_eq!(failed.fields("h3", ["failure", "rollback_failure"]), expected);
+    let turned = failed.row(&[1, 2], EventKind::RollingBack, 10).step("a").because("child");
+    assert_eq!(turned.states(), states(&[("h2", "ready", None), ("h3", "ended", Some(2))]));
+    let handled = turned.suspended(&[1, 2], 10, "Rollback of a[0,]").handling(0);
+    assert_eq!(handled.states(), states(&[("h2", "ready", None)]));
+}
+
+#[test]
+fn who_was_told_to_turn_back_comes_back_for_whoever_told_it() {
+    let done = family().row(&[1, 2, 3], EventKind::Committed, 20).with(json!({ "Own": 1, "Both": 1 }));
+    let turned = done.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
+    let part = "Rollback of a[0,] (rolling back child scopes)";
+    let told = turned.row(&[1, 2], EventKind::RollbackEmitted, 20).step(part).because("parent said so");
+    let told = told.with(json!({ "Both": 2 })).suspended(&[1, 2], 10, part);
+    assert_eq!(told.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+    let fields = ["begun", "backward", "told", "undoing_since", "failure", "context", "suspensions", "step"];
+    let (said, context) = (json!({ "message": "parent said so" }), json!({ "Both": 2, "Own": 1 }));
+    let expected = [
+        json!(false),
+        json!(true),
+        json!(true),
+        time(8),
+        said.clone(),
+        context.clone(),
+        json!(0),
+        Value::Null,
+    ];
+    assert_eq!(told.fields("h3", fields), expected);
+    let own = ["step", "iteration", "suspensions", "told", "undoing_since"];
+    assert_eq!(told.fields("h2", own), [json!(part), json!(0), json!(1), json!(false), time(7)]);
+
+    let turning = told.row(&[1, 2, 3], EventKind::RollingBack, 20).because("parent said so");
+    let turning = turning.with(json!({ "Both": 2 }));
+    assert_eq!(turning.fields("h3", ["begun", "told", "context"]), [json!(true), json!(true), context]);
+    let undone = turning.row(&[1, 2, 3], EventKind::RolledBack, 20);
+    assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "who told it knows why");
+}
+
+#[test]
+fn whoever_is_asked_to_give_up_is_told_and_those_below() {
+    let asked = family().row(&[1, 2], EventKind::CancellationRequested, 10);
+    let gives_up = |history: &History| ["h2", "h3"].map(|run| history.fields(run, ["gives_up"])[0].clone());
+    assert_eq!(gives_up(&family()), [json!(false), json!(false)]);
+    assert_eq!(gives_up(&asked), [json!(true), json!(true)]);
+    let below = family().row(&[1, 2, 3], EventKind::CancellationRequested, 20);
+    assert_eq!(gives_up(&below), [json!(false), json!(true)]);
+    let undoing = asked.row(&[1, 2, 3], EventKind::RollingBack, 20).step("x");
+    assert_eq!(gives_up(&undoing), [json!(true), json!(false)], "a rollback is out of reach");
+    let listened = family().listens(20, "other", 0, None).row(&[1], EventKind::CancellationRequested, 10);
+    assert_eq!(listened.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+}
+
+#[test]
+fn deadlines_count_on_their_way_and_after_it_began() {
+    let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10);
+    let both = |happy, absolute| {
+        let mut context = deadline("HappyPathDeadlineKey", happy);
+        context["AbsoluteDeadlineKey"] =
+            deadline("AbsoluteDeadlineKey", absolute)["AbsoluteDeadlineKey"].clone();
+        context["RollbackPathDeadlineKey"] = deadline("x", 80)["x"].clone();
+        context
+    };
+    let give_up_at = |history: &History| history.fields("h2", ["give_up_at"])[0].clone();
+    let run = run.with(both(50, 60));
+    assert_eq!(give_up_at(&run), time(50));
+    let run = run.with(both(70, 60));
+    assert_eq!(give_up_at(&run), time(60));
+    let back = run.row(&[1, 2], EventKind::RollingBack, 10).step("a").with(both(50, 60));
+    assert_eq!(give_up_at(&back), time(60));
+    assert_eq!(give_up_at(&back.with(both(50, 3))), time(80), "at 3 it began");
+}
+
+/// Run 2 could not be undone since 3 could not.
+fn broken() -> History {
+    let done = family().row(&[1, 2, 3], EventKind::Committed, 20);
+    let turned = done.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
+    let told = turned.row(&[1, 2], EventKind::RollbackEmitted, 20).step("children").because("said");
+    let told =
+        told.suspended(&[1, 2], 10, "children").row(&[1, 2, 3], EventKind::RollingBack, 20).because("said");
+    let failed =
+        told.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("Rollback of x[0,]").because("stuck");
+    failed.row(&[1, 2], EventKind::RollbackFailed, 10).step("children").handling(0).because("below")
+}
+
+#[test]
+fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
+    assert_eq!(broken().states(), []);
+    let mut retried = broken();
+    retried.revivals.push(Revival { run: id(3), at: at(100) });
+    assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+    let fields = ["failed_before", "told", "undoing_since", "reason", "failed_part"];
+    let expected = [json!(true), json!(true), time(NOW), Value::Null, Value::Null];
+    assert_eq!(retried.fields("h3", fields), expected);
+    retried.revivals[0].at = at(2);
+    assert_eq!(retried.states(), [], "that was before it failed");
+
+    let mut above = broken();
+    above.revivals.push(Revival { run: id(2), at: at(100) });
+    assert_eq!(above.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
+    let expected = [json!(true), json!("Rollback of x[0,]"), json!(crate::repair::HELD)];
+    assert_eq!(above.fields("h3", ["failed_before", "failed_part", "reason"]), expected);
+
+    let skipped = broken().suspended(&[1, 2, 3], 20, "Rollback of x[0,]");
+    assert_eq!(skipped.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+    let resolved = broken().row(&[1, 2, 3], EventKind::RolledBack, 20);
+    assert_eq!(resolved.states(), states(&[("h2", "ready", None)]));
+}
