@@ -14,6 +14,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
+use super::launching::{self, Launching};
 use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
@@ -143,7 +144,7 @@ impl Store {
     }
 
     /// Applies the settlements whose claims still hold, and says what became of them. It is quick if
-    /// all of them are plain.
+    /// all of them have the same shape, and that is not [`Shape::Any`](super::Shape::Any).
     pub(crate) async fn settle(
         &self,
         identifier: &str,
@@ -153,11 +154,11 @@ impl Store {
             let rows = plain::settle_all(self, identifier, &plain).await?;
             let settled = |row: &PgRow| {
                 let id = (row.try_get("id")?, row.try_get("epoch")?);
-                Ok((id, plain::settled(row, row.try_get("commits")?)?))
+                Ok((id, plain::settled(row, row.try_get("ended")?)?))
             };
             return rows.iter().map(settled).collect();
         }
-        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
+        let settle = async |session: &mut _| self.settle_on(session, identifier, settlements, None).await;
         let settled = self.sessions.run(settle).await?;
         settled.iter().map(Settled::from_row).collect()
     }
@@ -176,8 +177,34 @@ impl Store {
             return plain.settle(self, connection, identifier, claim).await;
         }
         let settlements = std::slice::from_ref(settlement);
-        let rows = self.settle_any(connection, identifier, settlements, Some(claim)).await?;
+        let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
         rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+    }
+
+    /// The same, by the function that can do anything, and outside the transaction of a step.
+    #[cfg(test)]
+    pub(super) async fn settle_by_function(
+        &self,
+        identifier: &str,
+        settlement: &Settlement,
+    ) -> sqlx::Result<Option<Settled>> {
+        let settlements = std::slice::from_ref(settlement);
+        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
+        let rows = self.sessions.run(settle).await?;
+        rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+    }
+
+    async fn settle_on(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlements: &[Settlement],
+        claim: Option<&str>,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        if let Some(launching) = settlements.iter().map(Launching::of).collect::<Option<Vec<_>>>() {
+            return launching::settle_all(self, connection, identifier, &launching, claim).await;
+        }
+        self.settle_any(connection, identifier, settlements, claim).await
     }
 
     async fn settle_any(

@@ -3,6 +3,7 @@
 mod alone;
 mod client;
 mod engine;
+mod launching;
 mod migrate;
 mod plain;
 #[cfg(test)]
@@ -14,6 +15,8 @@ mod requests;
 mod rows;
 mod schedule;
 mod sessions;
+#[cfg(test)]
+mod shapes;
 mod sql;
 mod topology;
 
@@ -24,7 +27,8 @@ pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{
-    Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, failure, lineage, timestamps,
+    Claimed, FailedPart, Key, Settled, Settlement, Shape, Surroundings, Unreadable, failure, lineage,
+    timestamps,
 };
 pub(crate) use schedule::{Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};

@@ -8,10 +8,11 @@ use super::tests::{database, done};
 use super::{Schema, Statements, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
-const HOT: [&str; 16] = [
+const HOT: [&str; 17] = [
     "run_claim",
     "step_suspend",
-    "step_commit",
+    "step_end",
+    "step_launch",
     "step_settle",
     "run_settle",
     "run_wake",
@@ -54,13 +55,19 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL",
         ),
         "step_settle" => (
-            "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
+            "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
              jsonb[], text[], jsonb[], uuid[], uuid[], text",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
         ),
-        "step_commit" => (
-            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL",
+        "step_launch" => (
+            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
+             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}', '{}', '{}', '{}', '', ''",
+        ),
+        "step_end" => (
+            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED'",
         ),
         "message_publish" => (
             "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
@@ -161,11 +168,11 @@ fn a_bad_plan_is_told_from_a_good_one() {
     let good = plan(
         "Update on run r\n  ->  Index Scan using run_pkey on run r  (cost)\n        Index Cond: (id = $1)",
     );
-    assert_eq!(objection("step_commit", &good), None);
+    assert_eq!(objection("step_end", &good), None);
     let bad = plan(
         "Join\n  ->  Index Scan using run_pkey on run r  (cost)\n        Filter: x\n  ->  Tid Scan\n        TID Cond: y",
     );
-    assert!(objection("step_commit", &bad).is_some_and(|text| text.contains("whole index")));
+    assert!(objection("step_end", &bad).is_some_and(|text| text.contains("whole index")));
     let worse = plan("  ->  Seq Scan on handler  (cost)");
-    assert!(objection("step_commit", &worse).is_some_and(|text| text.contains("whole table")));
+    assert!(objection("step_end", &worse).is_some_and(|text| text.contains("whole table")));
 }

@@ -1,10 +1,10 @@
 -- The common case of 0006_settle.sql, inside the transaction of a last step: it ended well and launched
--- nothing, so the run has committed. Whoever changes one of the two changes the other.
+-- nothing, so the run has committed, or is rolled back if that was its last compensation. Whoever changes one of the two changes the other.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's
 -- identifier in events, $6 to $8 the step, where it jumps and how often the children's failures
 -- were handled, $9 the context if that has changed, $10 and $11 what the step returned,
--- $12 and $13 the ids of the two events
+-- $12 and $13 the ids of the two events, $14 which the second one is
 WITH gone AS (
     DELETE FROM scoop.run r
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
@@ -23,7 +23,7 @@ recorded AS (
     FROM gone
     CROSS JOIN (
         VALUES ($12::uuid, 'SUSPENDED'::scoop.message_event_type, $7::int, $8::int, 0),
-               ($13, 'COMMITTED', NULL, NULL, 1)
+               ($13, $14::text::scoop.message_event_type, NULL, NULL, 1)
     ) AS e (id, type, next_step, handler_iteration, later)
 ),
 returned AS (
