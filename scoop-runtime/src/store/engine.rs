@@ -138,6 +138,7 @@ impl Store {
             .bind(handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(shares))
+            .bind((0..limit).map(|_| Uuid::now_v7()).collect::<Vec<_>>())
             .all(&self.sessions)
             .await?;
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
@@ -151,6 +152,14 @@ impl Store {
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
         if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
+            // Lists of one are dear.
+            if let ([plain], [settlement]) = (&plain[..], settlements)
+                && plain.went_through_a_step()
+            {
+                let settle = async |session: &mut _| plain.settle(self, session, identifier, None).await;
+                let settled = self.sessions.run(settle).await?;
+                return Ok(settled.map(|settled| (settlement.id(), settled)).into_iter().collect());
+            }
             let rows = plain::settle_all(self, identifier, &plain).await?;
             let settled = |row: &PgRow| {
                 let id = (row.try_get("id")?, row.try_get("epoch")?);
@@ -174,7 +183,7 @@ impl Store {
         claim: &str,
     ) -> sqlx::Result<Option<Settled>> {
         if let Some(plain) = Plain::of(settlement) {
-            return plain.settle(self, connection, identifier, claim).await;
+            return plain.settle(self, connection, identifier, Some(claim)).await;
         }
         let settlements = std::slice::from_ref(settlement);
         let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
@@ -186,12 +195,10 @@ impl Store {
     pub(super) async fn settle_by_function(
         &self,
         identifier: &str,
-        settlement: &Settlement,
-    ) -> sqlx::Result<Option<Settled>> {
-        let settlements = std::slice::from_ref(settlement);
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
         let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
-        let rows = self.sessions.run(settle).await?;
-        rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+        self.sessions.run(settle).await?.iter().map(Settled::from_row).collect()
     }
 
     async fn settle_on(

@@ -61,19 +61,30 @@ impl<'a> Plain<'a> {
         self.all.return_values.first()
     }
 
-    /// Writes it in the transaction of the step, if the claim still holds.
+    /// Whether it can be written by itself.
+    pub(super) fn went_through_a_step(&self) -> bool {
+        self.suspended.is_some()
+    }
+
+    /// Writes it, after a step, if its claim holds. `claim` is what the transaction of the step is marked with,
+    /// if this happens in there.
     pub(super) async fn settle(
         &self,
         store: &Store,
         connection: &mut PgConnection,
         identifier: &str,
-        claim: &str,
+        claim: Option<&str>,
     ) -> sqlx::Result<Option<Settled>> {
         let row = self.query(store, identifier, claim).fetch_optional(connection).await?;
         row.map(|row| settled(&row, self.last.is_some())).transpose()
     }
 
-    fn query(&self, store: &Store, identifier: &'a str, claim: &'a str) -> Query<'a, Postgres, PgArguments> {
+    fn query(
+        &self,
+        store: &Store,
+        identifier: &'a str,
+        claim: Option<&'a str>,
+    ) -> Query<'a, Postgres, PgArguments> {
         let Self { all, .. } = self;
         let ends = self.last.is_some();
         let statement = if ends { &store.sql.step_end } else { &store.sql.step_suspend };

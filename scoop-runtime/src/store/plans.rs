@@ -40,9 +40,10 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
     let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
     let (types, values) = match statement {
-        "run_claim" => {
-            ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
-        }
+        "run_claim" => (
+            "uuid, text, text[], text[], bigint, jsonb, uuid[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
+        ),
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => ("jsonb, uuid, text[], text[], bigint", "'[]', gen_random_uuid(), '{}', '{}', 1"),
         "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),

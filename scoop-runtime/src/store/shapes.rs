@@ -1,6 +1,8 @@
 //! A settlement leaves the same, whichever of the statements writes it: the short ones, in either lane, or the function
 //! that can do anything.
 
+use std::collections::BTreeMap;
+
 use scoop_core::{
     Conclusion, Context, ContextKey, Emission, Event, EventKind, Failure, Fate, Path, Run, Suspension,
 };
@@ -11,7 +13,9 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::tests::{database, done};
-use super::{Access, Claimed, Launched, Schema, Sessions, Settlement, Shape, Store, Surroundings, migrate};
+use super::{
+    Access, Claimed, Launched, Schema, Sessions, Settled, Settlement, Shape, Store, Surroundings, migrate,
+};
 
 /// What travels with some messages.
 #[derive(Serialize, Deserialize)]
@@ -162,39 +166,65 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
     ];
     for (at, (backward, shape, follows)) in cases.into_iter().enumerate() {
         let mut left = vec![];
-        for way in ["batched", "in a step", "function"] {
-            let claimed = claimed(&pool, &listening, backward).await;
-            let key = claimed.key;
-            let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
-            let settlement = Settlement::new(key, &claimed.run, around, follows(&claimed.run));
-            assert_eq!(settlement.shape(), shape, "case {at}");
-            let told = write(&pool, &listening.0, way, settlement).await;
-            left.push((told, left_by(&pool, key.root).await));
-            sqlx::query("DELETE FROM scoop.run WHERE root = $1").bind(key.root).execute(&pool).await.unwrap();
+        for way in [Way::Function, Way::Alone, Way::Batched, Way::InStep] {
+            let mut settlements = vec![];
+            for _ in 0..if way == Way::Batched { 2 } else { 1 } {
+                let claimed = claimed(&pool, &listening, backward).await;
+                let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
+                settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run)));
+            }
+            assert!(settlements.iter().all(|settlement| settlement.shape() == shape), "case {at}");
+            let told = write(&pool, &listening.0, way, &settlements).await;
+            for (settlement, told) in settlements.iter().zip(told) {
+                left.push((way, told, left_by(&pool, settlement.root).await));
+            }
+            sqlx::query("DELETE FROM scoop.run WHERE topic <> 'none'").execute(&pool).await.unwrap();
         }
-        assert_eq!(left[0], left[2], "case {at}, batched");
-        assert_eq!(left[1], left[2], "case {at}, in a step");
+        let (_, told, rows) = &left[0];
+        for (way, by_other, rows_of_other) in &left[1..] {
+            assert_eq!((by_other, rows_of_other), (told, rows), "case {at}, {way:?}");
+        }
     }
     done(pool, server).await;
 }
 
-/// Whether the run goes on, whether it has ended, and who has something to do.
-async fn write(pool: &PgPool, store: &Store, way: &str, settlement: Settlement) -> (bool, bool, Vec<String>) {
-    let settled = match way {
-        "batched" => store.settle("w", &[settlement]).await.unwrap().into_values().next(),
-        "in a step" => {
-            let mut step = pool.begin().await.unwrap();
-            sqlx::raw_sql("SET LOCAL scoop_run.claim = 'held'").execute(&mut *step).await.unwrap();
-            let refused = store.settle_within(&mut step, "w", &settlement, "another").await.unwrap();
-            assert!(refused.is_none(), "the mark of the transaction does not count");
-            let settled = store.settle_within(&mut step, "w", &settlement, "held").await.unwrap();
-            let again = store.settle_within(&mut step, "w", &settlement, "held").await.unwrap();
-            assert!(again.is_none(), "it is applied twice");
-            step.commit().await.unwrap();
-            settled
-        }
-        _ => store.settle_by_function("w", &settlement).await.unwrap(),
+/// How a settlement is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Function,
+    Alone,
+    Batched,
+    InStep,
+}
+
+/// Whether a run goes on, whether it has ended, and who has something to do.
+type Told = (bool, bool, Vec<String>);
+
+async fn write(pool: &PgPool, store: &Store, way: Way, settlements: &[Settlement]) -> Vec<Told> {
+    let mut settled = match way {
+        Way::Alone | Way::Batched => store.settle("w", settlements).await.unwrap(),
+        Way::Function => store.settle_by_function("w", settlements).await.unwrap(),
+        Way::InStep => within_a_step(pool, store, &settlements[0]).await,
     };
-    let settled = settled.expect("its claim holds");
-    (settled.goes_on, settled.ended, settled.started)
+    let told = settlements.iter().map(|settlement| {
+        let settled = settled.remove(&settlement.id()).expect("its claim holds");
+        (settled.goes_on, settled.ended, settled.started)
+    });
+    told.collect()
+}
+
+async fn within_a_step(
+    pool: &PgPool,
+    store: &Store,
+    settlement: &Settlement,
+) -> BTreeMap<(Uuid, i64), Settled> {
+    let mut step = pool.begin().await.unwrap();
+    sqlx::raw_sql("SET LOCAL scoop_run.claim = 'held'").execute(&mut *step).await.unwrap();
+    let refused = store.settle_within(&mut step, "w", settlement, "another").await.unwrap();
+    assert!(refused.is_none(), "the mark of the transaction does not count");
+    let settled = store.settle_within(&mut step, "w", settlement, "held").await.unwrap();
+    let again = store.settle_within(&mut step, "w", settlement, "held").await.unwrap();
+    assert!(again.is_none(), "it is applied twice");
+    step.commit().await.unwrap();
+    settled.map(|settled| (settlement.id(), settled)).into_iter().collect()
 }
