@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::args::Settings;
 use crate::limit::{CLIENTS, Limit, Script};
 use crate::outcome::Outcome;
+use crate::process::family_processor_seconds;
 use crate::report::Report;
 use crate::server::Server;
 
@@ -16,12 +17,47 @@ pub(crate) struct Bench {
     pub(crate) report: Report,
 }
 
+/// How fast something is done, and at what price.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) per_second: f64,
+    /// Processor time of the server and of this program with all that it has started, in microseconds for each. None
+    /// if the server is on another machine.
+    pub(crate) micros: Option<f64>,
+}
+
 impl Bench {
     /// The limit now. It gets a line of its own, too.
     pub(crate) async fn limit(&mut self) -> Outcome<f64> {
+        Ok(self.limit_pace().await?.per_second)
+    }
+
+    /// The same, with what it costs.
+    pub(crate) async fn limit_pace(&mut self) -> Outcome<Pace> {
+        let before = self.processor_seconds().await?;
         let rate = self.limit.rate(Script::Step, CLIENTS).await?;
         self.report.add("limit", rate, None);
-        Ok(rate)
+        let count = rate * self.seconds().as_secs_f64();
+        Ok(Pace { per_second: rate, micros: self.micros_since(before, count).await? })
+    }
+
+    /// The processor time that the server and this program have used so far.
+    pub(crate) async fn processor_seconds(&self) -> Outcome<Option<f64>> {
+        let server = self.server.process_id().await?.map(family_processor_seconds);
+        Ok(server.map(|server| server + family_processor_seconds(std::process::id())))
+    }
+
+    /// What each of so many has cost since then.
+    pub(crate) async fn micros_since(&self, before: Option<f64>, count: f64) -> Outcome<Option<f64>> {
+        let both = self.processor_seconds().await?.zip(before);
+        Ok(both.map(|(after, before)| (after - before) / count * 1_000_000.0))
+    }
+
+    /// Puts a cost on the table, if both are known.
+    pub(crate) fn add_cost(&mut self, key: &str, pace: Pace, limit: Pace) {
+        if let Some((micros, limit)) = pace.micros.zip(limit.micros) {
+            self.report.add(&format!("{key} processor"), micros, Some(limit));
+        }
     }
 
     /// What a step takes at the least, in milliseconds: one client that does nothing else.

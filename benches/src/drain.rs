@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use scoop::Scoop;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Pace};
 use crate::limit::{CLIENTS, Script};
 use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
@@ -39,14 +39,19 @@ pub(crate) enum Crowd {
 /// B1 to B5 and B15: rounds of a fresh database each.
 pub(crate) async fn measure(bench: &mut Bench, key: &str, crowd: Crowd) -> Outcome<()> {
     let mut count = PROBE;
-    count = for_a_round(bench, crowd, fresh(bench, crowd, count).await?);
+    count = for_a_round(bench, crowd, fresh(bench, crowd, count).await?.per_second);
     for _ in 0..bench.settings.rounds {
         let limit = match crowd {
-            Crowd::Loaded => bench.limit.rate(Script::LoadedStep, CLIENTS).await?,
-            _ => bench.limit().await?,
+            Crowd::Loaded => {
+                let rate = bench.limit.rate(Script::LoadedStep, CLIENTS).await?;
+                Pace { per_second: rate, micros: None }
+            }
+            _ => bench.limit_pace().await?,
         };
-        let rate = fresh(bench, crowd, count).await?;
-        bench.report.add(key, rate, Some(limit));
+        let pace = fresh(bench, crowd, count).await?;
+        let rate = pace.per_second;
+        bench.report.add(key, rate, Some(limit.per_second));
+        bench.add_cost(key, pace, limit);
         if key == "B1" {
             let protocol = bench.limit.rate(Script::ProtocolStep, CLIENTS).await?;
             bench.report.add("B1 protocol", rate, Some(protocol));
@@ -65,7 +70,7 @@ pub(crate) async fn measure_backlog(bench: &mut Bench) -> Outcome<()> {
         let database = bench.server.database().await?;
         database.execute(NEVER_ANALYSED).await?;
         launch(&database.client().await?, Crowd::Inserts, count).await?;
-        let rate = drain(bench, &database, Crowd::Inserts, count).await?;
+        let rate = drain(bench, &database, Crowd::Inserts, count).await?.per_second;
         bench.server.remove(database).await?;
         bench.report.add("B9", rate, Some(limit));
     }
@@ -80,12 +85,12 @@ const NEVER_ANALYSED: &str = "
     ALTER TABLE public.entry SET (autovacuum_enabled = false)";
 
 /// Steps a second of so many sagas, in a fresh database.
-pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<f64> {
+pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let database = bench.server.database().await?;
     launch(&database.client().await?, crowd, count).await?;
-    let rate = drain(bench, &database, crowd, count).await?;
+    let pace = drain(bench, &database, crowd, count).await?;
     bench.server.remove(database).await?;
-    Ok(rate)
+    Ok(pace)
 }
 
 /// How many sagas take as long as a round is to take, at this rate of steps.
@@ -97,8 +102,9 @@ pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
 }
 
 /// Steps a second of what has been launched.
-pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<f64> {
+pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let meter = Meter::default();
+    let before = bench.processor_seconds().await?;
     let builder = database.engine(&bench.settings, &meter).await?;
     let begun = database.now().await?;
     let scoop = builder.start().await?;
@@ -111,7 +117,8 @@ pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, coun
     let first = database.number(&first).await?;
     scoop.shutdown().await;
     scoop.pool().close().await;
-    Ok(steps(crowd, count) / (ended - first))
+    let steps = steps(crowd, count);
+    Ok(Pace { per_second: steps / (ended - first), micros: bench.micros_since(before, steps).await? })
 }
 
 /// Waits until nothing but sleepers is left, and says when the last event was recorded, by the server's clock.

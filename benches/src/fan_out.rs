@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Pace};
 use crate::drain;
 use crate::outcome::Outcome;
 use crate::sagas::{Meter, Spread};
@@ -16,9 +16,10 @@ const FEW: i64 = 20;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     for _ in 0..bench.settings.rounds {
-        let limit = bench.limit().await?;
-        let (rate, large, small) = round(bench).await?;
-        bench.report.add("B4", rate, Some(limit));
+        let limit = bench.limit_pace().await?;
+        let (pace, large, small) = round(bench).await?;
+        bench.report.add("B4", pace.per_second, Some(limit.per_second));
+        bench.add_cost("B4", pace, limit);
         bench.report.add("B4 resume", percentile_ms(&small, 99), None);
         bench.report.add("B4 resume p50", percentile_ms(&small, 50), None);
         bench.report.add("B4 resume large", percentile_ms(&large, 50), None);
@@ -27,15 +28,16 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 }
 
 /// Children a second of a large fan-out, how soon its parent went on, and how soon those of small ones did.
-async fn round(bench: &Bench) -> Outcome<(f64, Vec<Duration>, Vec<Duration>)> {
+async fn round(bench: &Bench) -> Outcome<(Pace, Vec<Duration>, Vec<Duration>)> {
     let database = bench.server.database().await?;
     let meter = Meter::default();
     let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
 
-    let begun = database.now().await?;
+    let (begun, before) = (database.now().await?, bench.processor_seconds().await?);
     scoop.launch(Spread { n: 0, children: MANY }).await?;
     meter.wait_for(1).await?;
     let seconds = drain::settled(&database).await? - begun;
+    let pace = Pace { per_second: 10_000.0 / seconds, micros: bench.micros_since(before, 10_000.0).await? };
     let large = meter.take_resumed();
 
     for n in 1..=bench.either(200, 40) {
@@ -45,5 +47,5 @@ async fn round(bench: &Bench) -> Outcome<(f64, Vec<Duration>, Vec<Duration>)> {
     scoop.shutdown().await;
     scoop.pool().close().await;
     bench.server.remove(database).await?;
-    Ok((10_000.0 / seconds, large, small))
+    Ok((pace, large, small))
 }

@@ -60,6 +60,16 @@ const fn told(key: &'static str, what: &'static str, unit: &'static str) -> Goal
     Goal { least: None, aim: None, ..goal }
 }
 
+/// What a step costs. On a machine that does something else, too, this says more than how fast it is.
+const fn processor(key: &'static str) -> Goal {
+    told(key, "the same: processor of server and program for each", "µs").beside(STEP)
+}
+
+/// What could be reached at best.
+const fn ceiling(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
+    told(key, what, unit).beside(STEP).more_is_better()
+}
+
 impl Goal {
     /// The ratio to this is told, too.
     const fn beside(mut self, base: &'static str) -> Self {
@@ -86,18 +96,23 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 47] = [
+pub(crate) const GOALS: [Goal; 58] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
+    processor("B1 processor"),
     told("B1 protocol", "the same beside a step that is recorded in a table like the protocol's", "steps/s")
         .beside("b_sep_protocol")
         .more_is_better(),
     rate("B2", "3-step saga that does not touch the database", "steps/s", STEP, 6.0, 12.0),
+    processor("B2 processor"),
     rate("B3", "tree of 7 runs, all with `tx()`", "steps/s", STEP, 1.0, 1.3),
+    processor("B3 processor"),
     rate("B4", "fan-out of 10,000 children with `tx()`", "children/s", STEP, 0.9, 1.1),
+    processor("B4 processor"),
     cost("B4 resume", "last child's step to the parent's next, p99", "ms", 20.0, 10.0),
     told("B4 resume p50", "the same, p50: fan-outs of 20 children, one after another", "ms"),
     told("B4 resume large", "the same, of the fan-out of 10,000", "ms"),
     rate("B5", "the tree of B3 fails in its last step: forward and back", "steps/s", STEP, 0.8, 1.2),
+    processor("B5 processor"),
     cost("B6 same", "idle 3-step saga, launch to committed, p50: same process", "ms", 2.5, 1.5).beside(STEP1),
     told("B6 same p99", "the same, p99", "ms"),
     cost("B6 other", "the same, p50: worker in another process", "ms", 4.0, 2.5).beside(STEP1),
@@ -151,6 +166,16 @@ pub(crate) const GOALS: [Goal; 47] = [
         .without_aim(),
     told("F2 p50", "the same, p50", "ms").beside("idle p50"),
     told("F2 count", "how many of them there were", "sagas").more_is_better(),
+    ceiling(
+        "ceiling B1",
+        "what pgbench reaches that writes the rows of B1, and does nothing else",
+        "steps/s",
+    ),
+    ceiling("ceiling B3", "the same for B3", "steps/s"),
+    ceiling("ceiling B4", "the same for B4", "children/s"),
+    ceiling("ceiling B5", "the same for B5", "steps/s"),
+    ceiling("ceiling B7 within", "the same for B7 within", "launches/s"),
+    ceiling("ceiling B7 many", "the same for B7 many", "launches/s"),
     told("limit", "pgbench, one saga step as six round trips, 16 clients", "tx/s").more_is_better(),
 ];
 

@@ -12,8 +12,11 @@ use crate::stats::percentile_ms;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let old = with_history(bench).await?;
-    let mut count =
-        drain::for_a_round(bench, Crowd::Inserts, drain::fresh(bench, Crowd::Inserts, 1000).await?);
+    let mut count = drain::for_a_round(
+        bench,
+        Crowd::Inserts,
+        drain::fresh(bench, Crowd::Inserts, 1000).await?.per_second,
+    );
     for round in 0..bench.settings.rounds {
         let empty = bench.server.database().await?;
         // In turns, so that neither is always the one after the other.
@@ -42,7 +45,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 
 async fn launched_and_drained(bench: &Bench, database: &Database, count: i64) -> Outcome<f64> {
     drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
-    drain::drain(bench, database, Crowd::Inserts, count).await
+    Ok(drain::drain(bench, database, Crowd::Inserts, count).await?.per_second)
 }
 
 /// A database with copies of the rows that a real saga left, spread over the weeks before.

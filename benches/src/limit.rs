@@ -43,12 +43,26 @@ impl Limit {
         self.database.execute("TRUNCATE history, history_protocol, entry").await?;
         self.database.execute("VACUUM work").await?;
         self.database.execute("VACUUM work_4k").await?;
+        let mut command = self.command(clients);
+        command.args(["-T", &self.seconds.to_string()]);
+        run(command, self.database.url(), script.text()).await
+    }
+
+    /// Transactions a second of that script in another database, so many by each of the usual clients. Each begins
+    /// with 1 as `nth`.
+    pub(crate) async fn rate_in(&self, database: &Database, script: &str, each: i64) -> Outcome<f64> {
+        let mut command = self.command(CLIENTS);
+        // As the sessions of the engine plan.
+        command.env("PGOPTIONS", "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off");
+        command.args(["-t", &each.to_string(), "-D", "nth=1", "-D", "first=0"]);
+        run(command, database.url(), script).await
+    }
+
+    fn command(&self, clients: u32) -> Command {
         let mut command = Command::new(&self.pgbench);
-        command.args(["-n", "-M", "prepared", "-T", &self.seconds.to_string()]);
+        command.args(["-n", "-M", "prepared"]);
         command.args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()]);
-        command.args(["-f", "-"]).arg(self.database.url());
-        let output = feed(command, script.text()).await?;
-        tps(&output).ok_or_else(|| format!("pgbench said nothing of tps:\n{output}").into())
+        command
     }
 }
 
@@ -60,6 +74,13 @@ impl Script {
             Self::LoadedStep => include_str!("../sql/b_sep_4k.sql"),
         }
     }
+}
+
+/// Transactions a second, as pgbench has it.
+async fn run(mut command: Command, url: &str, script: &str) -> Outcome<f64> {
+    command.args(["-f", "-"]).arg(url);
+    let output = feed(command, script).await?;
+    tps(&output).ok_or_else(|| format!("pgbench said nothing of tps:\n{output}").into())
 }
 
 /// What a command says when it is given this; what it complains about if it fails.

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod builds;
+mod ceilings;
 mod compare;
 mod drain;
 mod endurance;
@@ -39,9 +40,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 18] = [
+const MEASURES: [&str; 19] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "F", "PEERS",
+    "F", "CEILINGS", "PEERS",
 ];
 
 /// Those of a quick look.
@@ -131,6 +132,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B15" => drain::measure(bench, "B15", Crowd::Loaded).await,
         "B16" => builds::measure(bench).await,
         "F" => fairness::measure(bench).await,
+        "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,
         unknown => Err(format!("no measure is called {unknown}").into()),
     }

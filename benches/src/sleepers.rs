@@ -32,9 +32,9 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         bench.report.add("B10 lateness empty", percentile_ms(&late_empty, 99), None);
 
         drain::launch(&empty.client().await?, Crowd::Inserts, count).await?;
-        let rate_empty = drain::drain(bench, &empty, Crowd::Inserts, count).await?;
+        let rate_empty = drain::drain(bench, &empty, Crowd::Inserts, count).await?.per_second;
         drain::launch(&asleep.client().await?, Crowd::Inserts, count).await?;
-        let rate = drain::drain(bench, &asleep, Crowd::Inserts, count).await?;
+        let rate = drain::drain(bench, &asleep, Crowd::Inserts, count).await?.per_second;
         bench.report.add("B10", rate, Some(rate_empty));
         count = drain::for_a_round(bench, Crowd::Inserts, rate_empty);
         bench.server.remove(empty).await?;

@@ -120,6 +120,14 @@ impl Run {
         self.path != Path::Forward
     }
 
+    /// Why it turned back, if it has.
+    pub fn cause(&self) -> Option<&Failure> {
+        match &self.path {
+            Path::Forward => None,
+            Path::Backward { cause, .. } => Some(cause),
+        }
+    }
+
     /// The run turned back. Without a suspension there is nothing to read, nor to undo.
     pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
         // What rolled back is settled; what could not roll back stays in the way.

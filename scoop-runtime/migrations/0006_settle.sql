@@ -21,6 +21,7 @@ DECLARE
     knows jsonb;      -- the context of the run from now on
     undoing boolean;  -- it belongs to a rollback from now on
     turned timestamptz;
+    due timestamptz;  -- by when it has to be done
     waits boolean := false;
     told text[];
 BEGIN
@@ -131,6 +132,10 @@ BEGIN
         started := started || coalesce(told, '{}');
     END IF;
 
+    IF s.deadlines IS NOT NULL THEN
+        SELECT min(deadline) INTO due FROM unnest(s.deadlines) deadline
+        WHERE (deadline > coalesce(turned, held.undoing_since)) IS NOT FALSE;
+    END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = held.root AND r.id = held.id;
         stands := 'ended';
@@ -146,9 +151,7 @@ BEGIN
             backward = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
             context = knows, replied = s.replied,
             gives_up = r.gives_up AND NOT s.turns_back,
-            give_up_at = (
-                SELECT min(deadline) FROM unnest(s.deadlines) deadline
-                WHERE (deadline > coalesce(turned, r.undoing_since)) IS NOT FALSE),
+            give_up_at = due,
             undoing_since = coalesce(turned, r.undoing_since),
             turned_back_at = coalesce(turned, r.turned_back_at),
             last_event_at = last_event,
@@ -157,6 +160,18 @@ BEGIN
         RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO stands, late;
     END IF;
     late := late IS TRUE;
+
+    -- a part of the hierarchy may have been told before, on request
+    IF s.told IS NOT NULL THEN
+        INSERT INTO scoop.message_event
+            (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,
+             context)
+        SELECT e.message_id, 'ROLLBACK_EMITTED', held.handler, worker, e.step, held.lineage,
+               last_event - e.until_last * interval '1 microsecond', s.told_because, knows
+        FROM jsonb_to_recordset(s.events) AS e (until_last int, message_id uuid, type text, step varchar)
+        WHERE e.type = 'ROLLBACK_EMITTED'
+        ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING;
+    END IF;
 
     -- a microsecond apart and in order, since participants order events by this time
     INSERT INTO scoop.message_event
@@ -168,14 +183,12 @@ BEGIN
            e.step,
            CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
            last_event - e.until_last * interval '1 microsecond',
-           CASE WHEN e.type = 'ROLLBACK_EMITTED' THEN s.told_because ELSE e.exception END,
-           e.next_step, e.handler_iteration,
+           e.exception, e.next_step, e.handler_iteration,
            CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END
     FROM jsonb_to_recordset(s.events) AS e (
         until_last int, message_id uuid, type text, step varchar, next_step int,
         handler_iteration int, exception jsonb, detached_root uuid, context jsonb)
-    -- a part of the hierarchy may have been told before, on request
-    ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING;
+    WHERE e.type <> 'ROLLBACK_EMITTED';
 
     IF s.return_values IS NOT NULL THEN
         INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)

@@ -1,7 +1,7 @@
 -- The common case of 0006_settle.sql for many runs: a step ended well and launched nothing, or there
--- was none left; the run goes on, or has committed. Whoever changes one of the two changes the other.
+-- was none left; the run goes on, has committed, or is rolled back. Whoever changes one of the two changes the other.
 -- Locks: the rows of run.
--- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 whether it commits, $5 whether it
+-- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 COMMITTED or ROLLED_BACK if it ends, $5 whether it
 -- went through a step, and if so $6 to $10 which, where it jumps, how often it was repeated, how often
 -- the children's failures were handled, and how many came before it, $11 what the steps returned,
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
@@ -9,12 +9,12 @@
 -- $18 the worker's identifier in events
 WITH settlement AS MATERIALIZED (
     SELECT * FROM unnest(
-        $1::uuid[], $2::uuid[], $3::bigint[], $4::bool[], $5::bool[], $6::varchar[], $7::int[], $8::int[],
+        $1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bool[], $6::varchar[], $7::int[], $8::int[],
         $9::int[], $10::int[], $11::jsonb[], $12::bool[], $13::jsonb[], $14::varchar[], $15::jsonb[],
         $16::uuid[], $17::uuid[]
-    ) AS s (root, id, epoch, commits, suspends, step, next_step, iteration, handler_iteration,
+    ) AS s (root, id, epoch, ends, suspends, step, next_step, iteration, handler_iteration,
             suspensions, outputs, replied, context, name, value,
-            suspended_id, committed_id)
+            suspended_id, last_id)
 ),
 kept AS (
     UPDATE scoop.run r
@@ -27,23 +27,23 @@ kept AS (
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
         attempts = 0, retries = 0, reason = NULL
     FROM settlement s
-    WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND NOT s.commits
+    WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.ends IS NULL
       AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
-    RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, s.commits,
+    RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, s.ends,
         s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
-        s.suspended_id, s.committed_id
+        s.suspended_id, s.last_id
 ),
 gone AS (
     DELETE FROM scoop.run r
     USING settlement s
-    WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.commits
+    WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running' AND s.ends IS NOT NULL
       AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage,
         CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS context,
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
             + interval '1 microsecond' AS last_event_at,
-        s.commits, s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
-        s.suspended_id, s.committed_id
+        s.ends, s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
+        s.suspended_id, s.last_id
 ),
 held AS (
     SELECT * FROM kept UNION ALL SELECT * FROM gone
@@ -53,14 +53,14 @@ recorded AS (
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, next_step, child_failure_handler_iteration)
     SELECT suspended_id, message_id, 'SUSPENDED'::scoop.message_event_type, handler, $18, step, lineage,
-           last_event_at - commits::int * interval '1 microsecond', context, next_step, handler_iteration
+           last_event_at - (ends IS NOT NULL)::int * interval '1 microsecond', context, next_step, handler_iteration
     FROM held WHERE suspends
     UNION ALL
-    SELECT committed_id, message_id, 'COMMITTED', handler, $18, step, lineage, last_event_at, context, NULL, NULL
+    SELECT last_id, message_id, ends::scoop.message_event_type, handler, $18, step, lineage, last_event_at, context, NULL, NULL
     FROM gone
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
     SELECT lineage, handler, name, coalesce(value, 'null') FROM held WHERE name IS NOT NULL
 )
-SELECT id, epoch, commits, last_event_at FROM held
+SELECT id, epoch, ends IS NOT NULL AS ended, last_event_at FROM held

@@ -1,9 +1,10 @@
--- The common case of 0006_settle.sql, inside the transaction of the step: the step ended well and
--- launched nothing, and the run goes on here. Whoever changes one of the two changes the other.
+-- The common case of 0006_settle.sql, for one run: the step ended well and launched nothing, and the run goes
+-- on here. Whoever changes one of the two changes the other.
 -- Locks: the row of run.
--- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's
--- identifier in events, $6 to $10 the step, where it jumps, how often it was repeated, how often the
--- children's failures were handled, and how many came before it, $11 what the steps returned,
+-- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
+-- transaction of a step, $5 the worker's identifier in events, $6 to $10 the step, where it jumps, how often
+-- it was repeated, how often the children's failures were handled, and how many came before it, $11 what the steps
+-- returned,
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
 -- $16 the id of the event: cheaper to make in a program than in the server
 WITH kept AS (
@@ -16,7 +17,7 @@ WITH kept AS (
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
         attempts = 0, retries = 0, reason = NULL
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-      AND current_setting('scoop_run.claim', true) = $4
+      AND ($4::text IS NULL OR current_setting('scoop_run.claim', true) = $4)
       AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.message_id, r.handler, r.lineage, r.context, r.last_event_at
 ),

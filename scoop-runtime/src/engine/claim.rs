@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, warn};
 
 use super::execute::InFlight;
-use super::shares::Seat;
+use super::shares::{Seat, Slot};
 use super::{Engine, execute};
 use crate::store::{Claimed, Unreadable};
 
@@ -147,7 +147,7 @@ async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<C
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
     let flight = InFlight::begin(engine.clone(), claimed.key);
     let share = engine.shares.take(&claimed.handler);
-    begin(engine, flight, claimed, Seat::new(share, slot));
+    begin(engine, flight, claimed, Seat::new(share, Slot::Common(slot)));
 }
 
 /// Sets a claimed run going, which keeps what was taken for it.

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 
 use super::execute::InFlight;
-use super::shares::{Seat, Share};
+use super::shares::{Seat, Share, Slot};
 use super::{Engine, claim};
 use crate::error::is_transient;
 use crate::store::{Key, Launch, Launched, Parent};
@@ -27,7 +27,7 @@ struct Room {
     handler: String,
     flight: InFlight,
     share: Share,
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
 }
 
 /// Launches messages in a transaction of their own, and begins with as many of their runs as there
@@ -54,8 +54,9 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
     let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.sets_a_time());
     for (at, message) in at_once {
         for handler in engine.registry.handlers_of(message.topic) {
-            let Ok(slot) = engine.slots.clone().try_acquire_owned() else {
-                return rooms;
+            let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Common);
+            let Some(slot) = common.or_else(|| engine.spare.take(&engine.shares, handler)) else {
+                continue;
             };
             let key = message.run_here(handler);
             let (flight, share) = (InFlight::begin(engine.clone(), key), engine.shares.take(handler));

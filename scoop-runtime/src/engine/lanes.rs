@@ -246,7 +246,7 @@ fn proceed(
         match job.run.lineage.parent() {
             Some(parent) if job.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
-                let slot = job.seat.take().map(Seat::into_slot);
+                let slot = job.seat.take().and_then(Seat::into_slot);
                 engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
             }
             _ => engine.waiters.root_ended(job.key.root),

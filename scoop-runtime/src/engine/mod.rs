@@ -64,7 +64,9 @@ pub(crate) struct Engine {
     in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
+    /// Those that are claimed for.
     slots: Arc<Semaphore>,
+    spare: shares::Spare,
     shares: shares::Shares,
     /// Of the user's pool; nothing in memory.
     pub(crate) connections: Option<Connections>,
@@ -89,8 +91,10 @@ impl Engine {
         let worker = ids::now_v7();
         let (settler, settlements) = settle::Settler::new();
         let (wakeups, parents) = wake::Wakeups::new();
+        let (spare, slots) = shares::Spare::of(settings.concurrency);
         let engine = Arc::new(Self {
-            slots: Arc::new(Semaphore::new(settings.concurrency)),
+            slots: Arc::new(Semaphore::new(slots)),
+            spare,
             shares: shares::Shares::default(),
             connections,
             store,

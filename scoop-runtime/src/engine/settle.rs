@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::error::is_transient;
-use crate::store::{Settled, Settlement};
+use crate::store::{Settled, Settlement, Shape};
 
 /// How many tasks settle side by side: while one commits, the other gathers.
 pub(super) const SETTLERS: usize = 2;
@@ -78,9 +78,16 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
         }
         drop(outcomes);
         // One that takes a long statement must not have all others take it.
-        let (plain, others): (Vec<_>, Vec<_>) =
-            batch.drain(..).partition(|pending| pending.settlement.is_plain());
-        for batch in [plain, others] {
+        let mut shapes: [Vec<Pending>; 3] = Default::default();
+        for pending in batch.drain(..) {
+            let place = match pending.settlement.shape() {
+                Shape::Plain => 0,
+                Shape::Launching => 1,
+                Shape::Any => 2,
+            };
+            shapes[place].push(pending);
+        }
+        for batch in shapes {
             if !batch.is_empty() {
                 settle(&engine, batch).await;
             }

@@ -1,11 +1,45 @@
-//! Which handler has how many of the slots, so that the next ones go to those that have few.
+//! The slots, and which handler has how many of them, so that the next ones go to those that have few.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::sync::{Mutex, MutexGuard, lock};
+
+/// Of so many slots one is spare.
+const SPARE_PART: usize = 16;
+
+/// The spare slots: no claim takes them, so a backlog does not either. They are for runs that this process
+/// launches of handlers that have hardly any: these need not wait until somebody of the crowd has ended.
+pub(super) struct Spare {
+    slots: Arc<Semaphore>,
+    /// A handler with so many runs has no right to one.
+    few: usize,
+}
+
+impl Spare {
+    /// Those of so many slots, and how many are left.
+    pub(super) fn of(concurrency: usize) -> (Self, usize) {
+        let spare = concurrency / SPARE_PART;
+        let few = spare.div_ceil(4);
+        (Self { slots: Arc::new(Semaphore::new(spare)), few }, concurrency - spare)
+    }
+
+    /// One for a run of this handler, if it has few.
+    pub(super) fn take(&self, shares: &Shares, handler: &str) -> Option<Slot> {
+        let permit = (shares.of(handler) < self.few).then(|| self.slots.clone().try_acquire_owned());
+        Some(Slot::Spare(permit?.ok()?))
+    }
+}
+
+/// The right to work on one run.
+pub(super) enum Slot {
+    /// One of those for any run.
+    Common(OwnedSemaphorePermit),
+    /// Goes back to those for few; nobody else can have it.
+    Spare(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
+}
 
 /// How many runs of each handler are worked on. Those of which none is are not in it.
 #[derive(Clone, Default)]
@@ -20,19 +54,22 @@ pub(super) struct Share {
 /// What a run holds that is worked on. The share goes first, so that whoever claims for the slot knows.
 pub(super) struct Seat {
     share: Share,
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
 }
 
 impl Seat {
-    pub(super) fn new(share: Share, slot: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(share: Share, slot: Slot) -> Self {
         Self { share, slot }
     }
 
-    /// The slot alone, for a run of whatever handler.
-    pub(super) fn into_slot(self) -> OwnedSemaphorePermit {
+    /// The slot alone, if it is for a run of whatever handler.
+    pub(super) fn into_slot(self) -> Option<OwnedSemaphorePermit> {
         let Self { share, slot } = self;
         drop(share);
-        slot
+        match slot {
+            Slot::Common(permit) => Some(permit),
+            Slot::Spare(_) => None,
+        }
     }
 }
 
@@ -46,6 +83,10 @@ impl Shares {
     /// How many there are now, as the database takes it.
     pub(super) fn now(&self) -> BTreeMap<String, usize> {
         self.map().clone()
+    }
+
+    fn of(&self, handler: &str) -> usize {
+        self.map().get(handler).copied().unwrap_or(0)
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
@@ -71,6 +112,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn spare_slots_are_for_handlers_with_few() {
+        let (spare, common) = Spare::of(96);
+        assert_eq!((common, spare.few), (90, 2));
+        let shares = Shares::default();
+        let (_crowd, _one) = ([(); 2].map(|()| shares.take("crowd")), shares.take("lone"));
+        assert!(spare.take(&shares, "crowd").is_none());
+        let mut taken = vec![];
+        taken.extend(std::iter::from_fn(|| spare.take(&shares, "lone")));
+        assert_eq!(taken.len(), 6);
+        drop(taken.pop());
+        assert!(spare.take(&shares, "lone").is_some());
+        assert!(Spare::of(15).0.take(&shares, "lone").is_none(), "there is none to spare");
+    }
 
     #[test]
     fn what_is_dropped_is_not_counted() {

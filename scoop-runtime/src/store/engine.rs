@@ -14,12 +14,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
+use super::launching::{self, Launching};
 use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::{Claimed, Key, Settled, Settlement, Tables};
 use crate::children::Child;
 use crate::clock::Now;
+use crate::ids;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
 /// and a lock that some lost session still holds does not hold us up for long.
@@ -137,27 +139,36 @@ impl Tables {
             .bind(handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(shares))
+            .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
             .all(&self.sessions)
             .await?;
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
     /// Applies the settlements whose claims still hold, and says what became of them. It is quick if
-    /// all of them are plain.
+    /// all of them have the same shape, and that is not [`Shape::Any`](super::Shape::Any).
     pub(crate) async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
         if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
+            // Lists of one are dear.
+            if let ([plain], [settlement]) = (&plain[..], settlements)
+                && plain.went_through_a_step()
+            {
+                let settle = async |session: &mut _| plain.settle(self, session, identifier, None).await;
+                let settled = self.sessions.run(settle).await?;
+                return Ok(settled.map(|settled| (settlement.id(), settled)).into_iter().collect());
+            }
             let rows = plain::settle_all(self, identifier, &plain).await?;
             let settled = |row: &PgRow| {
                 let id = (row.try_get("id")?, row.try_get("epoch")?);
-                Ok((id, plain::settled(row, row.try_get("commits")?)?))
+                Ok((id, plain::settled(row, row.try_get("ended")?)?))
             };
             return rows.iter().map(settled).collect();
         }
-        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
+        let settle = async |session: &mut _| self.settle_on(session, identifier, settlements, None).await;
         let settled = self.sessions.run(settle).await?;
         settled.iter().map(Settled::from_row).collect()
     }
@@ -173,11 +184,35 @@ impl Tables {
         claim: &str,
     ) -> sqlx::Result<Option<Settled>> {
         if let Some(plain) = Plain::of(settlement) {
-            return plain.settle(self, connection, identifier, claim).await;
+            return plain.settle(self, connection, identifier, Some(claim)).await;
         }
         let settlements = std::slice::from_ref(settlement);
-        let rows = self.settle_any(connection, identifier, settlements, Some(claim)).await?;
+        let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
         rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+    }
+
+    /// The same, by the function that can do anything, and outside the transaction of a step.
+    #[cfg(test)]
+    pub(super) async fn settle_by_function(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
+        self.sessions.run(settle).await?.iter().map(Settled::from_row).collect()
+    }
+
+    async fn settle_on(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlements: &[Settlement],
+        claim: Option<&str>,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        if let Some(launching) = settlements.iter().map(Launching::of).collect::<Option<Vec<_>>>() {
+            return launching::settle_all(self, connection, identifier, &launching, claim).await;
+        }
+        self.settle_any(connection, identifier, settlements, claim).await
     }
 
     async fn settle_any(

@@ -5,6 +5,7 @@ mod alone;
 mod client;
 mod either;
 mod engine;
+mod launching;
 mod memory;
 mod migrate;
 mod plain;
@@ -19,6 +20,8 @@ mod rounds;
 mod rows;
 mod schedule;
 mod sessions;
+#[cfg(test)]
+mod shapes;
 mod sql;
 mod topology;
 
@@ -34,7 +37,8 @@ pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{
-    Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, failure, lineage, timestamps,
+    Claimed, FailedPart, Key, Settled, Settlement, Shape, Surroundings, Unreadable, failure, lineage,
+    timestamps,
 };
 pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};

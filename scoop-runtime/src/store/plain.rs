@@ -1,5 +1,5 @@
 //! The common outcome of a step, for which there are shorter statements: it ended well, launched
-//! nothing, and the run goes on or has committed.
+//! nothing, and the run goes on, has committed, or is rolled back.
 
 use scoop_core::EventKind;
 use sqlx::postgres::{PgArguments, PgRow};
@@ -17,32 +17,31 @@ pub(super) struct Plain<'a> {
     all: &'a Settlement,
     /// The SUSPENDED of the step, if there was one.
     suspended: Option<&'a EventRow>,
-    /// The COMMITTED of the run, if it has ended.
-    committed: Option<&'a EventRow>,
+    /// The COMMITTED or ROLLED_BACK of the run, if it has ended.
+    last: Option<&'a EventRow>,
 }
 
 impl<'a> Plain<'a> {
     /// The settlement as such, if there is no more to it.
     pub(super) fn of(all: &'a Settlement) -> Option<Self> {
-        let forward = all.may_give_up && !all.backward && all.failure.is_none() && all.forgets.is_none();
-        let alone = all.emissions.is_empty() && all.told.is_empty() && all.deadlines.is_empty();
-        let (suspended, committed) = match (all.events.as_slice(), all.ends) {
+        let (suspended, last) = match (all.events.as_slice(), all.ends) {
             ([suspended], None) => (Some(suspended), None),
-            ([committed], Some(Ending::Unnoted)) => (None, Some(committed)),
-            ([suspended, committed], Some(Ending::Unnoted)) => (Some(suspended), Some(committed)),
+            ([last], Some(Ending::Unnoted)) => (None, Some(last)),
+            ([suspended, last], Some(Ending::Unnoted)) => (Some(suspended), Some(last)),
             _ => return None,
         };
-        let fits = forward
-            && alone
-            && all.return_values.len() <= 1
+        let ends = |event: &EventRow| event.is(EventKind::Committed) || event.is(EventKind::RolledBack);
+        let fits = all.is_ordinary()
+            && all.emissions.is_empty()
             && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.is_the_runs())
-            && committed.is_none_or(|event| event.is(EventKind::Committed) && event.is_the_runs())
-            && committed.is_none_or(|event| event.handler_iteration.is_none());
-        fits.then_some(Self { all, suspended, committed })
+            && last.is_none_or(|event| ends(event) && event.is_the_runs())
+            && last.is_none_or(|event| event.handler_iteration.is_none())
+            && suspended.zip(last).is_none_or(|(suspended, last)| suspended.step == last.step);
+        fits.then_some(Self { all, suspended, last })
     }
 
     fn step(&self) -> Option<&'a str> {
-        self.suspended.or(self.committed)?.step.as_deref()
+        self.suspended.or(self.last)?.step.as_deref()
     }
 
     fn next_step(&self) -> Option<i32> {
@@ -53,26 +52,42 @@ impl<'a> Plain<'a> {
         self.suspended?.handler_iteration
     }
 
+    /// How the run ends, if it does.
+    fn ends_as(&self) -> Option<&'static str> {
+        Some(self.last?.kind)
+    }
+
     fn returned(&self) -> Option<&'a ValueRow> {
         self.all.return_values.first()
     }
 
-    /// Writes it in the transaction of the step, if the claim still holds.
+    /// Whether it can be written by itself.
+    pub(super) fn went_through_a_step(&self) -> bool {
+        self.suspended.is_some()
+    }
+
+    /// Writes it, after a step, if its claim holds. `claim` is what the transaction of the step is marked with,
+    /// if this happens in there.
     pub(super) async fn settle(
         &self,
         store: &Tables,
         connection: &mut PgConnection,
         identifier: &str,
-        claim: &str,
+        claim: Option<&str>,
     ) -> sqlx::Result<Option<Settled>> {
         let row = self.query(store, identifier, claim).fetch_optional(connection).await?;
-        row.map(|row| settled(&row, self.committed.is_some())).transpose()
+        row.map(|row| settled(&row, self.last.is_some())).transpose()
     }
 
-    fn query(&self, store: &Tables, identifier: &'a str, claim: &'a str) -> Query<'a, Postgres, PgArguments> {
+    fn query(
+        &self,
+        store: &Tables,
+        identifier: &'a str,
+        claim: Option<&'a str>,
+    ) -> Query<'a, Postgres, PgArguments> {
         let Self { all, .. } = self;
-        let commits = self.committed.is_some();
-        let statement = if commits { &store.sql.step_commit } else { &store.sql.step_suspend };
+        let ends = self.last.is_some();
+        let statement = if ends { &store.sql.step_end } else { &store.sql.step_suspend };
         let begun = sqlx::query(statement.clone())
             .bind(all.root)
             .bind(all.id)
@@ -81,7 +96,7 @@ impl<'a> Plain<'a> {
             .bind(identifier)
             .bind(self.step())
             .bind(self.next_step());
-        let stood = if commits {
+        let stood = if ends {
             begun.bind(self.handler_iteration())
         } else {
             begun
@@ -96,7 +111,7 @@ impl<'a> Plain<'a> {
             .bind(self.returned().map(|returned| &*returned.name))
             .bind(self.returned().map(|returned| &returned.value))
             .bind(ids::now_v7());
-        if commits { stood.bind(ids::now_v7()) } else { stood }
+        if ends { stood.bind(ids::now_v7()).bind(self.ends_as()) } else { stood }
     }
 }
 
@@ -111,7 +126,7 @@ pub(super) async fn settle_all(
         .bind(each().map(|plain| plain.all.root).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.id).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.epoch).collect::<Vec<_>>())
-        .bind(each().map(|plain| plain.committed.is_some()).collect::<Vec<_>>())
+        .bind(each().map(Plain::ends_as).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.suspended.is_some()).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.step()).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.next_step()).collect::<Vec<_>>())
@@ -131,11 +146,11 @@ pub(super) async fn settle_all(
 }
 
 /// What became of one of them, from a row of any of the statements.
-pub(super) fn settled(row: &PgRow, commits: bool) -> sqlx::Result<Settled> {
+pub(super) fn settled(row: &PgRow, ended: bool) -> sqlx::Result<Settled> {
     Ok(Settled {
-        goes_on: !commits,
+        goes_on: !ended,
         overdue: false,
-        ended: commits,
+        ended,
         last_event_at: row.try_get("last_event_at")?,
         started: vec![],
     })

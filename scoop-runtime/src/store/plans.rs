@@ -8,10 +8,11 @@ use super::tests::{database, done};
 use super::{Schema, Statements, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
-const HOT: [&str; 16] = [
+const HOT: [&str; 17] = [
     "run_claim",
     "step_suspend",
-    "step_commit",
+    "step_end",
+    "step_launch",
     "step_settle",
     "run_settle",
     "run_wake",
@@ -34,14 +35,18 @@ const WALKS: [&str; 3] = ["run_due", "handler_ready", "run_overdue"];
 /// What grows.
 const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
 
-/// The plan that serves all calls of a statement.
-async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
+/// What is asked in transactions of the user, whose sessions plan as they like.
+const AMONG_THE_USERS: [&str; 4] = ["step_suspend", "step_end", "step_launch", "message_publish_one"];
+
+/// Has the server prepare a statement, and gives values for it.
+fn prepared(statement: &str) -> (String, &'static str) {
     let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
     let (types, values) = match statement {
-        "run_claim" => {
-            ("uuid, text, text[], text[], bigint, jsonb", "gen_random_uuid(), '', '{}', '{}', 1, '{}'")
-        }
+        "run_claim" => (
+            "uuid, text, text[], text[], bigint, jsonb, uuid[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
+        ),
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => ("jsonb, uuid, text[], text[], bigint", "'[]', gen_random_uuid(), '{}', '{}', 1"),
         "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
@@ -54,13 +59,19 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL",
         ),
         "step_settle" => (
-            "uuid[], uuid[], bigint[], bool[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
+            "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
              jsonb[], text[], jsonb[], uuid[], uuid[], text",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
         ),
-        "step_commit" => (
-            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL",
+        "step_launch" => (
+            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
+             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}', '{}', '{}', '{}', '', ''",
+        ),
+        "step_end" => (
+            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED'",
         ),
         "message_publish" => (
             "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
@@ -74,9 +85,15 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
         "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
         _ => ("jsonb", "'[]'"),
     };
-    let prepare = format!("{SESSION}; PREPARE p ({types}) AS {}", text.as_str());
+    (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
+}
+
+/// The plan that serves all calls of a statement.
+async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
+    let (prepare, values) = prepared(statement);
     let mut connection = pool.acquire().await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+    let prepare = AssertSqlSafe(format!("{SESSION}; {prepare}"));
+    sqlx::raw_sql(prepare).execute(&mut *connection).await.unwrap();
     let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE p ({values})"));
     let lines: Vec<String> = sqlx::raw_sql(explain)
         .fetch_all(&mut *connection)
@@ -87,6 +104,22 @@ async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
         .collect();
     connection.close().await.unwrap();
     lines
+}
+
+/// Whether a session of the user settles for one plan. Otherwise it plans anew for each call, which costs more
+/// than the statement.
+async fn keeps_its_plan(pool: &PgPool, statement: &str) -> bool {
+    let (prepare, values) = prepared(statement);
+    let calls = format!("EXECUTE p ({values});").repeat(5);
+    let mut connection = pool.acquire().await.unwrap();
+    let call = AssertSqlSafe(format!("BEGIN; {prepare}; {calls} ROLLBACK"));
+    sqlx::raw_sql(call).execute(&mut *connection).await.unwrap();
+    let once_more = AssertSqlSafe(format!("BEGIN; EXECUTE p ({values}); ROLLBACK"));
+    sqlx::raw_sql(once_more).execute(&mut *connection).await.unwrap();
+    let generic = sqlx::query_scalar("SELECT generic_plans FROM pg_prepared_statements WHERE name = 'p'");
+    let generic: i64 = generic.fetch_one(&mut *connection).await.unwrap();
+    connection.close().await.unwrap();
+    generic == 1
 }
 
 /// Says what is wrong with a plan, if anything is.
@@ -117,6 +150,9 @@ async fn all_look_up(pool: &PgPool, tables: &str) {
         if let Some(objection) = objection(statement, &plan) {
             panic!("with {tables}, {statement} {objection}\nin\n{}", plan.join("\n"));
         }
+    }
+    for statement in AMONG_THE_USERS {
+        assert!(keeps_its_plan(pool, statement).await, "with {tables}, {statement} is planned for each call");
     }
 }
 
@@ -161,11 +197,11 @@ fn a_bad_plan_is_told_from_a_good_one() {
     let good = plan(
         "Update on run r\n  ->  Index Scan using run_pkey on run r  (cost)\n        Index Cond: (id = $1)",
     );
-    assert_eq!(objection("step_commit", &good), None);
+    assert_eq!(objection("step_end", &good), None);
     let bad = plan(
         "Join\n  ->  Index Scan using run_pkey on run r  (cost)\n        Filter: x\n  ->  Tid Scan\n        TID Cond: y",
     );
-    assert!(objection("step_commit", &bad).is_some_and(|text| text.contains("whole index")));
+    assert!(objection("step_end", &bad).is_some_and(|text| text.contains("whole index")));
     let worse = plan("  ->  Seq Scan on handler  (cost)");
-    assert!(objection("step_commit", &worse).is_some_and(|text| text.contains("whole table")));
+    assert!(objection("step_end", &worse).is_some_and(|text| text.contains("whole table")));
 }

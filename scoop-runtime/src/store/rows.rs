@@ -14,6 +14,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::launching::Launching;
 use super::plain::Plain;
 
 /// Which run, under which claim. What no longer holds under this claim is not touched.
@@ -213,6 +214,20 @@ pub(crate) struct Settlement {
     pub(super) deadlines: Vec<OffsetDateTime>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
+    /// Whether its failure, if it has one, is the one that it had before.
+    #[serde(skip)]
+    pub(super) failure_stands: bool,
+}
+
+/// How much there is to a settlement, and by which statement it is written therefore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The move went well and launched nothing.
+    Plain,
+    /// The move went well and launched something.
+    Launching,
+    /// Anything else.
+    Any,
 }
 
 /// Something that a step returned or replied.
@@ -303,6 +318,7 @@ impl Settlement {
         let undoing = surroundings.undoing || before.is_backward();
         let mut settlement = Self::of_fate(key, before, surroundings, conclusion.fate);
         settlement.may_give_up = may_give_up;
+        settlement.failure_stands = settlement.failure.as_ref() == before.cause();
         settlement.deadlines = context.give_up_at(settlement.backward || undoing);
         let count = conclusion.events.len();
         settlement.event_count = count;
@@ -326,9 +342,28 @@ impl Settlement {
         (self.id, self.epoch)
     }
 
-    /// Whether the short statements do for it.
-    pub(crate) fn is_plain(&self) -> bool {
-        Plain::of(self).is_some()
+    /// How much there is to it.
+    pub(crate) fn shape(&self) -> Shape {
+        if Plain::of(self).is_some() {
+            Shape::Plain
+        } else if Launching::of(self).is_some() {
+            Shape::Launching
+        } else {
+            Shape::Any
+        }
+    }
+
+    /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
+    /// it no deadline: whatever else there is to it are its own events and what it launched.
+    pub(super) fn is_ordinary(&self) -> bool {
+        self.may_give_up
+            && !self.turns_back
+            && self.failure_stands
+            && self.rollback_failure.is_none()
+            && self.forgets.is_none()
+            && self.told.is_empty()
+            && self.deadlines.is_empty()
+            && self.return_values.len() <= 1
     }
 
     /// Whether something becomes due at a certain time because of this.
@@ -394,6 +429,7 @@ impl Settlement {
             context: None,
             deadlines: vec![],
             may_give_up: false,
+            failure_stands: false,
             events: vec![],
             emissions: vec![],
             told: vec![],
@@ -456,6 +492,11 @@ impl EventRow {
 }
 
 impl EmissionRow {
+    /// Whether its handlers are children of the run, have something to do at once, and no deadline.
+    pub(super) fn is_for_children_now(&self) -> bool {
+        self.detached_root.is_none() && self.due.is_none() && self.deadlines.is_empty()
+    }
+
     /// An emission of a run that has this context then.
     fn new(at: usize, emission: Emission, undoing: bool, context: &Context) -> Self {
         let undoing = undoing && emission.detached_root.is_none();
@@ -667,7 +708,6 @@ mod tests {
             let events = vec![suspended(context(run))];
             let conclusion = Conclusion { emissions, ..conclusion(events, Fate::GoesOn(forward())) };
             let settlement = Settlement::new(KEY, &forward(), (ALONE, &Context::default()), conclusion);
-            assert_eq!(settlement.is_plain(), Plain::of(&settlement).is_some());
             settlement.sets_a_time()
         };
         let sleep = context(json!({ "SleepUntilKey": { "wakeAfter": "2026-01-01T00:00:00Z" } }));
@@ -697,7 +737,7 @@ mod tests {
     fn what_is_plain_takes_the_short_statements() {
         let events = || vec![suspended(Context::default())];
         let plain = |before: &Run, conclusion| {
-            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).is_plain()
+            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape() == Shape::Plain
         };
         let last =
             Some(Suspension { step: "a".into(), next: Some(1), iteration: 0, handler_iteration: None });

@@ -57,6 +57,24 @@ async fn a_lone_run_is_in_the_next_claim_beside_a_backlog() -> Result<()> {
     Ok(())
 }
 
+/// A few slots are spare, so it need not even wait for one to become free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_run_that_is_launched_here_begins_beside_a_crowd_that_does_not_end() -> Result<()> {
+    let db = Database::new().await;
+    let (busy, lone) = (Gate::default(), Gate::default());
+    let scoop = program(&db, &busy, &lone, 16).start().await?;
+    scoop.launch_all((0..100).map(|_| Root)).await?;
+    busy.arrivals(15).await;
+
+    let child = scoop.launch(Child).await?;
+    lone.arrivals(1).await;
+    lone.open(1);
+    assert_eq!(child.ends().await?, Outcome::Committed);
+    assert_eq!(busy.arrived(), 0, "the crowd has taken what is spare");
+    busy.open(100);
+    Ok(())
+}
+
 /// Also in the first claim, when nothing is under way.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_slots_go_to_the_handlers_in_turns() -> Result<()> {

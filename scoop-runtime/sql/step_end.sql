@@ -1,14 +1,15 @@
--- The common case of 0006_settle.sql, inside the transaction of a last step: it ended well and launched
--- nothing, so the run has committed. Whoever changes one of the two changes the other.
+-- The common case of 0006_settle.sql, for one run: the last step ended well and launched nothing, so the run has
+-- committed, or is rolled back if that was its last compensation. Whoever changes one of the two changes the
+-- other.
 -- Locks: the row of run.
--- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction, $5 the worker's
--- identifier in events, $6 to $8 the step, where it jumps and how often the children's failures
--- were handled, $9 the context if that has changed, $10 and $11 what the step returned,
--- $12 and $13 the ids of the two events
+-- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
+-- transaction of a step, $5 the worker's identifier in events, $6 to $8 the step, where it jumps and how often
+-- the children's failures were handled, $9 the context if that has changed, $10 and $11 what the step returned,
+-- $12 and $13 the ids of the two events, $14 which the second one is
 WITH gone AS (
     DELETE FROM scoop.run r
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-      AND current_setting('scoop_run.claim', true) = $4
+      AND ($4::text IS NULL OR current_setting('scoop_run.claim', true) = $4)
       AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.message_id, r.handler, r.lineage,
         CASE WHEN $9::jsonb IS NULL THEN r.context ELSE nullif($9, '{}') END AS context,
@@ -23,7 +24,7 @@ recorded AS (
     FROM gone
     CROSS JOIN (
         VALUES ($12::uuid, 'SUSPENDED'::scoop.message_event_type, $7::int, $8::int, 0),
-               ($13, 'COMMITTED', NULL, NULL, 1)
+               ($13, $14::text::scoop.message_event_type, NULL, NULL, 1)
     ) AS e (id, type, next_step, handler_iteration, later)
 ),
 returned AS (

@@ -1,0 +1,90 @@
+-- The common case of 0006_settle.sql of steps that launched something: each ended well, and what it launched is
+-- due at once. A run waits if there is anybody to wait for. Whoever changes one of the two changes the other.
+-- Locks: the rows of run.
+-- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 to $8 the step, where it jumps, how often it
+-- was repeated, how often the children's failures were handled, and how many came before it, $9 what the
+-- steps returned, $10 whether it replied, $11 the context if that has changed, $12 and $13 what the step returned,
+-- $14 the id of the event, $15 how many messages it launched
+-- Arrays with an element for each message: $16 which of the runs launched it, from 1, $17 how many events follow it,
+-- $18 its id, $19 its topic, $20 its payload, $21 its context if that is not the run's, $22 the id of its event,
+-- $23 the id of the run of its first handler
+-- $24 the worker's identifier in events, $25 what `scoop_run.claim` must be in this transaction: null outside the
+-- transaction of a step
+WITH held AS MATERIALIZED (
+    SELECT s.*, r.message_id, r.handler, r.lineage, r.undoing_since,
+           CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
+           greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
+               + s.launches * interval '1 microsecond' AS last_event_at
+    FROM unnest(
+        $1::uuid[], $2::uuid[], $3::bigint[], $4::varchar[], $5::int[], $6::int[], $7::int[], $8::int[],
+        $9::jsonb[], $10::bool[], $11::jsonb[], $12::varchar[], $13::jsonb[], $14::uuid[], $15::int[]
+    ) WITH ORDINALITY AS s (root, id, epoch, step, next_step, iteration, handler_iteration, suspensions,
+                            outputs, replied, context, name, value, suspended_id, launches, nth)
+    JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
+    WHERE ($25::text IS NULL OR current_setting('scoop_run.claim', true) = $25)
+      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    FOR UPDATE OF r
+),
+launched AS MATERIALIZED (
+    SELECT m.id, m.topic, m.payload, m.event, m.run,
+           CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
+           held.last_event_at - m.until_last * interval '1 microsecond' AS at,
+           -- by the clock, whatever the run's last event was
+           clock_timestamp() + (held.launches - m.until_last) * interval '1 microsecond' AS ready_at,
+           held.root, held.id AS parent, held.handler, held.step, held.lineage, held.undoing_since, held.last_event_at
+    FROM unnest($16::int[], $17::int[], $18::uuid[], $19::varchar[], $20::jsonb[], $21::jsonb[], $22::uuid[], $23::uuid[])
+        AS m (by, until_last, id, topic, payload, context, event, run)
+    JOIN held ON held.nth = m.by
+),
+published AS (
+    INSERT INTO scoop.message (id, topic, payload) SELECT id, topic, payload FROM launched
+),
+-- a run for each handler that is listed at this moment
+delivered AS (
+    INSERT INTO scoop.run
+        (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, undoing_since)
+    SELECT m.root, h.run, m.parent, m.lineage || h.run, m.id, h.topic, h.handler, m.ready_at, m.last_event_at, m.context,
+           CASE WHEN m.undoing_since IS NOT NULL THEN clock_timestamp() END
+    FROM launched m
+    CROSS JOIN LATERAL (
+        SELECT h.topic, h.handler,
+               CASE row_number() OVER () WHEN 1 THEN m.run ELSE scoop.gen_uuid_v7() END AS run
+        FROM scoop.handler h WHERE h.topic = m.topic AND h.until IS NULL OFFSET 0
+    ) h
+    RETURNING parent, handler
+),
+waits AS (
+    SELECT parent, array_agg(DISTINCT handler::text) AS started FROM delivered GROUP BY parent
+),
+kept AS (
+    UPDATE scoop.run r
+    SET state = CASE WHEN waits.parent IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
+        owner = CASE WHEN waits.parent IS NULL THEN r.owner END,
+        epoch = r.epoch + 1,
+        step = held.step, next_step = held.next_step, iteration = held.iteration,
+        handler_iteration = held.handler_iteration, suspensions = held.suspensions,
+        outputs = held.outputs, replied = held.replied, context = held.knows,
+        give_up_at = NULL, last_event_at = held.last_event_at,
+        attempts = 0, retries = 0, reason = NULL
+    FROM held
+    LEFT JOIN waits ON waits.parent = held.id
+    WHERE r.root = held.root AND r.id = held.id
+    RETURNING r.id, held.epoch, r.state::text, r.last_event_at, coalesce(waits.started, '{}') AS started
+),
+-- a microsecond apart and in order, since participants order events by this time
+recorded AS (
+    INSERT INTO scoop.message_event
+        (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context,
+         next_step, child_failure_handler_iteration)
+    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $24, step, lineage, at, context, NULL::int, NULL::int
+    FROM launched
+    UNION ALL
+    SELECT suspended_id, message_id, 'SUSPENDED', handler, $24, step, lineage, last_event_at, knows, next_step,
+           handler_iteration
+    FROM held
+),
+returned AS (
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT lineage, handler, name, coalesce(value, 'null') FROM held WHERE name IS NOT NULL
+)
+SELECT id, epoch, state, last_event_at, false AS overdue, started FROM kept

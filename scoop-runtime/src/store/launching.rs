@@ -1,0 +1,95 @@
+//! The outcome of a step that went well and launched something that is due at once: by a statement of its own,
+//! with typed lists, since a run may launch thousands.
+
+use scoop_core::EventKind;
+use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+
+use super::Tables;
+use super::rows::{EmissionRow, EventRow, Settlement, ValueRow};
+use crate::ids;
+
+/// A settlement that is no more than that.
+pub(super) struct Launching<'a> {
+    all: &'a Settlement,
+    suspended: &'a EventRow,
+}
+
+impl<'a> Launching<'a> {
+    /// The settlement as such, if there is no more to it.
+    pub(super) fn of(all: &'a Settlement) -> Option<Self> {
+        let (suspended, emitted) = all.events.split_last()?;
+        let tells_of = |(event, emission): (&EventRow, &EmissionRow)| {
+            event.is(EventKind::Emitted)
+                && event.message_id == emission.id
+                && event.step == suspended.step
+                && emission.is_for_children_now()
+        };
+        let fits = all.is_ordinary()
+            && all.ends.is_none()
+            && !emitted.is_empty()
+            && emitted.len() == all.emissions.len()
+            && emitted.iter().zip(&all.emissions).all(tells_of)
+            && suspended.is(EventKind::Suspended)
+            && suspended.is_the_runs();
+        fits.then_some(Self { all, suspended })
+    }
+
+    /// What it launched, each with the event that says so.
+    fn launched(&self) -> impl Iterator<Item = (&'a EventRow, &'a EmissionRow)> + use<'a> {
+        self.all.events.iter().zip(&self.all.emissions)
+    }
+
+    fn returned(&self) -> Option<&'a ValueRow> {
+        self.all.return_values.first()
+    }
+}
+
+/// Writes those whose claims still hold. `claim` is what the transaction of a step is marked with, in which this
+/// happens.
+pub(super) async fn settle_all(
+    store: &Tables,
+    connection: &mut PgConnection,
+    identifier: &str,
+    launching: &[Launching<'_>],
+    claim: Option<&str>,
+) -> sqlx::Result<Vec<PgRow>> {
+    let each = || launching.iter();
+    let every = || {
+        (1..).zip(launching).flat_map(|(nth, one)| one.launched().map(move |(event, row)| (nth, event, row)))
+    };
+    sqlx::query(store.sql.step_launch.clone())
+        .bind(each().map(|one| one.all.root).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.id).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.epoch).collect::<Vec<_>>())
+        .bind(each().map(|one| one.suspended.step.as_deref()).collect::<Vec<_>>())
+        .bind(each().map(|one| one.suspended.next_step).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.iteration).collect::<Vec<_>>())
+        .bind(each().map(|one| one.suspended.handler_iteration).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.suspensions).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.outputs.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.replied).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.context.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(each().map(|one| one.returned().map(|value| &*value.name)).collect::<Vec<_>>())
+        .bind(each().map(|one| one.returned().map(|value| Json(&value.value))).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|one| count(one.all.emissions.len())).collect::<Vec<_>>())
+        .bind(every().map(|(nth, ..)| nth).collect::<Vec<i32>>())
+        .bind(every().map(|(_, event, _)| count(event.until_last)).collect::<Vec<_>>())
+        .bind(every().map(|(.., row)| row.id).collect::<Vec<_>>())
+        .bind(every().map(|(.., row)| &*row.topic).collect::<Vec<_>>())
+        .bind(every().map(|(.., row)| Json(&row.payload)).collect::<Vec<_>>())
+        .bind(every().map(|(.., row)| row.context.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(identifier)
+        .bind(claim)
+        .fetch_all(connection)
+        .await
+}
+
+/// As the database takes it.
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

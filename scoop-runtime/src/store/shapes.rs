@@ -1,0 +1,230 @@
+//! A settlement leaves the same, whichever of the statements writes it: the short ones, in either lane, or the function
+//! that can do anything.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{
+    Conclusion, Context, ContextKey, Emission, Event, EventKind, Failure, Fate, Path, Run, Suspension,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::tests::{database, done};
+use super::{
+    Access, Claimed, Launched, Schema, Sessions, Settled, Settlement, Shape, Surroundings, Tables, migrate,
+};
+
+/// What travels with some messages.
+#[derive(Serialize, Deserialize)]
+struct Sum(u32);
+
+impl ContextKey for Sum {
+    const KEY: &'static str = "Sum";
+}
+
+/// A store in which somebody listens: one on the topic of the runs, two on `two`, none on `none`.
+async fn listening(pool: &PgPool) -> (Tables, Uuid) {
+    let schema = Schema::new("scoop").unwrap();
+    migrate(pool, &schema).await.unwrap();
+    let store = Tables::new(Sessions::new(pool, 2, &Access::default()), &schema);
+    let worker = Uuid::now_v7();
+    store.register(pool, worker, 1, &[]).await.unwrap();
+    let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
+    let (topics, handlers): (Vec<_>, Vec<_>) =
+        pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
+    store.publish((&topics, &handlers)).await.unwrap();
+    (store, worker)
+}
+
+/// A run that was claimed, on its way back if so.
+async fn claimed(pool: &PgPool, (store, worker): &(Tables, Uuid), backward: bool) -> Claimed {
+    store.launch(pool, &[Launched::new("a", json!({}), 0)]).await.unwrap();
+    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+    let mut claimed = store.claim(*worker, "w", pairs, 1, json!({})).await.unwrap();
+    let mut claimed = claimed.pop().expect("one is ready").expect("it can be read");
+    // As if the server's clock had been an hour ahead then.
+    let ahead = "UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour' WHERE id = $1";
+    sqlx::query(ahead).bind(claimed.key.id).execute(pool).await.unwrap();
+    if backward {
+        let turn = "UPDATE scoop.run SET backward = true, failure = $2, undoing_since = now() WHERE id = $1";
+        sqlx::query(turn).bind(claimed.key.id).bind(Json(cause())).execute(pool).await.unwrap();
+        claimed.run.path =
+            Path::Backward { cause: cause(), told: false, begun: true, failed_before: false, plan: None };
+        claimed.surroundings.undoing = true;
+    }
+    claimed
+}
+
+fn cause() -> Failure {
+    Failure::new("Felled", "it failed", "saga[w]")
+}
+
+/// What follows for a run.
+type Following = fn(&Run) -> Conclusion;
+
+/// It has gone through a step.
+fn suspended(run: &Run, step: &str) -> (Event, Run) {
+    let event = Event::new(EventKind::Suspended, run.message).in_step(step).with(run.context.clone());
+    let mut after = run.clone();
+    after.last = Some(Suspension { step: step.into(), next: None, iteration: 0, handler_iteration: None });
+    (event, after)
+}
+
+fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
+    Conclusion { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
+}
+
+fn goes_on(run: &Run) -> Conclusion {
+    let (event, mut after) = suspended(run, "step");
+    after.suspensions = 1;
+    after.outputs.insert("step".into(), json!({ "n": 1 }));
+    let values = vec![("Output of step#0".into(), json!(null))];
+    Conclusion { values, ..of(vec![event], Fate::GoesOn(after)) }
+}
+
+fn commits(run: &Run) -> Conclusion {
+    let (event, _) = suspended(run, "step");
+    let committed = Event { kind: EventKind::Committed, ..event.clone() };
+    of(vec![event, committed], Fate::Committed)
+}
+
+fn undoes(run: &Run) -> Conclusion {
+    let (event, after) = suspended(run, "Rollback of step");
+    of(vec![event], Fate::GoesOn(after))
+}
+
+fn is_undone(run: &Run) -> Conclusion {
+    let (event, _) = suspended(run, "Rollback of step");
+    let last = Event { kind: EventKind::RolledBack, ..event.clone() };
+    of(vec![event, last], Fate::RolledBack { cause: cause(), told: false })
+}
+
+/// Launches on these topics.
+fn launches(run: &Run, topics: &[&str]) -> Conclusion {
+    let mut knows = Context::default();
+    knows.set(Sum(7)).unwrap();
+    let emission = |(nth, topic): (usize, &&str)| Emission {
+        message: Uuid::now_v7(),
+        topic: (*topic).to_owned(),
+        payload: if nth == 1 { Value::Null } else { json!({ "nth": nth }) },
+        detached_root: None,
+        context: if nth == 1 { Context::default() } else { knows.clone() },
+    };
+    let emissions: Vec<_> = topics.iter().enumerate().map(emission).collect();
+    let (event, after) = suspended(run, "step");
+    let tell = |emission: &Emission| {
+        Event::new(EventKind::Emitted, emission.message).in_step("step").with(emission.context.clone())
+    };
+    let events = emissions.iter().map(tell).chain([event]).collect();
+    let values = vec![("Output of step#0".into(), json!([1]))];
+    Conclusion { emissions, values, ..of(events, Fate::GoesOn(after)) }
+}
+
+/// All that is there of a hierarchy, but for ids and times; events in their order.
+async fn left_by(pool: &PgPool, root: Uuid) -> Value {
+    sqlx::query_scalar(
+        "SELECT jsonb_build_array(
+             (SELECT jsonb_agg(to_jsonb(r)
+                  - '{root,id,parent,lineage,message_id,ready_at,last_event_at,owner,undoing_since}'::text[]
+                  || jsonb_build_object('depth', cardinality(lineage), 'owned', owner IS NOT NULL,
+                                        'undoing', undoing_since IS NOT NULL,
+                                        'now', ready_at <= clock_timestamp(), 'child', parent IS NOT NULL)
+                  ORDER BY cardinality(lineage), topic, handler, ready_at)
+              FROM scoop.run r WHERE root = $1),
+             (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
+                  || jsonb_build_object('topic', m.topic, 'payload', m.payload,
+                                        'depth', cardinality(cooperation_lineage))
+                  ORDER BY e.created_at)
+              FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
+              WHERE cooperation_lineage[1] = $1),
+             (SELECT count(DISTINCT created_at) FROM scoop.message_event WHERE cooperation_lineage[1] = $1),
+             (SELECT jsonb_agg(jsonb_build_array(handler_name, variable_name, value))
+              FROM scoop.return_value WHERE cooperation_lineage[1] = $1))",
+    )
+    .bind(root)
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
+    let (pool, server) = database("shapes").await;
+    let listening = listening(&pool).await;
+    let cases: [(bool, Shape, Following); 8] = [
+        (false, Shape::Plain, goes_on),
+        (false, Shape::Plain, commits),
+        (true, Shape::Plain, undoes),
+        (true, Shape::Plain, is_undone),
+        (false, Shape::Launching, |run| launches(run, &["a", "two"])),
+        (false, Shape::Launching, |run| launches(run, &["two", "two", "none"])),
+        (true, Shape::Launching, |run| launches(run, &["two"])),
+        (false, Shape::Launching, |run| launches(run, &["none"])),
+    ];
+    for (at, (backward, shape, follows)) in cases.into_iter().enumerate() {
+        let mut left = vec![];
+        for way in [Way::Function, Way::Alone, Way::Batched, Way::InStep] {
+            let mut settlements = vec![];
+            for _ in 0..if way == Way::Batched { 2 } else { 1 } {
+                let claimed = claimed(&pool, &listening, backward).await;
+                let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
+                settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run)));
+            }
+            assert!(settlements.iter().all(|settlement| settlement.shape() == shape), "case {at}");
+            let told = write(&pool, &listening.0, way, &settlements).await;
+            for (settlement, told) in settlements.iter().zip(told) {
+                left.push((way, told, left_by(&pool, settlement.root).await));
+            }
+            sqlx::query("DELETE FROM scoop.run WHERE topic <> 'none'").execute(&pool).await.unwrap();
+        }
+        let (_, told, rows) = &left[0];
+        for (way, by_other, rows_of_other) in &left[1..] {
+            assert_eq!((by_other, rows_of_other), (told, rows), "case {at}, {way:?}");
+        }
+    }
+    done(pool, server).await;
+}
+
+/// How a settlement is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Function,
+    Alone,
+    Batched,
+    InStep,
+}
+
+/// Whether a run goes on, whether it has ended, and who has something to do.
+type Told = (bool, bool, Vec<String>);
+
+async fn write(pool: &PgPool, store: &Tables, way: Way, settlements: &[Settlement]) -> Vec<Told> {
+    let mut settled = match way {
+        Way::Alone | Way::Batched => store.settle("w", settlements).await.unwrap(),
+        Way::Function => store.settle_by_function("w", settlements).await.unwrap(),
+        Way::InStep => within_a_step(pool, store, &settlements[0]).await,
+    };
+    let told = settlements.iter().map(|settlement| {
+        let settled = settled.remove(&settlement.id()).expect("its claim holds");
+        (settled.goes_on, settled.ended, settled.started)
+    });
+    told.collect()
+}
+
+async fn within_a_step(
+    pool: &PgPool,
+    store: &Tables,
+    settlement: &Settlement,
+) -> BTreeMap<(Uuid, i64), Settled> {
+    let mut step = pool.begin().await.unwrap();
+    sqlx::raw_sql("SET LOCAL scoop_run.claim = 'held'").execute(&mut *step).await.unwrap();
+    let refused = store.settle_within(&mut step, "w", settlement, "another").await.unwrap();
+    assert!(refused.is_none(), "the mark of the transaction does not count");
+    let settled = store.settle_within(&mut step, "w", settlement, "held").await.unwrap();
+    let again = store.settle_within(&mut step, "w", settlement, "held").await.unwrap();
+    assert!(again.is_none(), "it is applied twice");
+    step.commit().await.unwrap();
+    settled.map(|settled| (settlement.id(), settled)).into_iter().collect()
+}
