@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::store::conformance::{self, Faults, Struck, World};
+use scoop_core::store::conformance::{self, Fault, Faults, Struck, World};
 use scoop_core::store::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 use scoop_core::{
     Conclusion, Context, ContextKey, Continuation, Definition, Emission, Fate, Lineage, Returned, Run,
@@ -354,6 +354,24 @@ async fn list(store: &Store) {
     store.publish((&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
+/// What a claim took whose answer was lost is free as soon as its worker says so, and not only when that is dead.
+async fn a_lost_claim_is_disowned(world: &Handle) {
+    assert_eq!(world.commit(&Round::new().enqueue("one", 1.into())).await.unwrap(), Verdict::Committed);
+    world.faults().arm(Fault::Answer, 1);
+    assert!(world.dequeue("a").await.is_err());
+    assert!(world.faults().disarm());
+    assert!(world.dequeue("b").await.unwrap().is_none(), "it is `a` who has it, although it does not know");
+    let held = world.dequeue("a").await.unwrap().expect("it was disowned, and claimed again");
+    assert_eq!((&*held.item.key, held.token.epoch), ("one", 2));
+    assert_eq!(world.commit(&Round::new().acknowledge(held.token)).await.unwrap(), Verdict::Committed);
+}
+
+/// Holds the store of this world against the suite.
+async fn conforms(make: impl AsyncFn() -> Handle) {
+    a_lost_claim_is_disowned(&make().await).await;
+    conformance::check(make).await.unwrap_or_else(|violations| panic!("{violations}"));
+}
+
 #[tokio::test]
 async fn the_store_on_postgresql_conforms() {
     let (pool, server) = database("rounds").await;
@@ -364,7 +382,7 @@ async fn the_store_on_postgresql_conforms() {
     migrate(&pool, &schema).await.unwrap();
     let tables = Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema);
     list(&Store::Postgres(tables.clone())).await;
-    let conforms = conformance::check(async || {
+    conforms(async || {
         let server = Server { pool: pool.clone(), tables: tables.clone() };
         server.empty().await;
         tested(Outside::Postgres(Box::new(server)))
@@ -372,16 +390,14 @@ async fn the_store_on_postgresql_conforms() {
     .await;
     tables.sessions().close().await;
     done(pool, server).await;
-    conforms.unwrap_or_else(|violations| panic!("{violations}"));
 }
 
 #[tokio::test]
 async fn the_store_in_memory_conforms() {
-    let conforms = conformance::check(async || {
+    conforms(async || {
         let memory = Memory::new(OffsetDateTime::UNIX_EPOCH);
         list(&Store::Memory(memory.clone())).await;
         tested(Outside::Memory(memory))
     })
     .await;
-    conforms.unwrap_or_else(|violations| panic!("{violations}"));
 }
