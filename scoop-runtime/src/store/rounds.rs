@@ -98,10 +98,16 @@ struct Tested {
 struct Holder {
     worker: Uuid,
     session: Session,
-    /// What it knows to hold.
-    in_flight: Vec<Uuid>,
+    /// What it knows to hold, each under which epoch.
+    in_flight: Vec<(Uuid, i64)>,
     /// Whether it has lost an answer, and may hold more.
     doubts: bool,
+}
+
+impl Holder {
+    fn ids(&self) -> Vec<Uuid> {
+        self.in_flight.iter().map(|(run, _)| *run).collect()
+    }
 }
 
 #[derive(Clone)]
@@ -112,7 +118,7 @@ fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context:
     Launched::new(topic, payload, 0).unique(key).with(context)
 }
 
-/// The position of the epoch is that of the receipt: together they are the key of a claim.
+/// The claim that a token stands for.
 fn key_of(token: &Token) -> Result<(Receipt, Key), Error> {
     let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
     let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
@@ -178,7 +184,7 @@ impl Tested {
     /// After an answer was lost: nothing is held but what is known.
     async fn disown(&self, holder: &str) -> Result<(), Error> {
         let (worker, in_flight, doubts) =
-            self.holder(holder, |holder| (holder.worker, holder.in_flight.clone(), holder.doubts)).await?;
+            self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
         if doubts {
             self.call("run", async |store| store.disown(worker, || in_flight.clone()).await).await?;
             self.holder(holder, |holder| holder.doubts = false).await?;
@@ -186,10 +192,10 @@ impl Tested {
         Ok(())
     }
 
-    /// Nobody works on this run any more.
-    async fn forget(&self, run: Uuid) {
+    /// Nobody works on this run any more, at least not under this epoch.
+    async fn forget(&self, key: Key) {
         for holder in self.holders.lock().await.values_mut() {
-            holder.in_flight.retain(|held| *held != run);
+            holder.in_flight.retain(|held| *held != (key.id, key.epoch));
         }
     }
 
@@ -277,7 +283,7 @@ impl Rounds for Handle {
             }
         };
         let item: Item = serde_json::from_value(claimed.payload).expect("it was written by us");
-        self.0.holder(holder, |holder| holder.in_flight.push(claimed.key.id)).await?;
+        self.0.holder(holder, |holder| holder.in_flight.push((claimed.key.id, claimed.key.epoch))).await?;
         let receipt = Receipt { root: claimed.key.root, run: claimed.key.id, message: claimed.run.message };
         let receipt = serde_json::to_string(&receipt).expect("ids can be written as JSON");
         let epoch = claimed.key.epoch.try_into().expect("no epoch is negative");
@@ -296,7 +302,7 @@ impl Rounds for Handle {
 
     async fn abandon(&self, token: &Token) -> Result<(), Error> {
         let (_, key) = key_of(token)?;
-        self.0.forget(key.id).await;
+        self.0.forget(key).await;
         self.0.call("run", async |store| store.release(&[Release::at_once(key)]).await).await
     }
 
