@@ -386,12 +386,12 @@ async fn the_store_on_postgresql_conforms() {
     let pool = PgPool::connect_with(options).await.unwrap();
     let schema = Schema::new("scoop").unwrap();
     migrate(&pool, &schema).await.unwrap();
-    let tables = Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema);
+    let tables = Arc::new(Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema));
     list(&Store::Postgres(tables.clone())).await;
     conforms(async || {
         let server = Server { pool: pool.clone(), tables: tables.clone() };
         server.empty().await;
-        tested(Outside::Postgres(Box::new(server)))
+        tested(Outside::Postgres(server))
     })
     .await;
     tables.sessions().close().await;
