@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::store::conformance::{self, Faults, Struck, World};
+use scoop_core::store::conformance::{self, Fault, Faults, Struck, World};
 use scoop_core::store::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 use scoop_core::{
     Conclusion, Context, ContextKey, Continuation, Definition, Emission, Fate, Lineage, Returned, Run,
@@ -98,10 +98,16 @@ struct Tested {
 struct Holder {
     worker: Uuid,
     session: Session,
-    /// What it knows to hold.
-    in_flight: Vec<Uuid>,
+    /// What it knows to hold, each under which epoch.
+    in_flight: Vec<(Uuid, i64)>,
     /// Whether it has lost an answer, and may hold more.
     doubts: bool,
+}
+
+impl Holder {
+    fn ids(&self) -> Vec<Uuid> {
+        self.in_flight.iter().map(|(run, _)| *run).collect()
+    }
 }
 
 #[derive(Clone)]
@@ -112,7 +118,7 @@ fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context:
     Launched::new(topic, payload, 0).unique(key).with(context)
 }
 
-/// The position of the epoch is that of the receipt: together they are the key of a claim.
+/// The claim that a token stands for.
 fn key_of(token: &Token) -> Result<(Receipt, Key), Error> {
     let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
     let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
@@ -178,7 +184,7 @@ impl Tested {
     /// After an answer was lost: nothing is held but what is known.
     async fn disown(&self, holder: &str) -> Result<(), Error> {
         let (worker, in_flight, doubts) =
-            self.holder(holder, |holder| (holder.worker, holder.in_flight.clone(), holder.doubts)).await?;
+            self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
         if doubts {
             self.call("run", async |store| store.disown(worker, || in_flight.clone()).await).await?;
             self.holder(holder, |holder| holder.doubts = false).await?;
@@ -186,10 +192,10 @@ impl Tested {
         Ok(())
     }
 
-    /// Nobody works on this run any more.
-    async fn forget(&self, run: Uuid) {
+    /// Nobody works on this run any more, at least not under this epoch.
+    async fn forget(&self, key: Key) {
         for holder in self.holders.lock().await.values_mut() {
-            holder.in_flight.retain(|held| *held != run);
+            holder.in_flight.retain(|held| *held != (key.id, key.epoch));
         }
     }
 
@@ -277,7 +283,7 @@ impl Rounds for Handle {
             }
         };
         let item: Item = serde_json::from_value(claimed.payload).expect("it was written by us");
-        self.0.holder(holder, |holder| holder.in_flight.push(claimed.key.id)).await?;
+        self.0.holder(holder, |holder| holder.in_flight.push((claimed.key.id, claimed.key.epoch))).await?;
         let receipt = Receipt { root: claimed.key.root, run: claimed.key.id, message: claimed.run.message };
         let receipt = serde_json::to_string(&receipt).expect("ids can be written as JSON");
         let epoch = claimed.key.epoch.try_into().expect("no epoch is negative");
@@ -296,7 +302,7 @@ impl Rounds for Handle {
 
     async fn abandon(&self, token: &Token) -> Result<(), Error> {
         let (_, key) = key_of(token)?;
-        self.0.forget(key.id).await;
+        self.0.forget(key).await;
         self.0.call("run", async |store| store.release(&[Release::at_once(key)]).await).await
     }
 
@@ -354,6 +360,24 @@ async fn list(store: &Store) {
     store.publish((&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
+/// What a claim took whose answer was lost is free as soon as its worker says so, and not only when that is dead.
+async fn a_lost_claim_is_disowned(world: &Handle) {
+    assert_eq!(world.commit(&Round::new().enqueue("one", 1.into())).await.unwrap(), Verdict::Committed);
+    world.faults().arm(Fault::Answer, 1);
+    assert!(world.dequeue("a").await.is_err());
+    assert!(world.faults().disarm());
+    assert!(world.dequeue("b").await.unwrap().is_none(), "it is `a` who has it, although it does not know");
+    let held = world.dequeue("a").await.unwrap().expect("it was disowned, and claimed again");
+    assert_eq!((&*held.item.key, held.token.epoch), ("one", 2));
+    assert_eq!(world.commit(&Round::new().acknowledge(held.token)).await.unwrap(), Verdict::Committed);
+}
+
+/// Holds the store of this world against the suite.
+async fn conforms(make: impl AsyncFn() -> Handle) {
+    a_lost_claim_is_disowned(&make().await).await;
+    conformance::check(make).await.unwrap_or_else(|violations| panic!("{violations}"));
+}
+
 #[tokio::test]
 async fn the_store_on_postgresql_conforms() {
     let (pool, server) = database("rounds").await;
@@ -362,26 +386,24 @@ async fn the_store_on_postgresql_conforms() {
     let pool = PgPool::connect_with(options).await.unwrap();
     let schema = Schema::new("scoop").unwrap();
     migrate(&pool, &schema).await.unwrap();
-    let tables = Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema);
+    let tables = Arc::new(Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema));
     list(&Store::Postgres(tables.clone())).await;
-    let conforms = conformance::check(async || {
+    conforms(async || {
         let server = Server { pool: pool.clone(), tables: tables.clone() };
         server.empty().await;
-        tested(Outside::Postgres(Box::new(server)))
+        tested(Outside::Postgres(server))
     })
     .await;
     tables.sessions().close().await;
     done(pool, server).await;
-    conforms.unwrap_or_else(|violations| panic!("{violations}"));
 }
 
 #[tokio::test]
 async fn the_store_in_memory_conforms() {
-    let conforms = conformance::check(async || {
+    conforms(async || {
         let memory = Memory::new(OffsetDateTime::UNIX_EPOCH);
         list(&Store::Memory(memory.clone())).await;
         tested(Outside::Memory(memory))
     })
     .await;
-    conforms.unwrap_or_else(|violations| panic!("{violations}"));
 }

@@ -1,5 +1,6 @@
 //! What happens to a store from outside: sessions that end, connections that are lost, time that passes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scoop_core::{Context, EventKind};
@@ -11,7 +12,7 @@ use crate::store::{Memory, MemorySession, Store, Tables};
 
 /// Where a store is.
 pub(super) enum Outside {
-    Postgres(Box<Server>),
+    Postgres(Server),
     Memory(Memory),
 }
 
@@ -96,7 +97,7 @@ fn noted(context: &Context) -> Noted {
 /// PostgreSQL.
 pub(super) struct Server {
     pub(super) pool: PgPool,
-    pub(super) tables: Tables,
+    pub(super) tables: Arc<Tables>,
 }
 
 impl Server {
