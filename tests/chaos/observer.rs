@@ -1,0 +1,134 @@
+//! Looks at the database from outside, past the proxy and however often the server is just away.
+
+use std::time::{Duration, Instant};
+
+use scoop::{Error, Result};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
+
+/// How long anything may take before something is surely stuck.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(5);
+
+const EVENTS: &str = "SELECT count(*) FROM scoop.message_event";
+const UNFINISHED: &str = "SELECT count(*) FROM scoop.run WHERE handler <> 'none'";
+
+/// A view of the database.
+pub(crate) struct Observer {
+    pool: PgPool,
+}
+
+/// Runs that somebody was working on, and under which claim.
+pub(crate) type UnderWay = Vec<(Uuid, i64)>;
+
+impl Observer {
+    pub(crate) fn new(direct: PgConnectOptions) -> Self {
+        let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(PATIENCE);
+        Self { pool: pool.connect_lazy_with(direct.application_name("chaos-observer")) }
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// A number from the database.
+    pub(crate) async fn count(&self, query: &str) -> Result<i64> {
+        let begin = Instant::now();
+        loop {
+            match sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.pool).await {
+                Ok(count) => return Ok(count),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
+                Err(_) => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// Returns when the query gives that number, which it must in time.
+    pub(crate) async fn until(&self, query: &str, goal: i64) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let now = self.count(query).await?;
+            if now == goal {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(self.standstill(&format!("{now} instead of {goal} by `{query}`")).await);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Returns when so many more events are on record, or everything is done. With a limit it also returns when that
+    /// is over; without one, things must go on.
+    pub(crate) async fn until_events(&self, more: u32, limit: Option<Duration>) -> Result<()> {
+        let begin = Instant::now();
+        let goal = self.count(EVENTS).await? + i64::from(more);
+        while self.count(EVENTS).await? < goal && self.count(UNFINISHED).await? > 0 {
+            if limit.is_some_and(|limit| begin.elapsed() > limit) {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(self.standstill("nothing happens any more").await);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Returns when nothing is left to do.
+    pub(crate) async fn until_done(&self) -> Result<()> {
+        self.until("SELECT count(*) FROM wanted WHERE NOT launched", 0).await?;
+        self.until(UNFINISHED, 0).await
+    }
+
+    /// What is being worked on.
+    pub(crate) async fn under_way(&self) -> Result<UnderWay> {
+        let begin = Instant::now();
+        let running = "SELECT id, epoch FROM scoop.run WHERE state = 'running'";
+        loop {
+            match sqlx::query_as(running).fetch_all(&self.pool).await {
+                Ok(runs) => return Ok(runs),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
+                Err(_) => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// Returns when all of this has come to its end or was taken over.
+    pub(crate) async fn until_over(&self, under_way: &UnderWay) -> Result<()> {
+        let (ids, epochs): (Vec<Uuid>, Vec<i64>) = under_way.iter().copied().unzip();
+        let begin = Instant::now();
+        let left =
+            "SELECT count(*) FROM scoop.run r JOIN unnest($1::uuid[], $2::bigint[]) AS claimed (id, epoch)
+                        ON r.id = claimed.id AND r.epoch = claimed.epoch WHERE r.state = 'running'";
+        loop {
+            let left = sqlx::query_scalar::<_, i64>(left).bind(&ids).bind(&epochs);
+            if let Ok(0) = left.fetch_one(&self.pool).await {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(self.standstill("what was under way is not taken over").await);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What there is to see when nothing happens any more.
+    async fn standstill(&self, what: &str) -> Error {
+        let runs: Vec<(String, String, bool, i64, Option<String>)> = sqlx::query_as(
+            "SELECT handler, state::text, coalesce(owner IN (SELECT id FROM scoop.worker), false), count(*),
+                    max(reason)
+             FROM scoop.run WHERE handler <> 'none' GROUP BY 1, 2, 3",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .unwrap_or_default();
+        let workers = self.count("SELECT count(*) FROM scoop.worker").await.unwrap_or(-1);
+        Error::msg(format!(
+            "{what}; {workers} workers; runs by handler, state and whether their owner lives: {runs:?}"
+        ))
+    }
+}
