@@ -7,7 +7,14 @@
 //! It knows what may look wrong and is not: failures that a handler accepted, rollbacks that failed for a
 //! reason on record, runs that give up, deliveries that end with their emitter, operators' repairs.
 
+mod backward;
+mod effects;
+mod failures;
+mod history;
 mod log;
+mod order;
+mod times;
+mod waiting;
 
 use std::fmt;
 
@@ -93,14 +100,22 @@ impl fmt::Display for Violation {
 /// All that is wrong with the history. `definitions` are those of the sagas in it, in all versions that
 /// wrote it; of a saga that is not among them only what follows from its events is checked.
 pub fn audit(log: &Log, definitions: &[Definition], at_rest: AtRest) -> Vec<Violation> {
-    let _ = (log, definitions, at_rest);
-    vec![]
+    let mut findings = vec![];
+    for hierarchy in history::hierarchies(log, definitions, at_rest) {
+        order::check(&hierarchy, &mut findings);
+        waiting::check(&hierarchy, &mut findings);
+        backward::check(&hierarchy, &mut findings);
+        failures::check(&hierarchy, &mut findings);
+        times::check(&hierarchy, &mut findings);
+    }
+    findings
 }
 
 /// Whether the effects that user code noted are those that the log tells of: I5, I6 and I10. Every
 /// step and every compensation of the sagas in `definitions` must note one effect in each place that
 /// occurs in `effects`, whenever it runs.
 pub fn audit_effects(log: &Log, definitions: &[Definition], effects: &[Effect]) -> Vec<Violation> {
-    let _ = (log, definitions, effects);
-    vec![]
+    let mut findings = vec![];
+    effects::check(log, definitions, effects, &mut findings);
+    findings
 }
