@@ -309,7 +309,14 @@ impl RuntimeError {
 
     /// Whether it may work when tried again: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Database { source, .. } if is_transient(source))
+        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
+        match self {
+            Self::Database { source, .. }
+            | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => {
+                is_transient(source)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -333,4 +340,21 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 
 fn list(errors: &[SetupError]) -> String {
     errors.iter().map(|error| format!("\n  - {error}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::migrate::MigrateError;
+
+    use super::*;
+
+    #[test]
+    fn a_start_that_lost_its_connection_may_be_tried_again() {
+        let lost = || sqlx::Error::Io(std::io::ErrorKind::UnexpectedEof.into());
+        let migration = |source| RuntimeError::Migration { schema: "scoop".into(), source };
+        assert!(migration(MigrateError::Execute(lost())).is_transient());
+        assert!(migration(MigrateError::ExecuteMigration(lost(), 3)).is_transient());
+        assert!(!migration(MigrateError::Execute(sqlx::Error::RowNotFound)).is_transient());
+        assert!(!migration(MigrateError::Dirty(3)).is_transient());
+    }
 }

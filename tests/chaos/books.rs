@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use scoop::Result;
+use scoop::Definition;
 use scoop::prelude::*;
+use scoop_core::audit::AtRest;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::client::{Book, has_receipt};
 use crate::ledger::{self, What};
 use crate::plan::{self, Fate};
-use crate::record::{self, End, RunRecord};
+use crate::record::{self, End, Hierarchy, RunRecord};
 use crate::sagas::{Carrier, Clockwork, Job, Node, Witness};
 
 /// What the steps of a node are called.
@@ -22,6 +23,10 @@ const FROM_OTHER_TIMES: &str = "
     SELECT count(*) FROM scoop.message WHERE substr(id::text, 15, 1) = '7' AND abs(
         extract(epoch FROM created_at) * 1000 - ('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint
     ) > 4000";
+
+/// All sagas that the workers have.
+const DEFINITIONS: [Definition; 4] =
+    [Node::DEFINITION, Carrier::DEFINITION, Witness::DEFINITION, Clockwork::DEFINITION];
 
 /// What is found, and how much there was to find it in.
 #[derive(Debug, Default)]
@@ -63,16 +68,20 @@ type Instance = (What, String, i64);
 pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut ledgers = Ledgers::read(pool, ledger, &mut findings).await?;
-    let mut roots: BTreeMap<i64, Vec<(Uuid, End)>> = BTreeMap::new();
+    let mut roots: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
+    let listings = record::listings(pool).await?;
     for part in record::hierarchies(pool).await? {
-        for events in record::events(pool, &part).await? {
-            findings.events += events.len();
-            for run in record::runs(&events) {
+        for hierarchy in record::read(pool, &part, &listings).await? {
+            findings.events += hierarchy.log.events.len();
+            let wrong = scoop_core::audit::audit(&hierarchy.log, &DEFINITIONS, AtRest::Yes);
+            findings.violations.extend(wrong.iter().map(ToString::to_string));
+            for run in &hierarchy.runs {
                 findings.runs += 1;
-                findings.check_run(&run, &mut ledgers)?;
+                findings.check_run(run, &mut ledgers)?;
                 if run.is_root && run.handler == Node::DEFINITION.saga {
                     let number = Job::deserialize(&run.payload)?.number;
-                    roots.entry(number).or_default().push((events[0].lineage[0], run.end));
+                    roots.entry(number).or_default().push(hierarchy.root);
+                    findings.check_end(seed, book, number, run.end, &hierarchy);
                 }
             }
         }
@@ -80,7 +89,7 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
     for run in ledgers.in_database.keys().chain(ledgers.outside.keys()) {
         findings.doubles.push(format!("run {run} left entries and is not on record"));
     }
-    findings.check_hierarchies(seed, book, &roots);
+    findings.check_numbers(book, &roots);
     findings.check_receipts(pool, &roots).await?;
     findings.check_ticks(pool).await?;
     findings.from_other_times = sqlx::query_scalar(FROM_OTHER_TIMES).fetch_one(pool).await?;
@@ -166,37 +175,42 @@ impl Findings {
         }
     }
 
-    /// Each number has one hierarchy, which ended as it must.
-    fn check_hierarchies(&mut self, seed: u64, book: &Book, roots: &BTreeMap<i64, Vec<(Uuid, End)>>) {
+    /// A hierarchy ends as it must.
+    fn check_end(&mut self, seed: u64, book: &Book, number: i64, end: End, hierarchy: &Hierarchy) {
+        self.hierarchies += 1;
+        *self.ends.entry(end).or_default() += 1;
+        let (plan, fate) = plan::of(seed, number);
+        let (commits, risky) = (plan.commits(), plan.is_risky());
+        let is_left = matches!(fate, Fate::Left | Fate::Wanted);
+        let as_planned = match end {
+            End::Unfinished => false,
+            End::Committed => commits && !book.undone.contains(&hierarchy.root),
+            End::RolledBack => !commits || !is_left,
+            End::NotUndone => risky && !(commits && is_left),
+        };
+        if !as_planned {
+            let story = hierarchy.story();
+            self.losses.push(format!(
+                "hierarchy {number} ended as {end:?}; it was {fate:?}, commits by itself: {commits}, may be impossible \
+                 to undo: {risky}\n{story}\n{plan:?}"
+            ));
+        }
+    }
+
+    /// Each number has one hierarchy.
+    fn check_numbers(&mut self, book: &Book, roots: &BTreeMap<i64, Vec<Uuid>>) {
         for number in 0..book.count {
-            let (root, end) = match roots.get(&number).map(Vec::as_slice) {
-                Some([one]) => *one,
-                None | Some([]) => {
-                    self.losses.push(format!("hierarchy {number} never began"));
-                    continue;
+            match roots.get(&number).map(Vec::as_slice) {
+                None | Some([]) => self.losses.push(format!("hierarchy {number} never began")),
+                Some([root]) => {
+                    if book.launched.get(&number).is_some_and(|launched| launched != root) {
+                        self.losses
+                            .push(format!("hierarchy {number} is not the one that the client was told of"));
+                    }
                 }
                 Some(several) => {
-                    self.doubles.push(format!("hierarchy {number} exists {} times", several.len()));
-                    continue;
+                    self.doubles.push(format!("hierarchy {number} exists {} times", several.len()))
                 }
-            };
-            self.hierarchies += 1;
-            *self.ends.entry(end).or_default() += 1;
-            if book.launched.get(&number).is_some_and(|launched| *launched != root) {
-                self.losses.push(format!("hierarchy {number} is not the one that the client was told of"));
-            }
-            let (plan, fate) = plan::of(seed, number);
-            let as_planned = match end {
-                End::Unfinished => false,
-                End::Committed => plan.commits() && fate != Fate::Undone,
-                End::RolledBack => !plan.commits() || !matches!(fate, Fate::Left | Fate::Wanted),
-                End::NotUndone => {
-                    plan.is_risky() && !(plan.commits() && matches!(fate, Fate::Left | Fate::Wanted))
-                }
-            };
-            if !as_planned {
-                self.losses
-                    .push(format!("hierarchy {number} ({root}) ended as {end:?}; it was {fate:?}: {plan:?}"));
             }
         }
         for number in roots.keys().filter(|number| !(0..book.count).contains(*number)) {
@@ -205,17 +219,17 @@ impl Findings {
     }
 
     /// A message that was launched in a transaction exists exactly if that was committed.
-    async fn check_receipts(&mut self, pool: &PgPool, roots: &BTreeMap<i64, Vec<(Uuid, End)>>) -> Result<()> {
+    async fn check_receipts(&mut self, pool: &PgPool, roots: &BTreeMap<i64, Vec<Uuid>>) -> Result<()> {
         let receipts: Vec<(i64, Uuid)> =
             sqlx::query_as("SELECT number, root FROM receipt").fetch_all(pool).await?;
         let receipts: BTreeMap<_, _> = receipts.into_iter().collect();
         let wanted: Vec<i64> = sqlx::query_scalar("SELECT number FROM wanted").fetch_all(pool).await?;
         let wanted: BTreeSet<_> = wanted.into_iter().collect();
-        for (number, root) in roots.iter().filter_map(|(number, runs)| Some((number, runs.first()?.0))) {
+        for (number, root) in roots.iter().filter_map(|(number, runs)| Some((number, runs.first()?))) {
             let is_due = has_receipt(*number) && !wanted.contains(number);
             match receipts.get(number) {
                 None if is_due => self.losses.push(format!("hierarchy {number} has no receipt")),
-                Some(receipt) if *receipt != root => {
+                Some(receipt) if receipt != root => {
                     self.losses.push(format!("the receipt of hierarchy {number} names another"));
                 }
                 _ => {}

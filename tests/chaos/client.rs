@@ -1,6 +1,6 @@
 //! Whoever uses all this: launches hierarchies, cancels some, and undoes others once they have ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,8 @@ pub(crate) struct Book {
     /// The hierarchies that it launched itself.
     pub(crate) launched: BTreeMap<i64, Uuid>,
     pub(crate) cancelled: usize,
-    pub(crate) undone: usize,
+    /// What was undone, or is.
+    pub(crate) undone: BTreeSet<Uuid>,
 }
 
 /// Held by whoever wants the client to be quiet.
@@ -170,8 +171,11 @@ impl Client {
         let Some(root) = self.to_undo.pop_front() else { return Ok(()) };
         match self.scoop.rollback(root, "it is to be undone").await {
             Ok(RollbackAnswer::StillRunning) => self.to_undo.push_back(root),
-            Ok(RollbackAnswer::Accepted) => self.book.undone += 1,
-            Ok(_) => {}
+            Ok(RollbackAnswer::Accepted | RollbackAnswer::AlreadyRolledBack) => {
+                self.book.undone.insert(root);
+            }
+            Ok(RollbackAnswer::FailedBefore) => {}
+            Ok(answer) => return Err(Error::msg(format!("undoing {root}: {answer:?}"))),
             Err(error) if error.is_transient() => self.to_undo.push_back(root),
             Err(error) => return Err(error.into()),
         }

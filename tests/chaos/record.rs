@@ -1,28 +1,47 @@
 //! What is on record, hierarchy by hierarchy, as it is read in the end.
 
-use scoop::Result;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use scoop::{Context, Error, EventKind, Failure, Lineage, Result};
+use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use serde_json::Value;
 use sqlx::postgres::PgRow;
-use sqlx::types::Json;
+use sqlx::types::{Json, time::OffsetDateTime};
 use sqlx::{PgPool, Row};
 use uuid::Uuid;
 
-/// One event. What a message says stands with those that began to handle it.
-#[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) lineage: Vec<Uuid>,
-    pub(crate) kind: String,
-    pub(crate) handler: Option<String>,
-    pub(crate) step: Option<String>,
-    pub(crate) handling: Option<i32>,
-    pub(crate) payload: Option<Json<serde_json::Value>>,
-}
+/// How many hierarchies are read at once.
+const PART: usize = 2_000;
 
+/// How far apart two times must be that were read in two statements, for it to be certain which was first.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// What a message says stands with those that began to handle it.
 const EVENTS: &str = "
-    SELECT e.cooperation_lineage AS lineage, e.type::text AS kind, e.coroutine_name AS handler, e.step,
-           e.child_failure_handler_iteration AS handling, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
+    SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS kind, e.coroutine_name AS handler,
+           e.coroutine_identifier AS identifier, e.step, e.next_step, e.child_failure_handler_iteration AS handling,
+           e.exception, e.context, e.created_at, m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
     FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
     WHERE e.cooperation_lineage[1] = ANY($1)
     ORDER BY e.cooperation_lineage[1], e.created_at, e.id";
+
+/// One event, and what belongs to it.
+#[derive(Clone, Debug)]
+struct Recorded {
+    event: LoggedEvent,
+    topic: String,
+    payload: Option<Value>,
+}
+
+/// A whole hierarchy.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    pub(crate) root: Uuid,
+    pub(crate) runs: Vec<RunRecord>,
+    /// What an audit reads.
+    pub(crate) log: Log,
+}
 
 /// The ids of all hierarchies, in parts of a size that fits into memory.
 pub(crate) async fn hierarchies(pool: &PgPool) -> Result<Vec<Vec<Uuid>>> {
@@ -31,27 +50,78 @@ pub(crate) async fn hierarchies(pool: &PgPool) -> Result<Vec<Vec<Uuid>>> {
     Ok(roots.chunks(PART).map(<[Uuid]>::to_vec).collect())
 }
 
-/// How many hierarchies are read at once.
-const PART: usize = 2_000;
-
-/// Their events in order, hierarchy by hierarchy.
-pub(crate) async fn events(pool: &PgPool, roots: &[Uuid]) -> Result<Vec<Vec<Event>>> {
-    let rows = sqlx::query(EVENTS).bind(roots).fetch_all(pool).await?;
-    let events = rows.iter().map(Event::read).collect::<sqlx::Result<Vec<_>>>()?;
-    let by_root = events.chunk_by(|one, next| one.lineage[0] == next.lineage[0]);
-    Ok(by_root.map(<[Event]>::to_vec).collect())
+/// Who listened, and when.
+pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
+    let listings = "SELECT topic, handler, since, until, dropped IS NOT NULL FROM scoop.handler";
+    let listings: Vec<(String, String, OffsetDateTime, Option<OffsetDateTime>, bool)> =
+        sqlx::query_as(listings).fetch_all(pool).await?;
+    let listing = |(topic, handler, since, until, dropped)| Listing { topic, handler, since, until, dropped };
+    Ok(listings.into_iter().map(listing).collect())
 }
 
-impl Event {
-    fn read(row: &PgRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            lineage: row.try_get("lineage")?,
-            kind: row.try_get("kind")?,
+/// These hierarchies.
+pub(crate) async fn read(pool: &PgPool, roots: &[Uuid], listings: &[Listing]) -> Result<Vec<Hierarchy>> {
+    let rows = sqlx::query(EVENTS).bind(roots).fetch_all(pool).await?;
+    let events = rows.iter().map(Recorded::read).collect::<Result<Vec<_>>>()?;
+    let by_root = events.chunk_by(|one, next| one.event.lineage.root_id() == next.event.lineage.root_id());
+    Ok(by_root.map(|events| Hierarchy::of(events, listings)).collect())
+}
+
+impl Recorded {
+    fn read(row: &PgRow) -> Result<Self> {
+        let (kind, lineage): (String, Vec<Uuid>) = (row.try_get("kind")?, row.try_get("lineage")?);
+        let exception: Option<Json<Failure>> = row.try_get("exception")?;
+        let context: Option<Json<Context>> = row.try_get("context")?;
+        let number = |column| -> Result<Option<i32>> { Ok(row.try_get(column)?) };
+        let event = LoggedEvent {
+            message: row.try_get("message_id")?,
+            kind: EventKind::from_name(&kind)
+                .ok_or_else(|| Error::msg(format!("an event of the unknown type `{kind}`")))?,
             handler: row.try_get("handler")?,
+            identifier: row.try_get("identifier")?,
             step: row.try_get("step")?,
-            handling: row.try_get("handling")?,
-            payload: row.try_get("payload")?,
-        })
+            lineage: Lineage::from_ids(lineage).ok_or_else(|| Error::msg("an event without lineage"))?,
+            at: row.try_get("created_at")?,
+            exception: exception.map(|Json(failure)| failure),
+            next_step: number("next_step")?.map(usize::try_from).transpose()?,
+            handler_iteration: number("handling")?.map(u32::try_from).transpose()?,
+            context: context.map(|Json(context)| context).unwrap_or_default(),
+        };
+        let payload: Option<Json<Value>> = row.try_get("payload")?;
+        Ok(Self { event, topic: row.try_get("topic")?, payload: payload.map(|Json(payload)| payload) })
+    }
+}
+
+impl Hierarchy {
+    fn of(events: &[Recorded], listings: &[Listing]) -> Self {
+        let topics: BTreeMap<Uuid, &str> =
+            events.iter().map(|row| (row.event.message, &*row.topic)).collect();
+        let message = |(id, topic): (Uuid, &str)| LoggedMessage { id, topic: topic.to_owned() };
+        let log = Log {
+            messages: topics.into_iter().map(message).collect(),
+            events: events.iter().map(|row| row.event.clone()).collect(),
+            listings: listings.to_vec(),
+            tolerance: TOLERANCE.try_into().unwrap_or_default(),
+            ..Log::default()
+        };
+        Self { root: events[0].event.lineage.root_id(), runs: runs(events), log }
+    }
+}
+
+impl Hierarchy {
+    /// What happened, a line each, for people.
+    pub(crate) fn story(&self) -> String {
+        let line = |event: &LoggedEvent| {
+            let LoggedEvent { at, kind, handler, step, lineage, exception, .. } = event;
+            let depth = lineage.ids().len();
+            let (handler, step) = (handler.as_deref().unwrap_or("-"), step.as_deref().unwrap_or("-"));
+            let why = exception
+                .iter()
+                .flat_map(Failure::root_causes)
+                .map(|cause| format!(" {}: {}", cause.kind, cause.message));
+            format!("    {at} {depth} {} {handler} {step}{}", kind.as_str(), why.collect::<String>())
+        };
+        self.log.events.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -77,18 +147,20 @@ pub(crate) enum End {
 }
 
 /// The runs of a hierarchy.
-pub(crate) fn runs(events: &[Event]) -> Vec<RunRecord> {
-    let begun = events.iter().filter_map(|seen| {
-        let (Some(handler), Some(Json(payload))) = (&seen.handler, &seen.payload) else { return None };
-        let own: Vec<_> = events
-            .iter()
+fn runs(events: &[Recorded]) -> Vec<RunRecord> {
+    let begun = events.iter().filter_map(|Recorded { event: seen, payload, .. }| {
+        let (Some(handler), Some(payload)) = (&seen.handler, payload) else { return None };
+        let all = events.iter().map(|row| &row.event);
+        let own: Vec<_> = all
             .filter(|event| event.lineage == seen.lineage && event.handler.as_ref() == Some(handler))
             .collect();
-        let suspended = own.iter().filter(|event| event.kind == "SUSPENDED" && event.handling.is_none());
+        let suspended = own
+            .iter()
+            .filter(|event| event.kind == EventKind::Suspended && event.handler_iteration.is_none());
         let done = suspended.filter_map(|event| event.step.clone()).collect();
         Some(RunRecord {
-            id: *seen.lineage.last()?,
-            is_root: seen.lineage.len() == 2,
+            id: seen.lineage.id(),
+            is_root: seen.lineage.ids().len() == 2,
             handler: handler.clone(),
             payload: payload.clone(),
             done,
@@ -99,12 +171,12 @@ pub(crate) fn runs(events: &[Event]) -> Vec<RunRecord> {
 }
 
 /// One that committed may be undone later.
-fn end_of(events: &[&Event]) -> End {
-    let mut ends = events.iter().filter_map(|event| match &*event.kind {
-        "COMMITTED" => Some(End::Committed),
-        "ROLLING_BACK" => Some(End::Unfinished),
-        "ROLLED_BACK" => Some(End::RolledBack),
-        "ROLLBACK_FAILED" => Some(End::NotUndone),
+fn end_of(events: &[&LoggedEvent]) -> End {
+    let mut ends = events.iter().filter_map(|event| match event.kind {
+        EventKind::Committed => Some(End::Committed),
+        EventKind::RollingBack => Some(End::Unfinished),
+        EventKind::RolledBack => Some(End::RolledBack),
+        EventKind::RollbackFailed => Some(End::NotUndone),
         _ => None,
     });
     ends.next_back().unwrap_or(End::Unfinished)

@@ -63,7 +63,7 @@ impl fmt::Display for Report {
             findings.events,
             findings.ticks,
             book.cancelled,
-            book.undone,
+            book.undone.len(),
         )?;
         writeln!(f, "  {} faults:", self.faults.values().sum::<usize>())?;
         for (fault, times) in &self.faults {
