@@ -267,11 +267,7 @@ mod tests {
             let (store, in_flight) = (store.clone(), in_flight.clone());
             async move { store.disown(worker, || in_flight.lock().unwrap().clone()).await }
         });
-        let blocked = "SELECT count(*) FROM pg_stat_activity
-                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while sqlx::query_scalar::<_, i64>(blocked).fetch_one(&pool).await.unwrap() == 0 {
-            tokio::task::yield_now().await;
-        }
+        blocked(&pool).await;
         in_flight.lock().unwrap().push(key.id);
         tx.commit().await.unwrap();
         assert_eq!(disowning.await.unwrap().unwrap(), 0);
@@ -313,6 +309,39 @@ mod tests {
             "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
         assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
         done(pool, server).await;
+    }
+
+    /// It waits for nobody when the sweep begins, and for a new child when the sweep gets to it.
+    #[tokio::test]
+    async fn who_goes_on_while_the_sweep_looks_is_left_alone() {
+        let (pool, server) = database("overtaken_sweep").await;
+        let (store, _, launched) = launching(&pool).await;
+        let parents = waiting(&pool, &store, launched).await;
+        let mut tx = pool.begin().await.unwrap();
+        let goes_on = "WITH gone_on AS (UPDATE scoop.run SET epoch = epoch + 2 WHERE id = $1 RETURNING *)
+                       INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, last_event_at)
+                       SELECT root, $2, id, lineage || $2, message_id, 'b', 'child', now() FROM gone_on";
+        sqlx::query(goes_on).bind(parents[0].id).bind(Uuid::now_v7()).execute(&mut *tx).await.unwrap();
+        let sweeping = tokio::spawn({
+            let store = store.clone();
+            async move { store.sweep().await }
+        });
+        blocked(&pool).await;
+        tx.commit().await.unwrap();
+        sweeping.await.unwrap().unwrap();
+        let states = "SELECT state::text FROM scoop.run WHERE topic = 'a' ORDER BY id";
+        let states: Vec<String> = sqlx::query_scalar(states).fetch_all(&pool).await.unwrap();
+        assert_eq!(states, ["waiting", "ready", "ready"]);
+        done(pool, server).await;
+    }
+
+    /// Returns when somebody waits for a lock.
+    async fn blocked(pool: &PgPool) {
+        let blocked = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while sqlx::query_scalar::<_, i64>(blocked).fetch_one(pool).await.unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
