@@ -12,12 +12,14 @@ pub(crate) struct Args {
     pub(crate) duration: Option<Duration>,
     pub(crate) seed: u64,
     pub(crate) workers: usize,
+    /// The faults to commit, by name, if not all.
+    pub(crate) only: Vec<String>,
 }
 
 impl Args {
     /// Reads them. What is not known belongs to the tests that have the usual harness, and is left to them.
     pub(crate) fn read(mut args: impl Iterator<Item = String>) -> Result<Self> {
-        let mut known = Self { duration: None, seed: std::process::id().into(), workers: 3 };
+        let mut known = Self { duration: None, seed: std::process::id().into(), workers: 3, only: vec![] };
         while let Some(name) = args.next() {
             match &*name {
                 "--minutes" => {
@@ -26,6 +28,7 @@ impl Args {
                 }
                 "--seed" => known.seed = number(&name, args.next())?,
                 "--workers" => known.workers = number::<usize>(&name, args.next())?.max(1),
+                "--only" => known.only.extend(args.next()),
                 _ => {}
             }
         }

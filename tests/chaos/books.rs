@@ -74,7 +74,10 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
         for hierarchy in record::read(pool, &part, &listings).await? {
             findings.events += hierarchy.log.events.len();
             let wrong = scoop_core::audit::audit(&hierarchy.log, &DEFINITIONS, AtRest::Yes);
-            findings.violations.extend(wrong.iter().map(ToString::to_string));
+            if !wrong.is_empty() {
+                let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+                findings.violations.push(format!("{}\n{}", wrong.join("\n"), hierarchy.story()));
+            }
             for run in &hierarchy.runs {
                 findings.runs += 1;
                 findings.check_run(run, &mut ledgers)?;

@@ -98,17 +98,24 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills the primary and makes its standby the primary. Commits wait until there is [another](Self::reinforce).
-    pub(crate) async fn fail_over(&mut self) -> Result<()> {
+    /// Kills the primary, whose place its standby takes; but it can only be read before it is [told](Self::promote).
+    pub(crate) async fn lose_primary(&mut self) -> Result<()> {
         let Servers::Own { primary, standby } = &mut self.servers else { return Ok(()) };
         let Some(heir) = standby.take() else { return Ok(()) };
         caught_up(primary).await?;
         if let Some(server) = primary.process_id() {
             Command::new("kill").args(["-s", "QUIT", &server.to_string()]).status()?;
         }
-        let mut session = heir.connect_options().connect().await?;
-        sqlx::query("SELECT pg_promote()").execute(&mut session).await?;
         std::mem::replace(primary, heir).stop().await?;
+        Ok(())
+    }
+
+    /// Tells the standby that it is the primary now. Commits wait until it has [another](Self::reinforce).
+    pub(crate) async fn promote(&self) -> Result<()> {
+        if let Servers::Own { primary, .. } = &self.servers {
+            let mut session = primary.connect_options().connect().await?;
+            sqlx::query("SELECT pg_promote()").execute(&mut session).await?;
+        }
         Ok(())
     }
 

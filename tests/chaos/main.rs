@@ -11,6 +11,7 @@
 //! cargo test --test chaos                     # every fault twice, half a minute
 //! cargo test --test chaos -- --minutes 30     # for so long
 //! cargo test --test chaos -- --seed 7 --workers 5
+//! cargo test --test chaos -- --only FailOver --only Kill
 //! ```
 //!
 //! The workers are this program again, hence a `main` of its own. A seed repeats a run as far as the draws go. With
@@ -140,7 +141,11 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
 
 /// The short form commits every fault so often, the long one goes on for its time.
 async fn strike(nemesis: &mut Nemesis, args: &Args) -> Result<()> {
-    let (faults, left_out) = nemesis.choice();
+    let (mut faults, left_out) = nemesis.choice();
+    faults.retain(|fault| args.only.is_empty() || args.only.contains(&format!("{fault:?}")));
+    if faults.is_empty() {
+        return Err(Error::msg("no fault is left to commit"));
+    }
     for reason in left_out {
         println!("left out: {reason}");
     }
@@ -149,7 +154,7 @@ async fn strike(nemesis: &mut Nemesis, args: &Args) -> Result<()> {
         for fault in nemesis.shuffled(faults.clone()) {
             match args.duration {
                 Some(duration) if begin.elapsed() >= duration => return Ok(()),
-                Some(_) if fault.is_rare() && nemesis.draw(RARE) => {}
+                Some(_) if args.only.is_empty() && fault.is_rare() && nemesis.draw(RARE) => {}
                 _ => nemesis.strike(fault).await?,
             }
         }

@@ -281,10 +281,19 @@ impl Nemesis {
         Ok(())
     }
 
-    /// The primary dies, its standby takes its place, and gets a standby of its own.
+    /// The primary dies, its standby takes its place, and gets a standby of its own. Half of the times everybody is led
+    /// there at once, while it can only be read.
     async fn fail_over(&mut self) -> Result<()> {
-        self.cluster.fail_over().await?;
-        self.proxy.lead_to(self.cluster.target()?);
+        let too_early = self.dice.percent(50);
+        self.cluster.lose_primary().await?;
+        if too_early {
+            self.proxy.lead_to(self.cluster.target()?);
+            tokio::time::sleep(LASTS).await;
+        }
+        self.cluster.promote().await?;
+        if !too_early {
+            self.proxy.lead_to(self.cluster.target()?);
+        }
         self.observer = Observer::new(self.cluster.direct()?);
         self.cluster.reinforce().await
     }

@@ -112,16 +112,28 @@ impl Hierarchy {
     /// What happened, a line each, for people.
     pub(crate) fn story(&self) -> String {
         let line = |event: &LoggedEvent| {
-            let LoggedEvent { at, kind, handler, step, lineage, exception, .. } = event;
-            let depth = lineage.ids().len();
+            let LoggedEvent { at, kind, handler, step, lineage, exception, message, identifier, .. } = event;
+            let run = lineage.id().simple().to_string()[28..].to_owned();
+            let message = message.simple().to_string()[28..].to_owned();
+            let worker = identifier.as_deref().map_or("", |name| &name[name.len().saturating_sub(4)..]);
             let (handler, step) = (handler.as_deref().unwrap_or("-"), step.as_deref().unwrap_or("-"));
             let why = exception
                 .iter()
                 .flat_map(Failure::root_causes)
                 .map(|cause| format!(" {}: {}", cause.kind, cause.message));
-            format!("    {at} {depth} {} {handler} {step}{}", kind.as_str(), why.collect::<String>())
+            format!(
+                "    {at} {worker:4} run {run} message {message} {} {handler} {step}{}",
+                kind.as_str(),
+                why.collect::<String>()
+            )
         };
-        self.log.events.iter().map(line).collect::<Vec<_>>().join("\n")
+        self.log
+            .events
+            .iter()
+            .enumerate()
+            .map(|(row, event)| format!("{:6}{}", row + 1, line(event)))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
