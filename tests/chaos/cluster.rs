@@ -39,6 +39,8 @@ impl Cluster {
                 let builder = Embedded::builder().setting("synchronous_standby_names", "*");
                 let builder = builder.setting("max_connections", (SESSIONS_MAX + 3).to_string());
                 let builder = builder.setting("wal_retrieve_retry_interval", "50ms");
+                // For the audit, which wants to know what was there before what.
+                let builder = builder.setting("track_commit_timestamp", "on");
                 let primary = builder.setting("wal_keep_size", "256MB").start().await?;
                 let standby = Some(primary.standby().await?);
                 Servers::Own { primary, standby }

@@ -104,7 +104,7 @@ async fn run(args: Args) -> Result<Report> {
     let quiet = client::Quiet::default();
     let mut nemesis = Nemesis::new(cluster, proxy, orders.clone(), Arc::clone(&quiet))?;
     let outcome = suffer(&mut nemesis, &args, &orders, quiet).await;
-    if !outcome.as_ref().is_ok_and(Report::is_clean) {
+    if !outcome.as_ref().is_ok_and(Report::is_clean) || nemesis.longest_recovery > observer::SLOW {
         println!("what was done:\n{}", nemesis.history.join("\n"));
     }
     let ended = nemesis.end().await;

@@ -12,7 +12,7 @@ use crate::client::Quiet;
 use crate::cluster::Cluster;
 use crate::crew::{Orders, Worker};
 use crate::dice::Dice;
-use crate::observer::{Observer, UnderWay};
+use crate::observer::{Observer, SLOW, UnderWay};
 use crate::proxy::{Pace, Proxy};
 use crate::rebuilt;
 
@@ -211,7 +211,12 @@ impl Nemesis {
         let begin = Instant::now();
         under_way.extend(self.observer.under_way().await?);
         self.observer.until_over(&under_way).await?;
-        self.longest_recovery = self.longest_recovery.max(begin.elapsed());
+        let took = begin.elapsed();
+        self.longest_recovery = self.longest_recovery.max(took);
+        if took > SLOW {
+            self.history
+                .push(format!("{:7.2} s    recovered after {took:.1?}", self.begin.elapsed().as_secs_f64()));
+        }
         Ok(())
     }
 

@@ -10,6 +10,13 @@ use uuid::Uuid;
 /// How long anything may take before something is surely stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What takes longer is worth a look: it is told while it lasts.
+pub(crate) const SLOW: Duration = Duration::from_secs(5);
+
+/// How long to wait for a session before another attempt. A pool that finds the server full waits longer and longer
+/// by itself.
+const ACQUIRED_WITHIN: Duration = Duration::from_secs(2);
+
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -26,7 +33,7 @@ pub(crate) type UnderWay = Vec<(Uuid, i64)>;
 
 impl Observer {
     pub(crate) fn new(direct: PgConnectOptions) -> Self {
-        let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(PATIENCE);
+        let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(ACQUIRED_WITHIN);
         Self { pool: pool.connect_lazy_with(direct.application_name("chaos-observer")) }
     }
 
@@ -48,12 +55,13 @@ impl Observer {
 
     /// Returns when the query gives that number, which it must in time.
     pub(crate) async fn until(&self, query: &str, goal: i64) -> Result<()> {
-        let begin = Instant::now();
+        let (begin, mut told) = (Instant::now(), false);
         loop {
             let now = self.count(query).await?;
             if now == goal {
                 return Ok(());
             }
+            self.tell_if_slow(begin, &mut told).await;
             if begin.elapsed() > PATIENCE {
                 return Err(self.standstill(&format!("{now} instead of {goal} by `{query}`")).await);
             }
@@ -100,7 +108,7 @@ impl Observer {
     /// Returns when all of this has come to its end or was taken over.
     pub(crate) async fn until_over(&self, under_way: &UnderWay) -> Result<()> {
         let (ids, epochs): (Vec<Uuid>, Vec<i64>) = under_way.iter().copied().unzip();
-        let begin = Instant::now();
+        let (begin, mut told) = (Instant::now(), false);
         let left =
             "SELECT count(*) FROM scoop.run r JOIN unnest($1::uuid[], $2::bigint[]) AS claimed (id, epoch)
                         ON r.id = claimed.id AND r.epoch = claimed.epoch WHERE r.state = 'running'";
@@ -109,6 +117,7 @@ impl Observer {
             if let Ok(0) = left.fetch_one(&self.pool).await {
                 return Ok(());
             }
+            self.tell_if_slow(begin, &mut told).await;
             if begin.elapsed() > PATIENCE {
                 return Err(self.standstill("what was under way is not taken over").await);
             }
@@ -116,19 +125,34 @@ impl Observer {
         }
     }
 
+    async fn tell_if_slow(&self, begin: Instant, told: &mut bool) {
+        if begin.elapsed() > SLOW && !*told {
+            *told = true;
+            println!("slow: {}", self.standstill("it takes long").await);
+        }
+    }
+
     /// What there is to see when nothing happens any more.
     async fn standstill(&self, what: &str) -> Error {
-        let runs: Vec<(String, String, bool, i64, Option<String>)> = sqlx::query_as(
-            "SELECT handler, state::text, coalesce(owner IN (SELECT id FROM scoop.worker), false), count(*),
-                    max(reason)
-             FROM scoop.run WHERE handler <> 'none' GROUP BY 1, 2, 3",
+        let runs: Vec<String> = sqlx::query_scalar(
+            "SELECT format('%s %s of %s, which %s: attempt %s, ready in %s s, %s', count(*), r.state, r.handler,
+                           CASE WHEN r.owner IS NULL THEN 'nobody has'
+                                WHEN r.owner IN (SELECT id FROM scoop.worker) THEN 'somebody has' ELSE 'the dead have' END,
+                           max(r.attempts), extract(epoch FROM max(r.ready_at) - clock_timestamp()), max(r.reason))
+             FROM scoop.run r WHERE r.handler <> 'none' GROUP BY r.state, r.handler, r.owner",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .unwrap_or_default();
+        let sessions: Vec<String> = sqlx::query_scalar(
+            "SELECT format('%s: %s, %s, for %s s: %s', application_name, state, wait_event,
+                           extract(epoch FROM clock_timestamp() - state_change), left(query, 60))
+             FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
         )
         .fetch_all(&self.pool)
         .await
         .unwrap_or_default();
         let workers = self.count("SELECT count(*) FROM scoop.worker").await.unwrap_or(-1);
-        Error::msg(format!(
-            "{what}; {workers} workers; runs by handler, state and whether their owner lives: {runs:?}"
-        ))
+        Error::msg(format!("{what}; {workers} workers\n{}\n{}", runs.join("\n"), sessions.join("\n")))
     }
 }

@@ -8,7 +8,7 @@ use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::{Json, time::OffsetDateTime};
-use sqlx::{PgPool, Row};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 use uuid::Uuid;
 
 /// How many hierarchies are read at once.
@@ -24,7 +24,11 @@ const EVENTS: &str = "
            e.exception, e.context, e.created_at, m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
     FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
     WHERE e.cooperation_lineage[1] = ANY($1)
-    ORDER BY e.cooperation_lineage[1], e.created_at, e.id";
+    ORDER BY e.cooperation_lineage[1], {committed} e.created_at, e.id";
+
+/// When the transaction of an event was committed. That is another order than that of their times in one case: a
+/// cancellation has the time at which it was asked for, and counts once it is committed.
+const COMMITTED: &str = "pg_xact_commit_timestamp(e.xmin),";
 
 /// One event, and what belongs to it.
 #[derive(Clone, Debug)]
@@ -59,9 +63,16 @@ pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
     Ok(listings.into_iter().map(listing).collect())
 }
 
+/// Whether the server remembers when transactions were committed.
+pub(crate) async fn knows_commits(pool: &PgPool) -> Result<bool> {
+    let known: String = sqlx::query_scalar("SHOW track_commit_timestamp").fetch_one(pool).await?;
+    Ok(known == "on")
+}
+
 /// These hierarchies.
 pub(crate) async fn read(pool: &PgPool, roots: &[Uuid], listings: &[Listing]) -> Result<Vec<Hierarchy>> {
-    let rows = sqlx::query(EVENTS).bind(roots).fetch_all(pool).await?;
+    let events = EVENTS.replace("{committed}", if knows_commits(pool).await? { COMMITTED } else { "" });
+    let rows = sqlx::query(AssertSqlSafe(events)).bind(roots).fetch_all(pool).await?;
     let events = rows.iter().map(Recorded::read).collect::<Result<Vec<_>>>()?;
     let by_root = events.chunk_by(|one, next| one.event.lineage.root_id() == next.event.lineage.root_id());
     Ok(by_root.map(|events| Hierarchy::of(events, listings)).collect())
