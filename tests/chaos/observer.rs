@@ -61,9 +61,10 @@ impl Observer {
             if now == goal {
                 return Ok(());
             }
-            self.tell_if_slow(begin, &mut told).await;
+            let what = format!("{now} instead of {goal} by `{query}`");
+            self.tell_if_slow(&what, begin, &mut told).await;
             if begin.elapsed() > PATIENCE {
-                return Err(self.standstill(&format!("{now} instead of {goal} by `{query}`")).await);
+                return Err(self.standstill(&what).await);
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -109,26 +110,31 @@ impl Observer {
     pub(crate) async fn until_over(&self, under_way: &UnderWay) -> Result<()> {
         let (ids, epochs): (Vec<Uuid>, Vec<i64>) = under_way.iter().copied().unzip();
         let (begin, mut told) = (Instant::now(), false);
-        let left =
-            "SELECT count(*) FROM scoop.run r JOIN unnest($1::uuid[], $2::bigint[]) AS claimed (id, epoch)
+        let left = "SELECT format('%s %s after %s with epoch %s above the first, of %s, since %s s',
+                               r.handler, r.id, r.step, r.epoch - r.first_epoch, r.owner,
+                               extract(epoch FROM clock_timestamp() - r.last_event_at))
+                    FROM scoop.run r JOIN unnest($1::uuid[], $2::bigint[]) AS claimed (id, epoch)
                         ON r.id = claimed.id AND r.epoch = claimed.epoch WHERE r.state = 'running'";
         loop {
-            let left = sqlx::query_scalar::<_, i64>(left).bind(&ids).bind(&epochs);
-            if let Ok(0) = left.fetch_one(&self.pool).await {
-                return Ok(());
-            }
-            self.tell_if_slow(begin, &mut told).await;
+            let left =
+                sqlx::query_scalar::<_, String>(left).bind(&ids).bind(&epochs).fetch_all(&self.pool).await;
+            let what = match left {
+                Ok(left) if left.is_empty() => return Ok(()),
+                Ok(left) => left.join("\n"),
+                Err(error) => error.to_string(),
+            };
+            self.tell_if_slow(&what, begin, &mut told).await;
             if begin.elapsed() > PATIENCE {
-                return Err(self.standstill("what was under way is not taken over").await);
+                return Err(self.standstill(&what).await);
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    async fn tell_if_slow(&self, begin: Instant, told: &mut bool) {
+    async fn tell_if_slow(&self, what: &str, begin: Instant, told: &mut bool) {
         if begin.elapsed() > SLOW && !*told {
             *told = true;
-            println!("slow: {}", self.standstill("it takes long").await);
+            println!("it takes long: {}", self.standstill(what).await);
         }
     }
 

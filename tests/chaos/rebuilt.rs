@@ -4,7 +4,8 @@ use scoop::{Result, Scoop};
 use sqlx::PgPool;
 
 /// The working set without what a rebuild need not know. A run that nobody has begun has an id that nobody knows; one
-/// whose owner was killed is ready; one that could not be undone reads where it stands from the record.
+/// whose owner was killed is ready; one that could not be undone reads where it stands from the record. Who missed a
+/// deadline while it waited gives up, whether that was noticed or not, and what it launched is not begun any more.
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
@@ -14,14 +15,16 @@ const WORKING_SET: &str = "
             THEN 'ready' ELSE r.state END,
         'told', r.told, 'failure', r.failure, 'rollback_failure', r.rollback_failure)
       || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
-        'backward', r.backward, 'context', r.context, 'gives_up', r.gives_up, 'give_up_at', r.give_up_at,
+        'backward', r.backward, 'context', r.context, 'give_up_at', r.give_up_at,
+        'gives_up', (r.gives_up OR r.give_up_at <= now()) IS TRUE,
         'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
         'failed_part', r.failed_part, 'failed_handling', r.failed_handling) END
       || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'next', r.next_step, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
     FROM scoop.run r
-    WHERE r.handler <> 'none'
+    WHERE r.handler <> 'none' AND NOT (r.epoch = r.first_epoch AND EXISTS (
+        SELECT FROM scoop.run p WHERE p.root = r.root AND p.id = r.parent AND (p.gives_up OR p.give_up_at <= now())))
     ORDER BY 1";
 
 /// Rebuilds it, while nobody works, and says how many runs were in it and what is not as it was.
