@@ -320,8 +320,17 @@ impl RuntimeError {
     }
 }
 
-/// Whether a statement failed for reasons that lie in the connection or the server.
+/// Whether a statement of ours failed for reasons that lie in the connection or the server; one of them is that the
+/// server is a standby, and can only be read before it is promoted.
 pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
+    const READ_ONLY_TRANSACTION: &str = "25006";
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.as_deref() == Some(READ_ONLY_TRANSACTION) || is_transient_in_step(error)
+}
+
+/// The same for a statement in the transaction of a step: that has begun as one that may write, so if it can only
+/// read, it is by the step's own doing.
+pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             // connection, transaction rollback (serialisation, deadlock), insufficient resources

@@ -35,6 +35,7 @@ mod schedules;
 mod setup;
 mod sleeping;
 mod slow_statements;
+mod standby;
 mod stuck;
 mod topology;
 mod undoing;
