@@ -70,7 +70,8 @@ impl Outside {
         OpenOptions::new().create(true).append(true).open(path).map(Self)
     }
 
-    /// Enters an effect there. A line is written at once, so that those of several processes do not mingle.
+    /// Enters an effect there. A line is written by one call, so that those of several processes do not mingle, and
+    /// nobody is killed in the middle of one.
     pub(crate) fn enter(&self, scope: &Scope<'_>, what: What) -> Result<()> {
         let (run, key) = (scope.lineage().id(), scope.idempotency_key());
         let line = Line { run, what, step: scope.step().to_owned(), iteration: scope.iteration(), key };
@@ -83,7 +84,5 @@ impl Outside {
 /// All lines of the file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
     let text = std::fs::read_to_string(path)?;
-    // A process that was killed in the middle of a line may have left its beginning.
-    let lines = text.lines().filter(|line| line.ends_with('}'));
-    lines.map(|line| Ok(serde_json::from_str(line)?)).collect()
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }

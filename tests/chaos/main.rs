@@ -3,9 +3,12 @@
 //! Several worker processes and a client share one database, on a server with a standby, by way of a proxy. A nemesis
 //! kills workers, stops and continues them, terminates their sessions, restarts the server with and without a word of
 //! warning, has the standby take over, cuts, delays and mutes connections, fills pools and the server, and moves
-//! clocks, at moments drawn from a seed. Once in a while it kills all workers and makes the working set anew. The steps of the
-//! hierarchies, drawn from the seed as well, enter what they do in a table and in a file outside; some are cancelled,
-//! hurried or undone. In the end everything must have ended, and each effect be there exactly as the record tells.
+//! clocks, at moments drawn from a seed. Once in a while it kills all workers and makes the working set anew. The steps
+//! of the hierarchies, drawn from the seed as well, enter what they do in a table and in a file outside; some are
+//! cancelled, hurried or undone.
+//!
+//! In the end everything must have ended as it was planned, each effect be there exactly as the record tells, the record
+//! keep the invariants (`scoop_core::audit`), and the working set be what a rebuild gives.
 //!
 //! ```text
 //! cargo test --test chaos                     # every fault twice, half a minute

@@ -197,7 +197,7 @@ impl Nemesis {
         self.observer.until_events(more, None).await?;
         let under_way = self.observer.under_way().await?;
         self.history.push(format!("{:7.2} s  {fault:?}", self.begin.elapsed().as_secs_f64()));
-        self.commit(fault).await?;
+        self.carry_out(fault).await?;
         *self.tally.entry(fault).or_default() += 1;
         // Otherwise the next one strikes before that.
         if !self.dice.percent(30) {
@@ -220,7 +220,7 @@ impl Nemesis {
         Ok(())
     }
 
-    async fn commit(&mut self, fault: Fault) -> Result<()> {
+    async fn carry_out(&mut self, fault: Fault) -> Result<()> {
         match fault {
             Fault::Kill => {
                 let victim = self.draw_worker();
