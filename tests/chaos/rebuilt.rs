@@ -6,7 +6,8 @@ use sqlx::types::time::OffsetDateTime;
 
 /// The working set without what a rebuild need not know. A run that nobody has begun has an id that nobody knows; one
 /// whose owner was killed is ready; one that could not be undone reads where it stands from the record. Who missed a
-/// deadline while it waited gives up, whether that was noticed or not, and what it launched is not begun any more.
+/// deadline while it waited gives up, whether that was noticed or not, and what it launched is not begun any more; it
+/// counts as missed by the time that is given.
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
@@ -31,12 +32,14 @@ const WORKING_SET: &str = "
 
 /// Rebuilds it, while nobody works, and says how many runs were in it and what is not as it was.
 pub(crate) async fn rebuild(pool: &PgPool) -> Result<(usize, Vec<String>)> {
-    let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(pool).await?;
-    let before: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(now).fetch_all(pool).await?;
+    // A deadline may pass between one look and the other.
+    let soon = "SELECT clock_timestamp() + interval '10 seconds'";
+    let soon: OffsetDateTime = sqlx::query_scalar(soon).fetch_one(pool).await?;
+    let before: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(soon).fetch_all(pool).await?;
     let scoop = Scoop::client(pool.clone());
     scoop.rebuild_working_set().await?;
     scoop.shutdown().await;
-    let after: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(now).fetch_all(pool).await?;
+    let after: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(soon).fetch_all(pool).await?;
     let gone =
         before.iter().filter(|run| !after.contains(run)).map(|run| format!("I11: it was there: {run}"));
     let new = after.iter().filter(|run| !before.contains(run)).map(|run| format!("I11: it came: {run}"));
