@@ -8,6 +8,8 @@
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
+#[cfg(feature = "audit")]
+pub mod audit;
 mod code;
 mod context;
 mod continuation;

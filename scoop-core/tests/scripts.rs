@@ -5,15 +5,19 @@
 //! `UPDATE_SCRIPTS=1` in the environment the recorded part is written anew, to be read and
 //! committed.
 //!
-//! `properties/` plays random scripts and says what holds for each.
+//! The reference model (`scoop_core::audit`) judges every record, and `broken/` shows that it finds what is
+//! wrong in one. `properties/` plays random scripts and says what holds for each.
 
+mod broken;
 mod driver;
 mod properties;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use driver::{Memory, World, parse, recorded};
+use driver::{Memory, Script, World, definitions, log, parse, recorded};
+use scoop_core::EventKind;
+use scoop_core::audit::{AtRest, audit};
 
 const SEPARATOR: &str = "---\n";
 
@@ -53,7 +57,9 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
         None => (text.as_str(), None),
     };
     let script = parse(source)?;
-    let actual = recorded(&World::play(&script, Memory::Kept));
+    let world = World::play(&script, Memory::Kept);
+    let actual = recorded(&world);
+    judge(&script, &world).map_err(|wrong| format!("{wrong}\n\n{actual}"))?;
     let without_memory = recorded(&World::play(&script, Memory::Lost));
     if actual != without_memory {
         let diff = diff(&actual, &without_memory);
@@ -70,6 +76,30 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
         }
         Some(_) => Ok(()),
     }
+}
+
+/// What the reference model says of the record, and of every beginning of it.
+fn judge(script: &Script, world: &World<'_>) -> Result<(), String> {
+    let (mut log, definitions) = (log(script, world), definitions(script));
+    let mut at_rest = AtRest::Yes;
+    loop {
+        let wrong: Vec<_> = audit(&log, &definitions, at_rest).iter().map(ToString::to_string).collect();
+        if !wrong.is_empty() {
+            return Err(format!("{at_rest:?} at {} rows: {}", log.events.len(), wrong.join("\n")));
+        }
+        if log.events.pop().is_none() {
+            return Ok(());
+        }
+        // What a step emits, and who is told to turn back, comes with the suspension after it.
+        while log.events.last().is_some_and(|row| is_half(row.kind)) {
+            log.events.pop();
+        }
+        at_rest = AtRest::No;
+    }
+}
+
+fn is_half(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Emitted | EventKind::RollbackEmitted)
 }
 
 /// The lines of both texts, those that only one has marked.

@@ -218,6 +218,40 @@ impl Embedded {
         blocking(move || cluster.restart(how)).await
     }
 
+    /// Starts a standby: a temporary server with the same settings that follows this one and can only be read.
+    ///
+    /// It follows as PostgreSQL has it: a little behind, unless `synchronous_standby_names` of this server says that
+    /// commits wait for it. `SELECT pg_promote()` on the standby makes it a server in its own right, which it stays when
+    /// this one stops.
+    ///
+    /// # Errors
+    ///
+    /// That the data could not be copied, for want of `pg_basebackup` or of this server, or that the standby did not
+    /// start.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Builder::start`].
+    ///
+    /// ```no_run
+    /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), Box<dyn std::error::Error>> {
+    /// let standby = postgres.standby().await?;
+    /// let pool = sqlx::PgPool::connect_with(standby.connect_options()).await?;
+    /// drop(postgres); // The server fails, ...
+    /// sqlx::query("SELECT pg_promote()").execute(&pool).await?; // ... and its standby takes over.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn standby(&self) -> Result<Self, EmbeddedError> {
+        let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
+        blocking(move || {
+            let home = Home::temporary(cluster.running().home.account().clone())?;
+            home.copy(&cluster.binaries, &socket)?;
+            Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
+        })
+        .await
+    }
+
     /// Stops the server, ending all sessions, and removes the folder if it is temporary.
     ///
     /// # Errors

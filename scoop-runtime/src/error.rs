@@ -309,12 +309,28 @@ impl RuntimeError {
 
     /// Whether it may work when tried again: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Database { source, .. } if is_transient(source))
+        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
+        match self {
+            Self::Database { source, .. }
+            | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => {
+                is_transient(source)
+            }
+            _ => false,
+        }
     }
 }
 
-/// Whether a statement failed for reasons that lie in the connection or the server.
+/// Whether a statement of ours failed for reasons that lie in the connection or the server; one of them is that the
+/// server is a standby, and can only be read before it is promoted.
 pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
+    const READ_ONLY_TRANSACTION: &str = "25006";
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.as_deref() == Some(READ_ONLY_TRANSACTION) || is_transient_in_step(error)
+}
+
+/// The same for a statement in the transaction of a step: that has begun as one that may write, so if it can only
+/// read, it is by the step's own doing.
+pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             // connection, transaction rollback (serialisation, deadlock), insufficient resources
@@ -333,4 +349,21 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 
 fn list(errors: &[SetupError]) -> String {
     errors.iter().map(|error| format!("\n  - {error}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::migrate::MigrateError;
+
+    use super::*;
+
+    #[test]
+    fn a_start_that_lost_its_connection_may_be_tried_again() {
+        let lost = || sqlx::Error::Io(std::io::ErrorKind::UnexpectedEof.into());
+        let migration = |source| RuntimeError::Migration { schema: "scoop".into(), source };
+        assert!(migration(MigrateError::Execute(lost())).is_transient());
+        assert!(migration(MigrateError::ExecuteMigration(lost(), 3)).is_transient());
+        assert!(!migration(MigrateError::Execute(sqlx::Error::RowNotFound)).is_transient());
+        assert!(!migration(MigrateError::Dirty(3)).is_transient());
+    }
 }

@@ -115,6 +115,33 @@ async fn what_was_committed_survives_both_restarts_and_a_crash() {
 }
 
 #[tokio::test]
+async fn a_standby_has_what_was_committed_and_takes_over() {
+    needs_programs!();
+    // Commits wait until a standby shows them.
+    let builder = Embedded::builder().setting("synchronous_standby_names", "*");
+    let first = builder.setting("synchronous_commit", "remote_apply").start().await.unwrap();
+    let second = first.standby().await.unwrap();
+    execute(&first.connect_options(), "CREATE TABLE kept AS SELECT 1 AS n").await;
+    let count = "SELECT count(*)::int FROM kept";
+    assert_eq!(number(&second.connect_options(), count).await, 1);
+
+    let folder = first.folder().to_owned();
+    signal("KILL", first.process_id().unwrap());
+    drop(first);
+    assert!(!folder.exists());
+    // It is a server like any other then: it can be restarted, and followed.
+    execute(&second.connect_options(), "SELECT pg_promote()").await;
+    second.restart(Shutdown::Immediate).await.unwrap();
+    let third = second.standby().await.unwrap();
+    execute(&second.connect_options(), "INSERT INTO kept VALUES (2)").await;
+    assert_eq!(number(&third.connect_options(), count).await, 2);
+
+    let folders = [second.folder().to_owned(), third.folder().to_owned()];
+    drop((second, third));
+    assert!(folders.iter().all(|folder| !folder.exists()));
+}
+
+#[tokio::test]
 async fn kept_data_survives_a_stop() {
     needs_programs!();
     let home = Scratch::new("kept");

@@ -29,6 +29,8 @@ proptest! {
         let record = recorded(&world);
         invariants::check(&script, &world)
             .map_err(|why| TestCaseError::fail(format!("{why}\n\n{text}---\n{record}")))?;
+        crate::judge(&script, &world)
+            .map_err(|why| TestCaseError::fail(format!("{why}\n\n{text}---\n{record}")))?;
         let without_memory = recorded(&World::play(&script, Memory::Lost));
         prop_assert!(
             record == without_memory,

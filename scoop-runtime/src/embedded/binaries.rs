@@ -24,7 +24,7 @@ const VERSIONED: [(&str, &str, &str); 6] = [
 ];
 
 /// A folder with the programs of one PostgreSQL.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Binaries {
     folder: PathBuf,
 }

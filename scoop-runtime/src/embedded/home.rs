@@ -132,6 +132,16 @@ impl Home {
         fs::rename(&fresh, self.data()).at("put into place", &self.data())
     }
 
+    /// Copies the data of the server that listens there, and has it followed from then on.
+    pub(super) fn copy(&self, binaries: &Binaries, source: &Path) -> Result<(), EmbeddedError> {
+        let mut backup = self.account.command(binaries.program("pg_basebackup"));
+        backup.args(["--username=postgres", "--port=5432", "--checkpoint=fast", "--wal-method=stream"]);
+        backup.args(["--write-recovery-conf", "--no-sync", "--no-password"]);
+        // As for initdb.
+        backup.stdin(self.share_lock()?);
+        run(backup.arg("--host").arg(source).arg("--pgdata").arg(self.data())).map(drop)
+    }
+
     fn initdb(&self, binaries: &Binaries, data: &Path, locale: &str) -> Result<(), EmbeddedError> {
         let mut initdb = self.account.command(binaries.program("initdb"));
         initdb.args([

@@ -10,7 +10,7 @@ use scoop_core::{
 use super::execute::{Halt, Job};
 use super::{Engine, Opened, panics};
 use crate::RuntimeError;
-use crate::error::is_transient;
+use crate::error::is_transient_in_step;
 use crate::payload;
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope};
@@ -156,7 +156,7 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
 fn failed_underneath(error: &Error, used_database: bool) -> bool {
     error.is_infrastructure()
         || error.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
-        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient)
+        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient_in_step)
 }
 
 /// Calls the user's code. What it returned, the transaction that it opened, and the context that it

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use super::execute::InFlight;
@@ -32,17 +33,21 @@ const HANDLERS_FEW: usize = 20;
 /// How long nothing is claimed after the database failed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
+/// When to look a second time for what became of a lost answer. What the server had not yet read when the connection
+/// broke it carries out all the same, and that may be after the first look.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+
 /// How soon to look again after a commit of somebody else is expected; doubled each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
 
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let (mut poll, mut more) = (None, false);
+    let (mut poll, mut more, mut second_look) = (None, false, None);
     loop {
         let Some(permits) = slots(&engine, more).await else {
             return;
         };
         let limit = permits.num_permits();
-        let claimed = claim(&engine, permits).await;
+        let claimed = claim(&engine, permits, &mut second_look).await;
         more = matches!(claimed, Ok(claimed) if claimed == limit);
         match claimed {
             Ok(_) if more => continue,
@@ -70,6 +75,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             () = engine.stopping.cancelled() => return,
             () = engine.wakeups.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
+            () = tokio::time::sleep_until(second_look.unwrap_or_else(Instant::now)), if second_look.is_some() => {}
         }
     }
 }
@@ -102,8 +108,14 @@ async fn slots(engine: &Engine, gather: bool) -> Option<OwnedSemaphorePermit> {
 }
 
 /// Claims a run for each slot, if there are so many. Returns how many there were.
-async fn claim(engine: &Arc<Engine>, mut slots: OwnedSemaphorePermit) -> sqlx::Result<usize> {
-    if engine.in_doubt.swap(false, Ordering::Relaxed) {
+async fn claim(
+    engine: &Arc<Engine>,
+    mut slots: OwnedSemaphorePermit,
+    second_look: &mut Option<Instant>,
+) -> sqlx::Result<usize> {
+    let in_doubt = engine.in_doubt.swap(false, Ordering::Relaxed);
+    if in_doubt || second_look.is_some_and(|at| at <= Instant::now()) {
+        *second_look = in_doubt.then(|| Instant::now() + SECOND_LOOK);
         disown(engine).await?;
     }
     let claimed = claim_up_to(engine, slots.num_permits()).await?;

@@ -18,6 +18,9 @@ use crate::sync::{Mutex, lock};
 /// about how long one may live.
 const STEPS_MAX: u32 = 1_000;
 
+/// Fails on a standby, so that no step is called there that could not write.
+const BEGIN: &str = "BEGIN READ WRITE";
+
 /// Marks a transaction as one that the engine has begun: gone with it, if the step ends it by itself. The
 /// same text each time, since whoever counts the server's statements counts each text.
 const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
@@ -92,7 +95,7 @@ impl Connections {
     /// to the pool in the middle of a transaction that nobody knows of.
     async fn open(&self, permit: Permit) -> sqlx::Result<Opened> {
         // Safe: all of them are constants.
-        let begin = AssertSqlSafe(format!("BEGIN; {}{MARK}", self.preamble));
+        let begin = AssertSqlSafe(format!("{BEGIN}; {}{MARK}", self.preamble));
         let pool = self.pool.clone();
         let opening = tokio::spawn(async move {
             let transaction = pool.begin_with(begin).await?;
@@ -109,7 +112,7 @@ impl Connections {
             return transaction.commit().await;
         };
         // A chained transaction would inherit what the step has set for its own.
-        let both = AssertSqlSafe(format!("COMMIT; BEGIN; {MARK}"));
+        let both = AssertSqlSafe(format!("COMMIT; {BEGIN}; {MARK}"));
         let committed = sqlx::raw_sql(both).execute(&mut *transaction).await;
         let turn = match &committed {
             Ok(_) => Turn::Transaction(Opened { transaction, started: vec![], steps: steps + 1, permit }),
@@ -193,6 +196,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::Embedded;
 
     fn queue(free: usize) -> Arc<Mutex<Queue>> {
         Arc::new(Mutex::new(Queue { free, turns: VecDeque::new(), waiting: HashMap::new() }))
@@ -235,6 +239,21 @@ mod tests {
         assert_eq!(lock(&queue).free, 0);
         drop(permit);
         assert_eq!(lock(&queue).free, 1);
+    }
+
+    #[tokio::test]
+    async fn no_step_begins_on_a_standby() {
+        if !Embedded::is_installed() {
+            return eprintln!("not tested: there is no PostgreSQL on this machine");
+        }
+        let primary = Embedded::start().await.unwrap();
+        let standby = primary.standby().await.unwrap();
+        let pool = PgPool::connect_with(standby.connect_options()).await.unwrap();
+        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        assert!(connections.begin(&saga).await.is_err());
+        sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
+        let opened = connections.begin(&saga).await.unwrap();
+        opened.rollback().await;
     }
 
     /// The turn has come, but whoever it came for does not look any more.

@@ -11,7 +11,7 @@ use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
 use super::shares::Seat;
 use super::{Engine, Opened};
-use crate::error::is_transient;
+use crate::error::is_transient_in_step;
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
 
@@ -171,7 +171,9 @@ async fn commit_with(
             settled.started.extend(started);
             Ok(settled)
         }
-        Err(error) if is_transient(&error) => Err(Uncommitted::Halt(Halt::InDoubt(error.to_string()))),
+        Err(error) if is_transient_in_step(&error) => {
+            Err(Uncommitted::Halt(Halt::InDoubt(error.to_string())))
+        }
         Err(error) => {
             let why = format!("the transaction of the step could not be committed: {error}");
             Err(Uncommitted::Failed(why))
@@ -192,7 +194,7 @@ const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Whose fault it is that nothing could be written.
 fn not_written(error: sqlx::Error) -> Uncommitted {
-    if is_transient(&error) {
+    if is_transient_in_step(&error) {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();

@@ -11,6 +11,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgPoolOptions, PgSslMode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::Notify;
 
 use super::*;
 use crate::support::{Database, eventually};
@@ -27,6 +28,8 @@ enum Cut {
     /// The program loses the connection at once. The server does not learn of it, and carries the
     /// request out whenever it can.
     Unnoticed,
+    /// The program loses the connection at once, and the request gets to the server only when it is let go.
+    Late,
 }
 
 /// Stands between a program and the server. Once armed, it cuts one connection.
@@ -35,6 +38,7 @@ struct Proxy {
     request: &'static [u8],
     cut: Cut,
     armed: Arc<AtomicBool>,
+    late: Arc<Notify>,
     folder: Arc<Folder>,
 }
 
@@ -52,11 +56,16 @@ impl Proxy {
         let name = format!("scoop-proxy-{}", uuid::Uuid::new_v4().simple());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).expect("a folder can be made");
-        Self { request, cut, armed: Arc::default(), folder: Arc::new(Folder(folder)) }
+        Self { request, cut, armed: Arc::default(), late: Arc::default(), folder: Arc::new(Folder(folder)) }
     }
 
     fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets the request go that is late.
+    fn let_go(&self) {
+        self.late.notify_one();
     }
 
     async fn has_cut(&self) {
@@ -96,12 +105,19 @@ impl Proxy {
                     if request.is_empty() {
                         return Ok(());
                     }
-                    server.write_all(request).await?;
                     let awaited = request.windows(self.request.len()).any(|part| part == self.request);
-                    if awaited && self.armed.swap(false, Ordering::SeqCst) {
+                    let cuts = awaited && self.armed.swap(false, Ordering::SeqCst);
+                    if cuts && matches!(self.cut, Cut::Late) {
+                        drop(program);
+                        self.late.notified().await;
+                        server.write_all(request).await?;
+                        return server.read(&mut answer).await.map(drop);
+                    }
+                    server.write_all(request).await?;
+                    if cuts {
                         match self.cut {
                             Cut::Answer => server.read(&mut answer).await.map(drop)?,
-                            Cut::Unnoticed => {
+                            Cut::Unnoticed | Cut::Late => {
                                 drop(program);
                                 std::future::pending::<()>().await;
                             }
@@ -251,6 +267,49 @@ mod of_a_launch {
         assert_eq!(again.ends().await?, Outcome::Committed);
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 2);
         assert_eq!(db.history().await.count("SEEN"), 2);
+        Ok(())
+    }
+}
+
+mod of_a_late_launch {
+    use super::*;
+
+    #[derive(Default)]
+    struct PatientHandler;
+
+    #[saga(name = "patient-handler")]
+    #[subscribes(Child)]
+    impl PatientHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What became of it was looked up before the server had even read it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_is_found_that_began_with_a_launch_that_came_late() -> Result<()> {
+        let db = Database::new().await;
+        let proxy = Proxy::new(b"patient-handler", Cut::Late);
+        let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<PatientHandler>();
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
+        scoop.launch(Child).await?.ends().await?;
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                      AND state = 'active' AND pid <> pg_backend_pid()";
+        eventually("it looks for no more work", async || db.number(active).await == 0).await;
+
+        proxy.arm();
+        let launched = scoop.launch(Child).unique("one").await;
+        assert!(matches!(&launched, Err(error) if error.is_transient()), "its answer came");
+        proxy.has_cut().await;
+        // Whoever claims looks first.
+        let elsewhere = Scoop::client(db.another_pool(1).await);
+        assert_eq!(elsewhere.launch(Child).await?.ends().await?, Outcome::Committed);
+        proxy.let_go();
+        let launches = "SELECT count(*) FROM scoop.message";
+        eventually("the launch came", async || db.number(launches).await == 3).await;
+        let again = elsewhere.launch(Child).unique("one").await?;
+        assert_eq!(again.ends().await?, Outcome::Committed);
         Ok(())
     }
 }

@@ -37,6 +37,7 @@ mod schedules;
 mod setup;
 mod sleeping;
 mod slow_statements;
+mod standby;
 mod stuck;
 mod topology;
 mod undoing;

@@ -1,0 +1,123 @@
+//! I5, I6, I10: what user code did is what the log says it did.
+
+use std::collections::BTreeMap;
+
+use super::history::{Findings, Hierarchy, Run, hierarchies, step};
+use super::{AtRest, Effect, Invariant, Log, Part, Place};
+use crate::{Definition, EventKind, StepKind};
+
+/// An execution: of a step in an iteration, or of its compensation.
+type Key = (Part, String, u32);
+
+pub(super) fn check(log: &Log, definitions: &[Definition], effects: &[Effect], findings: &mut Findings) {
+    let mut by_run: BTreeMap<_, Vec<&Effect>> = BTreeMap::new();
+    for effect in effects {
+        by_run.entry(effect.run).or_default().push(effect);
+    }
+    for hierarchy in hierarchies(log, definitions, AtRest::No) {
+        for run in &hierarchy.runs {
+            let noted = by_run.remove(&run.id()).unwrap_or_default();
+            in_transactions(&hierarchy, run, effects, &noted, findings);
+            outside(&hierarchy, run, effects, &noted, findings);
+        }
+    }
+    for (run, effects) in by_run {
+        let inside = effects.iter().find(|effect| effect.place == Place::Transaction);
+        if let Some(effect) = inside {
+            let what = format!("`{}` has an effect, but its run never began", effect.step);
+            findings.push(super::Violation { invariant: Invariant::Atomic, hierarchy: run, what });
+        }
+    }
+}
+
+/// How often each execution is on record.
+fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, usize> {
+    let versions = hierarchy.versions(run);
+    let mut executed: Vec<(String, u32)> = vec![];
+    for window in run.forward() {
+        if window.closed.event.handler_iteration.is_some() {
+            continue;
+        }
+        let name = window.closed.step().to_owned();
+        let iteration = executed.last().filter(|(last, _)| *last == name).map_or(0, |(_, before)| before + 1);
+        executed.push((name, iteration));
+    }
+    let undone = run.rows.iter().filter(|row| {
+        let own = row.kind() == EventKind::Suspended && row.event.handler_iteration.is_none();
+        own && row.step().starts_with("Rollback of ") && row.step().ends_with(']')
+    });
+    let undone = executed.iter().rev().take(undone.count());
+    let mut counts = BTreeMap::new();
+    for (part, (name, iteration)) in
+        executed.iter().map(|it| (Part::Step, it)).chain(undone.map(|it| (Part::Compensation, it)))
+    {
+        let counted = step(&versions, name)
+            .is_some_and(|step| step.kind == StepKind::Code && (part == Part::Step || step.compensated));
+        if counted {
+            *counts.entry((part, name.clone(), *iteration)).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+fn noted(effects: &[&Effect], place: Place) -> BTreeMap<Key, usize> {
+    let mut counts = BTreeMap::new();
+    for effect in effects.iter().filter(|effect| effect.place == place) {
+        *counts.entry((effect.part, effect.step.clone(), effect.iteration)).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// As many effects as outcomes, neither more nor less.
+fn in_transactions(
+    hierarchy: &Hierarchy<'_>,
+    run: &Run<'_>,
+    all: &[Effect],
+    effects: &[&Effect],
+    findings: &mut Findings,
+) {
+    if !all.iter().any(|effect| effect.place == Place::Transaction) {
+        return;
+    }
+    let (recorded, noted) = (on_record(hierarchy, run), noted(effects, Place::Transaction));
+    let keys: std::collections::BTreeSet<_> = recorded.keys().chain(noted.keys()).collect();
+    for key in keys {
+        let count = |counts: &BTreeMap<Key, usize>| counts.get(key).copied().unwrap_or(0);
+        let (recorded, noted) = (count(&recorded), count(&noted));
+        if recorded == noted {
+            continue;
+        }
+        let (part, name, iteration) = key;
+        let invariant = match part {
+            Part::Compensation if noted > recorded => Invariant::CompensatedOnce,
+            Part::Step if noted > recorded && recorded > 0 => Invariant::ExecutedOnce,
+            _ => Invariant::Atomic,
+        };
+        let what = format!(
+            "{part:?} `{name}` of `{}` in iteration {iteration} has {noted} effects and {recorded} outcomes",
+            run.handler
+        );
+        hierarchy.find(findings, invariant, what);
+    }
+}
+
+/// Whatever is on record was attempted.
+fn outside(
+    hierarchy: &Hierarchy<'_>,
+    run: &Run<'_>,
+    all: &[Effect],
+    effects: &[&Effect],
+    findings: &mut Findings,
+) {
+    if !all.iter().any(|effect| effect.place == Place::Outside) {
+        return;
+    }
+    let noted = noted(effects, Place::Outside);
+    for (key, recorded) in on_record(hierarchy, run) {
+        if noted.get(&key).copied().unwrap_or(0) < recorded {
+            let (part, name, iteration) = key;
+            let what = format!("{part:?} `{name}` of `{}` in iteration {iteration} never ran", run.handler);
+            hierarchy.find(findings, Invariant::Atomic, what);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! I8: the failures of all children reach the parent, each once, and none is made up. I9: what ended badly
+//! ended so as a whole.
+
+use super::Invariant;
+use super::history::{Findings, Hierarchy, Row, Run, Window, kind_of, step};
+use crate::{EventKind, Failure};
+
+pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
+    for run in &hierarchy.runs {
+        for window in run.windows() {
+            is_heard(hierarchy, run, &window, findings);
+        }
+        tells_why(hierarchy, run, findings);
+        is_undone_as_a_whole(hierarchy, run, findings);
+    }
+}
+
+/// A child that failed while the run waited for it.
+struct Failed<'a> {
+    turned: Row<'a>,
+    /// Whether the run knew that: it had told it to turn back.
+    told: bool,
+    /// That it could not be undone.
+    unrolled: Option<Row<'a>>,
+}
+
+/// The children that failed in a window, in the order in which they turned back.
+fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'a>> {
+    let mut failed = vec![];
+    let until = window.left.map_or(usize::MAX, |left| left.at);
+    let launched = window.emitted.iter().chain(&window.told);
+    for child in launched.flat_map(|row| hierarchy.handling(row.event.message)) {
+        let ends = child.ends().filter(|end| window.closed.at < end.at && end.at < until);
+        let end = ends.filter(|end| end.kind() != EventKind::Committed).last();
+        let Some((end, turned)) = end.zip(child.first(EventKind::RollingBack)) else {
+            continue;
+        };
+        let unrolled = (end.kind() == EventKind::RollbackFailed).then_some(end);
+        let told = child.was_told();
+        if !told || unrolled.is_some() {
+            failed.push(Failed { turned, told, unrolled });
+        }
+    }
+    failed.sort_by_key(|failed| failed.turned.event.at);
+    failed
+}
+
+/// What the run does next deals with the failures of its children.
+fn is_heard(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>, findings: &mut Findings) {
+    let failed = failed_in(hierarchy, window);
+    let Some(next) = window.left.map(|left| outcome(run, left)) else {
+        return;
+    };
+    let handles = handles(hierarchy, run, window);
+    let handled = handles_failures(next);
+    if failed.is_empty() {
+        if handled && !hierarchy.repaired {
+            let what = format!("{} handles a failure, but no child had failed", next.told());
+            hierarchy.find(findings, Invariant::Failures, what);
+        }
+        return;
+    }
+    let heard = match next.kind() {
+        EventKind::Suspended => handled || hierarchy.repaired,
+        EventKind::RollingBack if next.gave_up() => true,
+        EventKind::RollingBack | EventKind::RollbackFailed if handles => handled || next.gave_up(),
+        EventKind::RollingBack => handled && tells_of_exactly(next, &failed),
+        EventKind::RollbackFailed => (handled || next.gave_up()) && tells_of_all(next, &failed),
+        EventKind::RolledBack => hierarchy.repaired,
+        _ => false,
+    };
+    if !heard {
+        let children: Vec<_> = failed.iter().map(|failed| failed.turned.told()).collect();
+        let what = format!("{} does not tell of what failed: {}", next.told(), children.join(", "));
+        hierarchy.find(findings, Invariant::Failures, what);
+    }
+    unrolled_stay_in_the_way(hierarchy, run, next, &failed, findings);
+}
+
+/// Who turns back still has to deal with children that could not be undone.
+fn unrolled_stay_in_the_way(
+    hierarchy: &Hierarchy<'_>,
+    run: &Run<'_>,
+    turned: Row<'_>,
+    failed: &[Failed<'_>],
+    findings: &mut Findings,
+) {
+    let unrolled = failed.iter().find_map(|failed| failed.unrolled);
+    let Some(unrolled) = unrolled.filter(|_| turned.kind() == EventKind::RollingBack) else {
+        return;
+    };
+    let Some(next) = run.after(turned).map(|next| outcome(run, next)) else {
+        return;
+    };
+    let heard = handles_failures(next) || next.gave_up();
+    if !heard && !hierarchy.repaired {
+        let what = format!("{} goes on in spite of {}", next.told(), unrolled.told());
+        hierarchy.find(findings, Invariant::Failures, what);
+    }
+}
+
+/// The row that says how what begins with this one ended: emissions come before it.
+fn outcome<'a>(run: &Run<'a>, row: Row<'a>) -> Row<'a> {
+    let emits = |row: &Row<'_>| matches!(row.kind(), EventKind::Emitted | EventKind::RollbackEmitted);
+    let rows = run.rows.iter().copied().filter(|later| later.at >= row.at);
+    rows.filter(|row| !emits(row)).min_by_key(|row| row.at).unwrap_or(row)
+}
+
+/// Whether this row is what became of handling the failures of children. What follows repeats its count.
+fn handles_failures(row: Row<'_>) -> bool {
+    let outcomes = [EventKind::Suspended, EventKind::RollingBack, EventKind::RollbackFailed];
+    outcomes.contains(&row.kind()) && row.event.handler_iteration.is_some() && !row.gave_up()
+}
+
+/// Whether there is code of the user that handles what failed in this window.
+fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> bool {
+    let versions = hierarchy.versions(run);
+    let suspended = window.closed.step();
+    let of_part = || {
+        let (_, rest) = suspended.split_once("Rollback of ")?;
+        let (step, _) = rest.trim_start_matches('$').rsplit_once('[')?;
+        Some(step)
+    };
+    let name = if window.backward { of_part() } else { Some(suspended) };
+    name.and_then(|name| step(&versions, name)).is_none_or(|step| step.handles_child_failure)
+}
+
+/// What has to be told of: why who could not be undone could not, and why who turned back by itself did.
+fn to_tell<'a>(failed: &'a [Failed<'_>]) -> impl Iterator<Item = &'a Failure> {
+    failed.iter().flat_map(|failed| {
+        let unrolled = failed.unrolled.as_ref().and_then(Row::failure);
+        let turned = failed.turned.failure().filter(|_| !failed.told);
+        unrolled.into_iter().chain(turned)
+    })
+}
+
+fn tells_of_all(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
+    row.failure().is_some_and(|failure| to_tell(failed).all(|cause| tells_of(failure, cause)))
+}
+
+/// Tells of all; and if all could be undone, of them in the order in which they turned back, each once.
+fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
+    let Some(failure) = row.failure() else {
+        return false;
+    };
+    if failed.iter().any(|failed| failed.unrolled.is_some()) {
+        return kind_of(failure) == "ChildRollbackFailedException" && tells_of_all(row, failed);
+    }
+    let mut pairs = failure.causes.iter().zip(to_tell(failed));
+    let one_by_one = failure.causes.len() == failed.len() && pairs.all(|(told, cause)| told == cause);
+    let told = one_by_one || is_cut(failure) && tells_of_all(row, failed);
+    kind_of(failure) == "ChildRolledBackException" && told
+}
+
+/// Whoever tells its children to turn back says why it does so itself.
+fn tells_why(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    let cause = run.first(EventKind::RollingBack);
+    for told in run.of_kind(EventKind::RollbackEmitted) {
+        let why = told.failure().zip(cause.as_ref().and_then(Row::failure));
+        if !why.is_some_and(|(told, cause)| tells_of(told, cause)) {
+            let what = format!("{} does not say why the run turned back", told.told());
+            hierarchy.find(findings, Invariant::Failures, what);
+        }
+    }
+}
+
+/// I9: below a run that is undone nothing that it launched on its way forward stays done.
+fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    let undone = run.end().is_some_and(|end| end.kind() == EventKind::RolledBack);
+    if !undone || hierarchy.repaired {
+        return;
+    }
+    for window in run.forward() {
+        for child in window.emitted.iter().flat_map(|row| hierarchy.handling(row.event.message)) {
+            let stays = child.end().is_none_or(|end| end.kind() == EventKind::Committed);
+            if stays {
+                let what = format!("{} is not undone, but what launched it is", child.seen.told());
+                hierarchy.find(findings, Invariant::Whole, what);
+            }
+        }
+    }
+}
+
+/// Whether `failure` tells of `cause`: it contains it, or, where so much is wrapped that wrappers had to
+/// go, what led to it.
+fn tells_of(failure: &Failure, cause: &Failure) -> bool {
+    let origins = failure.root_causes();
+    let origin_told = || cause.root_causes().iter().all(|origin| origins.contains(origin));
+    failure.contains(cause) || is_cut(failure) && origin_told()
+}
+
+/// Whether the failure is wrapped so often that the protocol may have left wrappers out.
+fn is_cut(failure: &Failure) -> bool {
+    fn depth(failure: &Failure) -> usize {
+        1 + failure.causes.iter().map(depth).max().unwrap_or(0)
+    }
+    depth(failure) >= 38
+}

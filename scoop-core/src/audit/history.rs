@@ -1,0 +1,254 @@
+//! The log of one hierarchy, told apart into runs and what each of them waited for.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{AtRest, Invariant, Log, LoggedEvent, Violation};
+use crate::{Definition, EventKind, Failure, StepDefinition};
+
+/// An event, and where in the log it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) at: usize,
+    pub(super) event: &'a LoggedEvent,
+}
+
+/// One hierarchy.
+pub(super) struct Hierarchy<'a> {
+    pub(super) log: &'a Log,
+    pub(super) definitions: &'a [Definition],
+    pub(super) at_rest: AtRest,
+    /// The first id of its lineages.
+    pub(super) root: Uuid,
+    /// All its events.
+    pub(super) rows: Vec<Row<'a>>,
+    /// Its runs, in the order in which they began.
+    pub(super) runs: Vec<Run<'a>>,
+    /// Whether operators were at work here.
+    pub(super) repaired: bool,
+    /// Whether there is a run here that no program can continue.
+    pub(super) set_aside: bool,
+}
+
+/// One run: a handler and a message.
+pub(super) struct Run<'a> {
+    pub(super) seen: Row<'a>,
+    pub(super) handler: &'a str,
+    /// All that it wrote, what it launched included.
+    pub(super) rows: Vec<Row<'a>>,
+}
+
+/// What happened between two suspensions of a run, and what it did next.
+pub(super) struct Window<'a> {
+    /// The suspension that closes it.
+    pub(super) closed: Row<'a>,
+    /// Whether that is on the way back.
+    pub(super) backward: bool,
+    /// The messages that were emitted.
+    pub(super) emitted: Vec<Row<'a>>,
+    /// The messages whose handlers were told to turn back.
+    pub(super) told: Vec<Row<'a>>,
+    /// What the run wrote next.
+    pub(super) left: Option<Row<'a>>,
+}
+
+/// What is wrong so far.
+pub(super) type Findings = Vec<Violation>;
+
+impl Row<'_> {
+    pub(super) fn kind(&self) -> EventKind {
+        self.event.kind
+    }
+
+    pub(super) fn step(&self) -> &str {
+        self.event.step.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the run gave up with this.
+    pub(super) fn gave_up(&self) -> bool {
+        self.failure().is_some_and(|failure| kind_of(failure) == "GaveUpException")
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.event.exception.as_ref()
+    }
+
+    /// For people: its number, counted from 1, and what happened where.
+    pub(super) fn told(&self) -> String {
+        let event = self.event;
+        let handler = event.handler.as_deref().unwrap_or("·");
+        let step = event.step.as_deref().unwrap_or("·");
+        format!("row {} ({} {handler} {step})", self.at + 1, event.kind.as_str())
+    }
+}
+
+/// The last part of the type of a failure: participants differ in what they write before it.
+pub(super) fn kind_of(failure: &Failure) -> &str {
+    failure.kind.rsplit(['.', ':', '$']).next().unwrap_or_default()
+}
+
+/// The log by hierarchies.
+pub(super) fn hierarchies<'a>(
+    log: &'a Log,
+    definitions: &'a [Definition],
+    at_rest: AtRest,
+) -> Vec<Hierarchy<'a>> {
+    let mut by_root: BTreeMap<Uuid, Vec<Row<'a>>> = BTreeMap::new();
+    for (at, event) in log.events.iter().enumerate() {
+        by_root.entry(event.lineage.root_id()).or_default().push(Row { at, event });
+    }
+    let hierarchies = by_root.into_iter();
+    let of = |(root, rows)| Hierarchy::of(log, definitions, at_rest, root, rows);
+    hierarchies.map(of).collect()
+}
+
+impl<'a> Hierarchy<'a> {
+    fn of(
+        log: &'a Log,
+        definitions: &'a [Definition],
+        at_rest: AtRest,
+        root: Uuid,
+        rows: Vec<Row<'a>>,
+    ) -> Self {
+        let mut runs: Vec<Run<'a>> = vec![];
+        for row in &rows {
+            let Some(handler) = row.event.handler.as_deref() else {
+                continue;
+            };
+            let same =
+                |run: &&mut Run<'_>| run.handler == handler && run.seen.event.lineage == row.event.lineage;
+            match runs.iter_mut().find(same) {
+                Some(run) => run.rows.push(*row),
+                None if row.kind() == EventKind::Seen => {
+                    runs.push(Run { seen: *row, handler, rows: vec![*row] });
+                }
+                None => {}
+            }
+        }
+        let here = |ids: &[Uuid]| rows.iter().any(|row| ids.contains(&row.event.lineage.id()));
+        let (repaired, set_aside) = (here(&log.repaired), here(&log.set_aside));
+        Self { log, definitions, at_rest, root, rows, runs, repaired, set_aside }
+    }
+
+    /// Notes that something is wrong.
+    pub(super) fn find(&self, findings: &mut Findings, invariant: Invariant, what: impl Into<String>) {
+        findings.push(Violation { invariant, hierarchy: self.root, what: what.into() });
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.at_rest == AtRest::Yes
+    }
+
+    /// The rows of this kind that are about the message.
+    pub(super) fn about(&self, message: Uuid, kind: EventKind) -> impl Iterator<Item = Row<'a>> {
+        self.rows.iter().copied().filter(move |row| row.kind() == kind && row.event.message == message)
+    }
+
+    /// The runs that handle the message.
+    pub(super) fn handling(&self, message: Uuid) -> impl Iterator<Item = &Run<'a>> {
+        self.runs.iter().filter(move |run| run.message() == message)
+    }
+
+    /// The run whose lineage this is one id longer than.
+    pub(super) fn above(&self, run: &Run<'_>) -> Option<&Run<'a>> {
+        let above = run.seen.event.lineage.parent()?;
+        self.runs.iter().find(|other| other.seen.event.lineage == above)
+    }
+
+    pub(super) fn topic(&self, message: Uuid) -> Option<&'a str> {
+        let mut messages = self.log.messages.iter();
+        messages.find(|known| known.id == message).map(|known| &*known.topic)
+    }
+
+    /// The definitions of the run's saga: one for each version.
+    pub(super) fn versions(&self, run: &Run<'_>) -> Vec<&'a Definition> {
+        let topic = self.topic(run.message());
+        let of = |it: &&Definition| it.saga == run.handler && topic.is_none_or(|topic| it.topic == topic);
+        self.definitions.iter().filter(of).collect()
+    }
+
+    /// Whether the run belongs to a rollback from its beginning: a compensation launched its message, or
+    /// that of a run above it. Nobody can ask it to give up.
+    pub(super) fn is_compensating(&self, run: &Run<'_>) -> bool {
+        let Some(above) = self.above(run) else {
+            return false;
+        };
+        let emitted = self.about(run.message(), EventKind::Emitted).next();
+        let turned = above.first(EventKind::RollingBack);
+        let launched_backward = turned.zip(emitted).is_some_and(|(turned, emitted)| turned.at < emitted.at);
+        launched_backward || self.is_compensating(above)
+    }
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn message(&self) -> Uuid {
+        self.seen.event.message
+    }
+
+    pub(super) fn id(&self) -> Uuid {
+        self.seen.event.lineage.id()
+    }
+
+    pub(super) fn of_kind(&self, kind: EventKind) -> impl Iterator<Item = Row<'a>> {
+        self.rows.iter().copied().filter(move |row| row.kind() == kind)
+    }
+
+    pub(super) fn first(&self, kind: EventKind) -> Option<Row<'a>> {
+        self.of_kind(kind).next()
+    }
+
+    /// Where it came to an end, each time.
+    pub(super) fn ends(&self) -> impl Iterator<Item = Row<'a>> {
+        let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
+        self.rows.iter().copied().filter(move |row| ends.contains(&row.kind()))
+    }
+
+    /// Its newest row, if it came to an end with that and was not told to turn back since.
+    pub(super) fn end(&self) -> Option<Row<'a>> {
+        let newest = self.rows.last().copied()?;
+        self.ends().last().filter(|end| end.at == newest.at)
+    }
+
+    /// Whether the run above had demanded that it turn back, or somebody from outside.
+    pub(super) fn was_told(&self) -> bool {
+        self.first(EventKind::RollingBack).is_some_and(|turned| turned.event.step.is_none())
+    }
+
+    /// What it wrote right after this row.
+    pub(super) fn after(&self, row: Row<'_>) -> Option<Row<'a>> {
+        self.rows.iter().copied().find(|later| later.at > row.at)
+    }
+
+    /// The suspensions of the way forward, and what belongs to each.
+    pub(super) fn forward(&self) -> Vec<Window<'a>> {
+        self.windows().into_iter().filter(|window| !window.backward).collect()
+    }
+
+    /// Its suspensions, and what belongs to each.
+    pub(super) fn windows(&self) -> Vec<Window<'a>> {
+        let (mut windows, mut emitted, mut told) = (vec![], vec![], vec![]);
+        let mut backward = false;
+        for row in &self.rows {
+            match row.kind() {
+                EventKind::Emitted => emitted.push(*row),
+                EventKind::RollbackEmitted => told.push(*row),
+                EventKind::RollingBack => backward = true,
+                EventKind::Suspended => windows.push(Window {
+                    closed: *row,
+                    backward,
+                    emitted: std::mem::take(&mut emitted),
+                    told: std::mem::take(&mut told),
+                    left: self.after(*row),
+                }),
+                _ => {}
+            }
+        }
+        windows
+    }
+}
+
+/// The step of that name, in any version.
+pub(super) fn step<'a>(versions: &[&'a Definition], name: &str) -> Option<&'a StepDefinition> {
+    versions.iter().find_map(|version| version.steps.iter().find(|step| step.name == name))
+}

@@ -1,0 +1,151 @@
+//! I1: who is waited for. I7, as far as a log at rest tells: nothing is left that should have happened.
+
+use super::Invariant;
+use super::history::{Findings, Hierarchy, Row, Run, Window};
+use super::log::Listing;
+use crate::EventKind;
+
+pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
+    for emitted in hierarchy.rows.iter().filter(|row| row.kind() == EventKind::Emitted) {
+        only_listeners_hear(hierarchy, *emitted, findings);
+        if emitted.event.handler.is_none() {
+            all_listeners_heard(hierarchy, *emitted, None, findings);
+        }
+    }
+    for run in &hierarchy.runs {
+        for window in run.windows() {
+            children_ended(hierarchy, &window, findings);
+            told_children_ended(hierarchy, &window, findings);
+        }
+        ended_at_rest(hierarchy, run, findings);
+    }
+}
+
+/// Who listened on the topic when the message was emitted: for certain, or perhaps.
+fn listened(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, listing: &Listing, certainly: bool) -> bool {
+    let slack = if certainly { hierarchy.log.tolerance } else { -hierarchy.log.tolerance };
+    let at = emitted.event.at;
+    hierarchy.topic(emitted.event.message) == Some(&listing.topic)
+        && listing.since + slack <= at
+        && listing.until.is_none_or(|until| at < until - slack)
+}
+
+fn only_listeners_hear(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
+    let listings = || hierarchy.log.listings.iter();
+    let topic = hierarchy.topic(emitted.event.message);
+    if !listings().any(|listing| Some(&*listing.topic) == topic) {
+        return;
+    }
+    for run in hierarchy.handling(emitted.event.message) {
+        let mut own = listings().filter(|listing| listing.handler == run.handler);
+        if !own.any(|listing| listened(hierarchy, emitted, listing, false)) {
+            let what = format!("{}: it did not listen when the message was emitted", run.seen.told());
+            hierarchy.find(findings, Invariant::Waits, what);
+        }
+    }
+}
+
+/// Whoever listened for certain has heard: by the time the emitter went on with `left`, or at rest.
+fn all_listeners_heard(
+    hierarchy: &Hierarchy<'_>,
+    emitted: Row<'_>,
+    left: Option<Row<'_>>,
+    findings: &mut Findings,
+) {
+    if left.is_none() && !hierarchy.is_at_rest() || left.is_some_and(|left| left.gave_up()) {
+        return;
+    }
+    let listings = hierarchy.log.listings.iter();
+    let certain = listings.filter(|listing| !listing.dropped && listened(hierarchy, emitted, listing, true));
+    for listing in certain {
+        let mut runs = hierarchy.handling(emitted.event.message);
+        if runs.any(|run| run.handler == listing.handler) {
+            continue;
+        }
+        let (listener, message) = (&listing.handler, emitted.told());
+        match left {
+            Some(left) => {
+                let what = format!("{} did not wait for `{listener}` to begin with {message}", left.told());
+                hierarchy.find(findings, Invariant::Waits, what);
+            }
+            None if !hierarchy.set_aside => {
+                let what = format!("`{listener}` never began with {message}");
+                hierarchy.find(findings, Invariant::Progress, what);
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a run does next it does after all runs that it launched have ended; and those began after it had
+/// suspended.
+fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
+    for emitted in &window.emitted {
+        all_listeners_heard(hierarchy, *emitted, window.left, findings);
+        for child in hierarchy.handling(emitted.event.message) {
+            let seen = child.seen;
+            if !is_later(seen, window.closed) {
+                let what = format!("{} began before {} was done", seen.told(), window.closed.told());
+                hierarchy.find(findings, Invariant::Waits, what);
+            }
+            let Some(left) = window.left else {
+                continue;
+            };
+            let ended = child.ends().next().is_some_and(|end| is_later(left, end));
+            if !ended {
+                let what = format!("{} did not wait for {}", left.told(), seen.told());
+                hierarchy.find(findings, Invariant::Waits, what);
+            }
+        }
+    }
+}
+
+/// Before a run goes on back, those that it told to turn back have. Those that had failed before had turned
+/// back by themselves.
+fn told_children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
+    let Some(left) = window.left else {
+        return;
+    };
+    for told in &window.told {
+        for child in hierarchy.handling(told.event.message) {
+            let had_ended = |row: &Row<'_>| row.at < told.at && row.kind() != EventKind::Committed;
+            if child.ends().any(|row| had_ended(&row)) || left.gave_up() {
+                continue;
+            }
+            let mut ends = child.ends().filter(|end| end.kind() != EventKind::Committed);
+            if !ends.any(|end| is_later(left, end) && is_later(end, window.closed)) {
+                let what = format!("{} went on before {} had turned back", left.told(), child.seen.told());
+                hierarchy.find(findings, Invariant::Reverse, what);
+            }
+        }
+    }
+}
+
+fn is_later(row: Row<'_>, than: Row<'_>) -> bool {
+    row.at > than.at && row.event.at > than.event.at
+}
+
+/// At rest every run has ended, and whoever was told to turn back did.
+fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
+    if !hierarchy.is_at_rest() || hierarchy.set_aside {
+        return;
+    }
+    let told = hierarchy.about(run.message(), EventKind::RollbackEmitted).last();
+    let what = match (run.end(), told) {
+        (None, _) => "never ended",
+        (Some(end), Some(told)) if end.kind() == EventKind::Committed && end.at < told.at => {
+            if gave_up_on(hierarchy, told) {
+                return;
+            }
+            "was told to turn back, and did not"
+        }
+        _ => return,
+    };
+    hierarchy.find(findings, Invariant::Progress, format!("{} {what}", run.seen.told()));
+}
+
+/// Whether whoever told others to turn back gave up waiting for them.
+fn gave_up_on(hierarchy: &Hierarchy<'_>, told: Row<'_>) -> bool {
+    let mut runs = hierarchy.runs.iter().filter(|run| run.seen.event.lineage == told.event.lineage);
+    runs.any(|run| run.rows.iter().any(|row| row.at > told.at && row.gave_up()))
+}

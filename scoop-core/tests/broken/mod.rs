@@ -1,0 +1,459 @@
+//! That the reference model finds what is wrong: good records, each broken in one place.
+
+use scoop_core::audit::{AtRest, Effect, Invariant, Log, LoggedEvent, Part, Place, audit, audit_effects};
+use scoop_core::{Definition, EventKind, Failure, Lineage};
+use time::Duration;
+use uuid::Uuid;
+
+use crate::driver::{Memory, World, definitions, log, parse};
+
+/// A parent of two children, of which the second fails, so that all is undone.
+const UNDONE: &str = "
+    saga parent on start
+      step before [compensated]
+      step middle [compensated]: emit child-topic
+      step last
+    saga first on child-topic
+      step work [compensated]
+      step more [compensated]
+    saga second on child-topic
+      step work [compensated]
+      step fail: fail \"no\"
+    launch start";
+
+/// The same without a failure.
+const DONE: &str = "
+    saga parent on start
+      step before [compensated]
+      step middle [compensated]: emit child-topic
+      step last
+    saga first on child-topic
+      step work [compensated]
+      step more [compensated]
+    saga second on child-topic
+      step work [compensated]
+    launch start";
+
+/// A child that cannot be undone when it is told to.
+const NOT_UNDONE: &str = "
+    saga parent on start
+      step before [compensated]: emit child-topic
+      step last: fail \"no\"
+    saga child on child-topic
+      step work [compensated]
+        undo: fail \"cannot\"
+    launch start";
+
+/// Two children that fail.
+const TWO_FAIL: &str = "
+    saga parent on start
+      step only: emit child-topic
+    saga first on child-topic
+      step work: fail \"one\"
+    saga second on child-topic
+      step work: fail \"two\"
+    launch start";
+
+/// A record, its sagas, and what is done to it.
+struct Broken {
+    log: Log,
+    definitions: Vec<Definition>,
+}
+
+fn good(script: &str) -> Broken {
+    let script = parse(script).unwrap();
+    let world = World::play(&script, Memory::Kept);
+    let broken = Broken { log: log(&script, &world), definitions: definitions(&script) };
+    assert_eq!(audit(&broken.log, &broken.definitions, AtRest::Yes), [], "it is good before it is broken");
+    broken
+}
+
+impl Broken {
+    /// Where the n-th row of this kind, handler and step stands.
+    fn at(&self, kind: EventKind, handler: &str, step: &str) -> usize {
+        let is_it = |row: &LoggedEvent| {
+            row.kind == kind
+                && row.handler.as_deref().unwrap_or_default() == handler
+                && row.step.as_deref().unwrap_or_default() == step
+        };
+        self.log.events.iter().position(is_it).expect("there is such a row")
+    }
+
+    fn row(&mut self, kind: EventKind, handler: &str, step: &str) -> &mut LoggedEvent {
+        let at = self.at(kind, handler, step);
+        &mut self.log.events[at]
+    }
+
+    fn drop_row(&mut self, kind: EventKind, handler: &str, step: &str) {
+        let at = self.at(kind, handler, step);
+        self.log.events.remove(at);
+    }
+
+    /// Puts one row before another; times follow.
+    fn move_before(&mut self, from: usize, to: usize) {
+        let row = self.log.events.remove(from);
+        self.log.events.insert(if from < to { to - 1 } else { to }, row);
+        self.new_times();
+    }
+
+    /// All that a handler wrote leaves.
+    fn drop_handler(&mut self, handler: &str) {
+        self.log.events.retain(|row| row.handler.as_deref() != Some(handler));
+    }
+
+    fn new_times(&mut self) {
+        let first = self.log.events[0].at;
+        for (row, micros) in self.log.events.iter_mut().zip(0..) {
+            row.at = first + Duration::microseconds(micros);
+        }
+    }
+
+    #[track_caller]
+    fn violates(&self, invariant: Invariant) {
+        let found = audit(&self.log, &self.definitions, AtRest::Yes);
+        let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert!(found.iter().any(|it| it.invariant == invariant), "{} is not in {texts:#?}", invariant.id());
+    }
+}
+
+use EventKind::{
+    CancellationRequested, Committed, Emitted, RollbackEmitted, RollbackFailed, RolledBack, RollingBack,
+    Seen, Suspended,
+};
+
+#[test]
+fn a_parent_that_goes_on_before_its_child_has_ended() {
+    let mut broken = good(DONE);
+    let (on, end) = (broken.at(Suspended, "parent", "last"), broken.at(Committed, "second", "work"));
+    broken.move_before(on, end);
+    broken.violates(Invariant::Waits);
+}
+
+#[test]
+fn a_parent_that_commits_before_its_child_has_ended() {
+    let text = "
+        saga parent on start
+          step only: emit child-topic
+        saga child on child-topic
+          step work
+        launch start";
+    let mut broken = good(text);
+    let (commit, end) = (broken.at(Committed, "parent", "only"), broken.at(Suspended, "child", "work"));
+    broken.move_before(commit, end);
+    broken.violates(Invariant::Waits);
+}
+
+#[test]
+fn a_handler_that_nobody_waited_for() {
+    let mut broken = good(DONE);
+    broken.drop_handler("second");
+    broken.violates(Invariant::Waits);
+}
+
+#[test]
+fn a_handler_that_began_although_it_did_not_listen() {
+    let mut broken = good(DONE);
+    let listing = broken.log.listings.iter_mut().find(|listing| listing.handler == "second").unwrap();
+    listing.since += Duration::hours(1);
+    broken.violates(Invariant::Waits);
+}
+
+#[test]
+fn a_child_that_began_before_its_message_was_out() {
+    let mut broken = good(DONE);
+    let (seen, emitted) = (broken.at(Seen, "first", ""), broken.at(Suspended, "parent", "middle"));
+    broken.move_before(seen, emitted);
+    broken.violates(Invariant::Waits);
+}
+
+#[test]
+fn a_lineage_that_is_not_one_id_below() {
+    for lineage in [vec![7], vec![1, 2, 3, 7]] {
+        let mut broken = good(DONE);
+        let seen = broken.row(Seen, "first", "").lineage.clone();
+        let root = seen.root_id();
+        let ids = std::iter::once(root).chain(lineage.into_iter().map(Uuid::from_u128)).collect();
+        let wrong = Lineage::from_ids(ids).unwrap();
+        for row in broken.log.events.iter_mut().filter(|row| row.lineage == seen) {
+            row.lineage = wrong.clone();
+        }
+        broken.violates(Invariant::Lineage);
+    }
+}
+
+#[test]
+fn a_run_that_writes_with_another_lineage() {
+    let mut broken = good(DONE);
+    let parent = broken.row(Seen, "parent", "").lineage.clone();
+    broken.row(Suspended, "first", "work").lineage = parent;
+    broken.violates(Invariant::Lineage);
+}
+
+#[test]
+fn two_runs_with_one_id() {
+    let mut broken = good(DONE);
+    let first = broken.row(Seen, "first", "").lineage.clone();
+    let second = broken.row(Seen, "second", "").lineage.clone();
+    for row in broken.log.events.iter_mut().filter(|row| row.lineage == second) {
+        row.lineage = first.clone();
+    }
+    broken.violates(Invariant::Lineage);
+}
+
+#[test]
+fn what_may_be_there_once_is_there_twice() {
+    let once = [
+        (DONE, Emitted, "parent", "middle"),
+        (DONE, Seen, "parent", ""),
+        (DONE, Committed, "parent", "last"),
+        (UNDONE, RollingBack, "second", "fail"),
+        (UNDONE, RolledBack, "parent", "Rollback of before[0,]"),
+        (NOT_UNDONE, RollbackFailed, "child", "Rollback of work[0,]"),
+        (UNDONE, RollbackEmitted, "parent", "Rollback of middle[0,] (rolling back child scopes)"),
+    ];
+    for (script, kind, handler, step) in once {
+        let mut broken = good(script);
+        let at = broken.at(kind, handler, step);
+        let row = broken.log.events[at].clone();
+        broken.log.events.insert(at + 1, row);
+        broken.new_times();
+        broken.violates(Invariant::Once);
+    }
+}
+
+#[test]
+fn a_step_that_is_left_out_or_comes_twice() {
+    let mut broken = good(DONE);
+    broken.drop_row(Suspended, "first", "more");
+    broken.violates(Invariant::Once);
+    let mut broken = good(DONE);
+    let at = broken.at(Suspended, "first", "more");
+    let row = broken.log.events[at].clone();
+    broken.log.events.insert(at, row);
+    broken.new_times();
+    broken.violates(Invariant::Once);
+}
+
+#[test]
+fn a_run_that_goes_forward_after_it_turned_back() {
+    let mut broken = good(UNDONE);
+    let at = broken.at(RolledBack, "parent", "Rollback of before[0,]");
+    broken.log.events[at].kind = Committed;
+    broken.violates(Invariant::Once);
+}
+
+#[test]
+fn the_parent_is_compensated_before_its_children() {
+    let mut broken = good(UNDONE);
+    let own = broken.at(Suspended, "parent", "Rollback of middle[0,]");
+    let child = broken.at(RollingBack, "first", "");
+    broken.move_before(own, child);
+    broken.violates(Invariant::Reverse);
+}
+
+#[test]
+fn compensations_in_another_order_or_not_at_all() {
+    let parts = ["Rollback of more[0,]", "Rollback of work[0,]"];
+    let mut broken = good(UNDONE);
+    let places = parts.map(|part| broken.at(Suspended, "first", part));
+    for (place, part) in places.into_iter().zip(parts.iter().rev()) {
+        broken.log.events[place].step = Some((*part).to_owned());
+    }
+    broken.violates(Invariant::Reverse);
+    let mut broken = good(UNDONE);
+    broken.drop_row(Suspended, "first", parts[0]);
+    broken.violates(Invariant::Reverse);
+}
+
+#[test]
+fn a_compensation_that_comes_twice() {
+    let mut broken = good(UNDONE);
+    let at = broken.at(Suspended, "first", "Rollback of work[0,]");
+    let row = broken.log.events[at].clone();
+    broken.log.events.insert(at, row);
+    broken.new_times();
+    broken.violates(Invariant::Reverse);
+}
+
+#[test]
+fn a_child_that_is_not_told_to_turn_back() {
+    let mut broken = good(UNDONE);
+    broken.drop_row(RollbackEmitted, "parent", "Rollback of middle[0,] (rolling back child scopes)");
+    broken.violates(Invariant::Reverse);
+}
+
+#[test]
+fn a_child_that_does_not_turn_back_when_told_to() {
+    let mut broken = good(UNDONE);
+    let first = broken.row(Seen, "first", "").lineage.clone();
+    let turned = broken.at(RollingBack, "first", "");
+    let mut at = 0;
+    broken.log.events.retain(|row| {
+        at += 1;
+        row.lineage != first || at <= turned
+    });
+    for invariant in [Invariant::Reverse, Invariant::Progress, Invariant::Whole] {
+        broken.violates(invariant);
+    }
+}
+
+#[test]
+fn an_emission_without_an_outcome() {
+    let mut broken = good(TWO_FAIL);
+    let at = broken.at(RollingBack, "parent", "only");
+    let mut emitted = broken.log.events[broken.at(Emitted, "parent", "only")].clone();
+    emitted.message = Uuid::from_u128(77);
+    broken.log.events.insert(at, emitted);
+    broken.new_times();
+    broken.violates(Invariant::Atomic);
+}
+
+#[test]
+fn a_run_that_never_ends_or_never_begins() {
+    let mut broken = good(DONE);
+    broken.log.events.pop();
+    broken.violates(Invariant::Progress);
+    let mut broken = good(DONE);
+    broken.log.events.truncate(1);
+    broken.violates(Invariant::Progress);
+}
+
+#[test]
+fn a_failure_that_is_not_told_told_twice_or_in_another_order() {
+    let change: [fn(&mut Vec<Failure>); 3] =
+        [|causes| drop(causes.pop()), |causes| causes.push(causes[0].clone()), |causes| causes.reverse()];
+    for change in change {
+        let mut broken = good(TWO_FAIL);
+        let failure = broken.row(RollingBack, "parent", "only").exception.as_mut().unwrap();
+        let mut causes = failure.causes.to_vec();
+        change(&mut causes);
+        failure.causes = causes.into();
+        broken.violates(Invariant::Failures);
+    }
+}
+
+#[test]
+fn a_failure_that_nobody_hears_of() {
+    let mut broken = good(NOT_UNDONE);
+    let at = broken.at(RollbackFailed, "parent", "Rollback of before[0,] (rolling back child scopes)");
+    let (row, before) = (broken.log.events[at].clone(), at - 1);
+    let mut rows = vec![];
+    for (kind, step) in [(Suspended, "Rollback of before[0,]"), (RolledBack, "Rollback of before[0,]")] {
+        let step = Some(step.to_owned());
+        rows.push(LoggedEvent { kind, step, exception: None, handler_iteration: None, ..row.clone() });
+    }
+    broken.log.events.splice(at.., rows);
+    assert_eq!(broken.log.events[before].kind, RollbackFailed, "what the parent ignores");
+    broken.new_times();
+    broken.violates(Invariant::Failures);
+}
+
+#[test]
+fn a_failure_that_nobody_had() {
+    let mut broken = good(DONE);
+    broken.row(Suspended, "parent", "last").handler_iteration = Some(0);
+    broken.violates(Invariant::Failures);
+}
+
+#[test]
+fn a_committed_child_below_what_is_undone() {
+    let mut broken = good(UNDONE);
+    let first = broken.row(Seen, "first", "").lineage.clone();
+    let commit = broken.at(Committed, "first", "more");
+    let mut at = 0;
+    broken.log.events.retain(|row| {
+        at += 1;
+        row.lineage != first || at <= commit + 1
+    });
+    broken.violates(Invariant::Whole);
+}
+
+#[test]
+fn a_rollback_that_failed_for_no_reason() {
+    let mut broken = good(NOT_UNDONE);
+    broken.row(RollbackFailed, "child", "Rollback of work[0,]").exception = None;
+    broken.violates(Invariant::Whole);
+}
+
+#[test]
+fn times_that_do_not_rise() {
+    let mut broken = good(DONE);
+    let before = broken.row(Seen, "first", "").at;
+    broken.row(Suspended, "first", "work").at = before;
+    broken.violates(Invariant::Time);
+}
+
+#[test]
+fn a_run_that_begins_before_its_time() {
+    let mut broken = good(DONE);
+    let context = r#"{"SleepUntilKey":{"wakeAfter":"1999-01-01T00:00:00Z"}}"#;
+    broken.row(Seen, "first", "").context = serde_json::from_str(context).unwrap();
+    broken.violates(Invariant::NotBefore);
+}
+
+#[test]
+fn a_run_that_goes_on_after_it_was_asked_to_give_up() {
+    let mut broken = good(DONE);
+    let at = broken.at(Seen, "parent", "");
+    let mut request = broken.log.events[0].clone();
+    request.kind = CancellationRequested;
+    request.exception = Some(Failure::new("CancellationRequestedException", "enough", "somebody"));
+    broken.log.events.insert(at + 1, request);
+    broken.new_times();
+    broken.violates(Invariant::GivesUp);
+}
+
+#[test]
+fn a_step_that_ends_after_its_deadline() {
+    let mut broken = good(DONE);
+    let deadline = r#"{"AbsoluteDeadlineKey":{"deadline":"1970-01-01T00:00:00Z","source":"s","trace":[]}}"#;
+    broken.row(Seen, "first", "").context = serde_json::from_str(deadline).unwrap();
+    broken.violates(Invariant::GivesUp);
+}
+
+/// The effects that the sagas of a record must have noted in their transactions.
+fn effects(of: &Broken) -> Vec<Effect> {
+    let suspended = of.log.events.iter().filter(|row| row.kind == Suspended);
+    let effects = suspended.filter_map(|row| {
+        let name = row.step.as_deref()?;
+        let (part, step) = match name.strip_prefix("Rollback of ") {
+            Some(rest) => (Part::Compensation, rest.strip_suffix("[0,]")?),
+            None => (Part::Step, name),
+        };
+        let (run, step) = (row.lineage.id(), step.to_owned());
+        let effect = |place| Effect { run, step: step.clone(), part, iteration: 0, place };
+        Some([effect(Place::Transaction), effect(Place::Outside)])
+    });
+    effects.flatten().collect()
+}
+
+#[test]
+fn effects_that_are_missing_doubled_or_too_many() {
+    let good = good(UNDONE);
+    let all = effects(&good);
+    let check = |effects: &[Effect]| audit_effects(&good.log, &good.definitions, effects);
+    assert_eq!(check(&all), []);
+    let find = |part| {
+        all.iter().position(|effect| effect.part == part && effect.place == Place::Transaction).unwrap()
+    };
+    let (step, compensation) = (find(Part::Step), find(Part::Compensation));
+
+    for (doubled, invariant) in [(step, Invariant::ExecutedOnce), (compensation, Invariant::CompensatedOnce)]
+    {
+        let mut effects = all.clone();
+        effects.push(all[doubled].clone());
+        assert_eq!(check(&effects)[0].invariant, invariant);
+    }
+    for missing in [step, compensation, step + 1] {
+        let mut effects = all.clone();
+        effects.remove(missing);
+        assert_eq!(check(&effects)[0].invariant, Invariant::Atomic);
+    }
+    for stranger in
+        [Effect { iteration: 3, ..all[step].clone() }, Effect { run: Uuid::nil(), ..all[step].clone() }]
+    {
+        let mut effects = all.clone();
+        effects.push(stranger);
+        assert_eq!(check(&effects)[0].invariant, Invariant::Atomic);
+    }
+}

@@ -1,0 +1,52 @@
+//! What a script recorded, as the reference model reads it.
+
+use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use scoop_core::{Definition, EventKind};
+use time::{Duration, OffsetDateTime};
+
+use super::script::{Saga, Script};
+use super::world::World;
+
+/// The definitions of the sagas, in all their versions.
+pub(crate) fn definitions(script: &Script) -> Vec<Definition> {
+    script.sagas.iter().map(Saga::definition).collect()
+}
+
+/// All rows, with the positions of the driver's clock for times.
+pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
+    let time = |tick: u64| OffsetDateTime::UNIX_EPOCH + Duration::microseconds(tick.try_into().unwrap_or(0));
+    let rows = world.rows.iter().map(|row| LoggedEvent {
+        message: row.event.message,
+        kind: row.event.kind,
+        handler: row.handler.clone(),
+        identifier: row.handler.as_ref().map(|_| "w".into()),
+        step: row.event.step.clone(),
+        lineage: row.lineage.clone(),
+        at: time(row.created_at),
+        exception: row.event.exception.clone(),
+        next_step: row.event.next_step,
+        handler_iteration: row.event.handler_iteration,
+        context: row.event.context.clone(),
+    });
+    let emitted = world.rows.iter().filter(|row| row.event.kind == EventKind::Emitted);
+    let messages = emitted.map(|row| {
+        let id = row.event.message;
+        LoggedMessage { id, topic: world.topic(id).to_owned() }
+    });
+    let listings = script.sagas.iter().map(|saga| Listing {
+        topic: saga.topic.clone(),
+        handler: saga.name.clone(),
+        since: OffsetDateTime::UNIX_EPOCH,
+        until: None,
+        dropped: false,
+    });
+    let unfinished = world.unfinished().filter(|(_, _, set_aside)| *set_aside);
+    let set_aside = unfinished.map(|(_, lineage, _)| lineage.id());
+    Log {
+        messages: messages.collect(),
+        events: rows.collect(),
+        listings: listings.collect(),
+        set_aside: set_aside.collect(),
+        ..Log::default()
+    }
+}

@@ -1,0 +1,313 @@
+//! What the statements leave, by themselves and beside each other.
+
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, Executor, PgPool};
+use uuid::Uuid;
+
+use super::*;
+use crate::embedded::Embedded;
+
+/// A database of our own, and what keeps its server alive.
+pub(super) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
+    let name = format!("{name}_{}", std::process::id());
+    let (admin, server) = match std::env::var("DATABASE_URL") {
+        Ok(url) => (url.parse().expect("DATABASE_URL is a URL"), None),
+        Err(_) => {
+            let server = Embedded::start().await.expect("a private server starts");
+            (server.connect_options(), Some(server))
+        }
+    };
+    let pool = PgPoolOptions::new().connect_with(admin.clone()).await.expect("the server answers");
+    let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+    sqlx::raw_sql(create).execute(&pool).await.expect("a database can be made");
+    (PgPool::connect_with(admin.database(&name)).await.expect("the database answers"), server)
+}
+
+#[tokio::test]
+async fn every_statement_fits_the_tables_of_any_schema() {
+    let (pool, server) = database("statements").await;
+    for schema in ["scoop", "another_1"].map(|name| Schema::new(name).unwrap()) {
+        migrate(&pool, &schema).await.unwrap();
+        for (name, text) in Statements::of(&schema).all() {
+            let prepared = (&pool).prepare(text).await;
+            assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
+        }
+    }
+    done(pool, server).await;
+}
+
+/// The database is dropped, if the server stays.
+pub(super) async fn done(pool: PgPool, server: Option<Embedded>) {
+    let database = pool.connect_options().get_database().unwrap().to_owned();
+    pool.close().await;
+    if server.is_none() {
+        let admin = PgPool::connect(&std::env::var("DATABASE_URL").unwrap()).await.unwrap();
+        let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
+        sqlx::raw_sql(drop).execute(&admin).await.unwrap();
+    }
+}
+
+/// A store, a worker that is listed in it, and a message that a saga listens for.
+async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
+    let schema = Schema::new("scoop").unwrap();
+    migrate(pool, &schema).await.unwrap();
+    let sessions = Sessions::new(pool, 2, &Access::default());
+    let (store, worker) = (Tables::new(sessions, &schema), Uuid::now_v7());
+    store.register(pool, worker, 1, &[]).await.unwrap();
+    store.publish((&["a".into()], &["saga".into()])).await.unwrap();
+    let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
+    let mut context = scoop_core::Context::default();
+    context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
+    (store, worker, Launched::new("a", payload, 0).with(context))
+}
+
+/// What a run is by the books and on record, but for ids and times.
+async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
+    sqlx::query_as(
+        "SELECT (to_jsonb(r) - '{id,root,lineage,message_id,ready_at,last_event_at}'::text[])::text,
+                (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
+                                  ORDER BY created_at)::text
+                 FROM scoop.message_event e WHERE e.message_id = r.message_id)
+         FROM scoop.run r
+         WHERE r.id = $1 AND r.last_event_at = (
+             SELECT max(created_at) FROM scoop.message_event e WHERE e.message_id = r.message_id)",
+    )
+    .bind(key.id)
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn what_is_claimed_when_it_is_launched_is_as_any_claim_leaves_it() {
+    let (pool, server) = database("claimed_at_launch").await;
+    let (store, worker, mut launched) = launching(&pool).await;
+    let key = launched.run_here("saga");
+    let launch = store.launch_here(worker, "w", std::slice::from_ref(&launched)).await.unwrap();
+    assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec![], vec![key.id]));
+    let here = launched.claimed(key, "saga".into(), "w");
+
+    let (_, _, ordinary) = launching(&pool).await;
+    store.launch(&pool, &[ordinary]).await.unwrap();
+    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+    let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({})).await.unwrap();
+    let [Ok(claimed)] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
+
+    assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
+    let told = |claimed: &Claimed| {
+        let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
+        // Spaces in JSON as the server writes it.
+        let text = format!("{claimed:?}").replace(": ", ":");
+        ids.fold(text, |text, id| text.replace(&id.to_string(), "id"))
+    };
+    assert_eq!(told(&here), told(claimed));
+    done(pool, server).await;
+}
+
+/// There are three statements for it.
+#[tokio::test]
+async fn a_launch_leaves_the_same_whichever_way_it_goes() {
+    let (pool, server) = database("ways_to_launch").await;
+    let due = async || {
+        let (store, _, launched) = launching(&pool).await;
+        store.publish((&["a".into()], &["second".into()])).await.unwrap();
+        (store, launched)
+    };
+    let late = async || {
+        let (store, mut launched) = due().await;
+        let mut context = scoop_core::Context::default();
+        for seconds in [2, 1] {
+            let at = time::OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(seconds);
+            let kind = [scoop_core::DeadlineKind::Absolute, scoop_core::DeadlineKind::HappyPath];
+            let deadline = scoop_core::Deadline::new(at, "test".to_owned());
+            context.tighten(kind[usize::from(seconds == 1)], deadline).unwrap();
+        }
+        launched = launched.with(context);
+        (store, launched)
+    };
+    let plain = async || {
+        let (store, launched) = due().await;
+        (store, launched.with(scoop_core::Context::default()))
+    };
+    let (mut one, mut many, mut general) = (vec![], vec![], vec![]);
+    for kept in [&mut one, &mut many, &mut general] {
+        *kept = vec![plain().await, due().await, late().await];
+    }
+    let ids = |kept: &[(Tables, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
+    let (ids, store) = ([ids(&one), ids(&many), ids(&general)], one[0].0.clone());
+    let of =
+        |kept: Vec<(Tables, Launched)>| kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>();
+    for launched in of(one) {
+        let mut launch = store.launch(&pool, &[launched]).await.unwrap();
+        launch.handlers.sort();
+        assert_eq!((launch.launched, launch.handlers), (1, vec!["saga".into(), "second".into()]));
+    }
+    let mut launch = store.launch(&pool, &of(many)).await.unwrap();
+    launch.handlers.sort();
+    assert_eq!((launch.launched, launch.handlers), (3, vec!["saga".into(), "second".into()]));
+    store.launch_for(&pool, &of(general), None).await.unwrap();
+
+    let mut left = vec![];
+    for ids in ids {
+        let mut rows = vec![];
+        for id in ids {
+            rows.push(left_by(&pool, id).await);
+        }
+        left.push(rows);
+    }
+    assert_eq!(left[0], left[2]);
+    assert_eq!(left[1], left[2]);
+    assert!(left[0].iter().all(|runs| runs.len() == 2), "{left:?}");
+    done(pool, server).await;
+}
+
+/// The runs of a message with their event, but for ids and times that the server sets.
+async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT jsonb_build_array(
+             to_jsonb(r) - '{id,root,lineage,message_id,last_event_at,ready_at}'::text[],
+             CASE WHEN r.ready_at <> r.last_event_at THEN r.ready_at END,
+             r.last_event_at = e.created_at, r.lineage = e.cooperation_lineage || r.id,
+             to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[], m.topic, m.payload)::text
+         FROM scoop.run r
+         JOIN scoop.message_event e ON e.message_id = r.message_id AND e.type = 'EMITTED'
+         JOIN scoop.message m ON m.id = r.message_id
+         WHERE r.message_id = $1
+         ORDER BY r.handler",
+    )
+    .bind(message)
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
+    let (pool, server) = database("unlisted_launch").await;
+    let (store, worker, mut launched) = launching(&pool).await;
+    store.leave(worker).await.unwrap();
+    launched.run_here("saga");
+    let launch = store.launch_here(worker, "w", &[launched]).await.unwrap();
+    assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
+    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+    let heir = Uuid::now_v7();
+    store.register(&pool, heir, 2, &[]).await.unwrap();
+    assert_eq!(store.claim(heir, "w", pairs, 10, serde_json::json!({})).await.unwrap().len(), 1);
+    done(pool, server).await;
+}
+
+/// Otherwise a run would be freed whose launch had not answered yet.
+#[tokio::test]
+async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
+    let (pool, server) = database("disown_at_launch").await;
+    let (store, worker, mut launched) = launching(&pool).await;
+    let key = launched.run_here("saga");
+    let mut tx = pool.begin().await.unwrap();
+    let launch = store.launch_for(&mut *tx, &[launched], Some((worker, "w"))).await.unwrap();
+    assert_eq!(launch.claimed, [key.id]);
+
+    let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
+    let disowning = tokio::spawn({
+        let (store, in_flight) = (store.clone(), in_flight.clone());
+        async move { store.disown(worker, || in_flight.lock().unwrap().clone()).await }
+    });
+    blocked(&pool).await;
+    in_flight.lock().unwrap().push(key.id);
+    tx.commit().await.unwrap();
+    assert_eq!(disowning.await.unwrap().unwrap(), 0);
+    in_flight.lock().unwrap().clear();
+    assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap(), 1);
+    done(pool, server).await;
+}
+
+/// It was struck out, and is listed anew and launches something in the moment in which it looks for what
+/// it has lost track of.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_listed_frees_nothing() {
+    let (pool, server) = database("disown_unlisted").await;
+    let (store, worker, mut launched) = launching(&pool).await;
+    let key = launched.run_here("saga");
+    store.leave(worker).await.unwrap();
+    let launched = [launched];
+    let comes_back = async || {
+        store.register(&pool, worker, 2, &[]).await.unwrap();
+        store.launch_here(worker, "w", &launched).await.unwrap().claimed
+    };
+    let in_flight = || {
+        let claimed = || tokio::runtime::Handle::current().block_on(comes_back());
+        assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
+        vec![]
+    };
+    assert_eq!(store.disown(worker, in_flight).await.unwrap(), 0);
+    assert_eq!(comes_back().await, [key.id]);
+    assert_eq!(store.disown(worker, Vec::new).await.unwrap(), 1, "it is listed, and does not work on it");
+    done(pool, server).await;
+}
+
+/// Three runs that wait for nobody, each for as long.
+async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
+    let again = || Launched::new("a", serde_json::Value::Null, 4);
+    store.launch(pool, &[launched, again(), again()]).await.unwrap();
+    let wait = "UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', suspensions = 1
+                WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at";
+    let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
+    let mut parents: Vec<_> = rows.iter().map(|row| Parent::from_row(row).unwrap()).collect();
+    parents.sort_by_key(|parent| parent.id);
+    parents
+}
+
+#[tokio::test]
+async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
+    let (pool, server) = database("claimed_at_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+    let woken = store.wake_here(&parents, worker, "w", pairs, 1).await.unwrap();
+    let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
+    assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
+    let again = store.wake_here(&parents, worker, "w", pairs, 3).await.unwrap();
+    assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "nobody wakes twice");
+
+    let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
+    sqlx::query(held).bind(here.key.id).execute(&pool).await.unwrap();
+    let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({})).await.unwrap();
+    let claimed = claimed.into_iter().map(Result::unwrap).find(|claimed| claimed.key.id == here.key.id);
+    assert_eq!(format!("{here:?}"), format!("{:?}", claimed.unwrap()));
+    let late =
+        "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
+    assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
+    done(pool, server).await;
+}
+
+/// Returns when somebody waits for a lock.
+async fn blocked(pool: &PgPool) {
+    let blocked = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(blocked).fetch_one(pool).await.unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn only_who_is_listed_and_has_the_handler_claims_what_wakes() {
+    let (pool, server) = database("unlisted_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let pairs = |handler: &str| (vec!["a".to_owned()], vec![handler.to_owned()]);
+    for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
+        let (topics, handlers) = pairs(handler);
+        let woken = store.wake_here(&parents, worker, "w", (&topics, &handlers), 3).await.unwrap();
+        assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
+        let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
+        sqlx::query(wait).execute(&pool).await.unwrap();
+    }
+    done(pool, server).await;
+}
+
+#[test]
+fn a_schema_needs_a_plain_name() {
+    for bad in ["", "Upper", "1st", "a-b", "a.b", "a\"b", &"x".repeat(41)] {
+        assert!(Schema::new(bad).is_err(), "{bad}");
+    }
+    assert!(Schema::new("scoop_2").is_ok());
+}

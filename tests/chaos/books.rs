@@ -1,0 +1,331 @@
+//! Whether what happened is what was to happen, once: the ledgers beside the record.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use scoop::Definition;
+use scoop::prelude::*;
+use scoop_core::audit::{AtRest, Invariant};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::client::{Book, has_receipt};
+use crate::ledger::{self, What};
+use crate::plan::{self, Fate};
+use crate::record::{self, End, Hierarchy, RunRecord};
+use crate::sagas::{Carrier, Clockwork, Job, Node, Witness};
+
+/// What the steps of a node are called.
+const NODE_STEPS: [&str; 3] = ["first", "second", "third"];
+
+/// The first 48 bits of a UUID of version 7 are milliseconds.
+const FROM_OTHER_TIMES: &str = "
+    SELECT count(*) FROM scoop.message WHERE substr(id::text, 15, 1) = '7' AND abs(
+        extract(epoch FROM created_at) * 1000 - ('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint
+    ) > 4000";
+
+/// All sagas that the workers have.
+const DEFINITIONS: [Definition; 4] =
+    [Node::DEFINITION, Carrier::DEFINITION, Witness::DEFINITION, Clockwork::DEFINITION];
+
+/// What is found, and how much there was to find it in.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) hierarchies: usize,
+    pub(crate) runs: usize,
+    pub(crate) events: usize,
+    pub(crate) ticks: usize,
+    pub(crate) ends: BTreeMap<End, usize>,
+    /// Effects in the database, and attempts at effects outside.
+    pub(crate) in_database: usize,
+    pub(crate) outside: usize,
+    /// Attempts outside that were made again under the same key.
+    pub(crate) repeated: usize,
+    /// Messages whose id tells another time than the server had, since a clock was moved.
+    pub(crate) from_other_times: i64,
+    /// What should be there and is not.
+    pub(crate) losses: Vec<String>,
+    /// What is there more than once, or should not be.
+    pub(crate) doubles: Vec<String>,
+    /// What contradicts the rules of the protocol.
+    pub(crate) violations: Vec<String>,
+}
+
+/// One row of the ledger: what happened in which step, in which iteration.
+type Entry = (String, String, i64);
+
+/// Both ledgers, by run.
+struct Ledgers {
+    in_database: HashMap<Uuid, Vec<Entry>>,
+    /// The keys of what was done outside, by what it was.
+    outside: HashMap<Uuid, BTreeMap<Instance, BTreeSet<Uuid>>>,
+}
+
+/// One instance of a step, or of its compensation.
+type Instance = (What, String, i64);
+
+/// Looks at everything, once all is done.
+pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let mut ledgers = Ledgers::read(pool, ledger, &mut findings).await?;
+    let mut roots: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
+    let listings = record::listings(pool).await?;
+    let knows_commits = record::knows_commits(pool).await?;
+    for part in record::hierarchies(pool).await? {
+        for hierarchy in record::read(pool, &part, &listings).await? {
+            findings.events += hierarchy.log.events.len();
+            let mut wrong = scoop_core::audit::audit(&hierarchy.log, &DEFINITIONS, AtRest::Yes);
+            // What was done before a cancellation was committed cannot be told from what was done after.
+            wrong.retain(|wrong| knows_commits || wrong.invariant != Invariant::GivesUp);
+            if !wrong.is_empty() {
+                let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+                findings.violations.push(format!("{}\n{}", wrong.join("\n"), hierarchy.story()));
+            }
+            for run in &hierarchy.runs {
+                findings.runs += 1;
+                findings.check_run(run, &mut ledgers)?;
+                if run.is_root && run.handler == Node::DEFINITION.saga {
+                    let number = Job::deserialize(&run.payload)?.number;
+                    roots.entry(number).or_default().push(hierarchy.root);
+                    findings.check_end(seed, book, number, run.end, &hierarchy);
+                }
+            }
+        }
+    }
+    for run in ledgers.in_database.keys().chain(ledgers.outside.keys()) {
+        findings.doubles.push(format!("run {run} left entries and is not on record"));
+    }
+    findings.check_numbers(book, &roots);
+    findings.check_receipts(pool, &roots).await?;
+    findings.check_ticks(pool).await?;
+    findings.from_other_times = sqlx::query_scalar(FROM_OTHER_TIMES).fetch_one(pool).await?;
+    Ok(findings)
+}
+
+impl Ledgers {
+    async fn read(pool: &PgPool, ledger: &Path, findings: &mut Findings) -> Result<Self> {
+        let entries = "SELECT run, what, step, iteration FROM ledger";
+        let entries: Vec<(Uuid, String, String, i64)> = sqlx::query_as(entries).fetch_all(pool).await?;
+        findings.in_database = entries.len();
+        let mut in_database: HashMap<Uuid, Vec<Entry>> = HashMap::new();
+        for (run, what, step, iteration) in entries {
+            in_database.entry(run).or_default().push((what, step, iteration));
+        }
+        let lines = ledger::read(ledger)?;
+        findings.outside = lines.len();
+        let mut outside: HashMap<Uuid, BTreeMap<Instance, BTreeSet<Uuid>>> = HashMap::new();
+        let mut keys: HashMap<Uuid, (Uuid, Instance)> = HashMap::new();
+        for line in lines {
+            let instance = (line.what, line.step, i64::from(line.iteration));
+            let of = (line.run, instance.clone());
+            match keys.insert(line.key, of.clone()) {
+                None => {}
+                Some(known) if known == of => findings.repeated += 1,
+                Some(known) => findings.doubles.push(format!("{known:?} and {of:?} have one key")),
+            }
+            outside.entry(line.run).or_default().entry(instance).or_default().insert(line.key);
+        }
+        Ok(Self { in_database, outside })
+    }
+}
+
+impl Findings {
+    /// Each outcome on record has its effects, each effect has its outcome.
+    fn check_run(&mut self, run: &RunRecord, ledgers: &mut Ledgers) -> Result<()> {
+        let expected = Expected::of(run)?;
+        let mut entered: BTreeMap<Instance, usize> = BTreeMap::new();
+        for (name, step, iteration) in ledgers.in_database.remove(&run.id).unwrap_or_default() {
+            let what =
+                [What::Done, What::Undone, What::TidiedUp].into_iter().find(|what| what.as_str() == name);
+            let what = what.ok_or_else(|| Error::msg(format!("what is `{name}`?")))?;
+            *entered.entry((what, step, iteration)).or_default() += 1;
+        }
+        self.check_tidied_up(run, &mut entered);
+        for instance in &expected.in_database {
+            match entered.remove(instance) {
+                Some(1) => {}
+                None => self.losses.push(format!("{run:?} has no entry of {instance:?}")),
+                Some(times) => self.doubles.push(format!("{run:?} has {times} entries of {instance:?}")),
+            }
+        }
+        for instance in entered.into_keys() {
+            self.doubles.push(format!("{run:?} has an entry of {instance:?}, which did not happen"));
+        }
+        let outside = ledgers.outside.remove(&run.id).unwrap_or_default();
+        for (instance, keys) in outside.iter().filter(|(_, keys)| keys.len() > 1) {
+            self.doubles.push(format!("{run:?} has {} keys for {instance:?}", keys.len()));
+        }
+        for instance in expected.outside.iter().filter(|instance| !outside.contains_key(instance)) {
+            self.losses.push(format!("{run:?} did not do {instance:?} outside"));
+        }
+        if expected.is_half_undone(run) {
+            self.losses.push(format!("{run:?} is rolled back, but not all of it"));
+        }
+        Ok(())
+    }
+
+    /// A node tidies up after its first step once, however that came about.
+    fn check_tidied_up(&mut self, run: &RunRecord, entered: &mut BTreeMap<Instance, usize>) {
+        let mut times = 0;
+        entered.retain(|(what, _, _), count| {
+            times += if *what == What::TidiedUp { *count } else { 0 };
+            *what != What::TidiedUp
+        });
+        let is_due = run.handler == Node::DEFINITION.saga
+            && run.done.iter().any(|step| step == NODE_STEPS[0])
+            && run.end != End::NotUndone;
+        match times {
+            0 if is_due => self.losses.push(format!("{run:?} has not tidied up")),
+            0 | 1 => {}
+            times => self.doubles.push(format!("{run:?} has tidied up {times} times")),
+        }
+    }
+
+    /// A hierarchy ends as it must.
+    fn check_end(&mut self, seed: u64, book: &Book, number: i64, end: End, hierarchy: &Hierarchy) {
+        self.hierarchies += 1;
+        *self.ends.entry(end).or_default() += 1;
+        let (plan, fate) = plan::of(seed, number);
+        let (commits, risky) = (plan.commits(), plan.is_risky());
+        let is_left = matches!(fate, Fate::Left | Fate::Wanted);
+        let as_planned = match end {
+            End::Unfinished => false,
+            End::Committed => commits && !book.undone.contains(&hierarchy.root),
+            End::RolledBack => !commits || !is_left,
+            End::NotUndone => risky && !(commits && is_left),
+        };
+        if !as_planned {
+            let story = hierarchy.story();
+            self.losses.push(format!(
+                "hierarchy {number} ended as {end:?}; it was {fate:?}, commits by itself: {commits}, may be impossible \
+                 to undo: {risky}\n{story}\n{plan:?}"
+            ));
+        }
+    }
+
+    /// Each number has one hierarchy.
+    fn check_numbers(&mut self, book: &Book, roots: &BTreeMap<i64, Vec<Uuid>>) {
+        for number in 0..book.count {
+            match roots.get(&number).map(Vec::as_slice) {
+                None | Some([]) => self.losses.push(format!("hierarchy {number} never began")),
+                Some([root]) => {
+                    if book.launched.get(&number).is_some_and(|launched| launched != root) {
+                        self.losses
+                            .push(format!("hierarchy {number} is not the one that the client was told of"));
+                    }
+                }
+                Some(several) => {
+                    self.doubles.push(format!("hierarchy {number} exists {} times", several.len()))
+                }
+            }
+        }
+        for number in roots.keys().filter(|number| !(0..book.count).contains(*number)) {
+            self.doubles.push(format!("hierarchy {number} was never launched"));
+        }
+    }
+
+    /// A message that was launched in a transaction exists exactly if that was committed.
+    async fn check_receipts(&mut self, pool: &PgPool, roots: &BTreeMap<i64, Vec<Uuid>>) -> Result<()> {
+        let receipts: Vec<(i64, Uuid)> =
+            sqlx::query_as("SELECT number, root FROM receipt").fetch_all(pool).await?;
+        let receipts: BTreeMap<_, _> = receipts.into_iter().collect();
+        let wanted: Vec<i64> = sqlx::query_scalar("SELECT number FROM wanted").fetch_all(pool).await?;
+        let wanted: BTreeSet<_> = wanted.into_iter().collect();
+        for (number, root) in roots.iter().filter_map(|(number, runs)| Some((number, runs.first()?))) {
+            let is_due = has_receipt(*number) && !wanted.contains(number);
+            match receipts.get(number) {
+                None if is_due => self.losses.push(format!("hierarchy {number} has no receipt")),
+                Some(receipt) if receipt != root => {
+                    self.losses.push(format!("the receipt of hierarchy {number} names another"));
+                }
+                _ => {}
+            }
+        }
+        for number in receipts.keys().filter(|number| !roots.contains_key(number)) {
+            self.losses.push(format!("there is a receipt of hierarchy {number}, which does not exist"));
+        }
+        Ok(())
+    }
+
+    /// Each tick was run once.
+    async fn check_ticks(&mut self, pool: &PgPool) -> Result<()> {
+        let ticks = "SELECT -number, count(*) FROM ledger WHERE number < 0 GROUP BY 1 ORDER BY 1";
+        let ticks: Vec<(i64, i64)> = sqlx::query_as(ticks).fetch_all(pool).await?;
+        self.ticks = ticks.len();
+        for (expected, (tick, times)) in (ticks.first().map_or(0, |(first, _)| *first)..).zip(&ticks) {
+            if *times > 1 {
+                self.doubles.push(format!("tick {tick} ran {times} times"));
+            }
+            if *tick != expected {
+                self.losses.push(format!("tick {expected} never ran, or those after it did twice"));
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The effects that follow from the record and the plan.
+#[derive(Debug, Default)]
+struct Expected {
+    in_database: Vec<Instance>,
+    outside: Vec<Instance>,
+}
+
+impl Expected {
+    fn of(run: &RunRecord) -> Result<Self> {
+        let mut expected = Self::default();
+        let mut iterations: BTreeMap<&str, i64> = BTreeMap::new();
+        for name in &run.done {
+            let (what, step, iteration) = match undone_by(name) {
+                Some((_, _, true)) => continue,
+                Some((step, iteration, false)) => (What::Undone, step, iteration),
+                None => {
+                    let iteration = iterations.entry(name).or_default();
+                    *iteration += 1;
+                    (What::Done, name.as_str(), *iteration - 1)
+                }
+            };
+            let (in_database, outside) = effects_of(run, step, what)?;
+            let instance = (what, name.clone(), iteration);
+            expected.in_database.extend(in_database.then(|| instance.clone()));
+            expected.outside.extend(outside.then_some(instance));
+        }
+        Ok(expected)
+    }
+
+    /// Whether something was done and not undone, although the run is rolled back.
+    fn is_half_undone(&self, run: &RunRecord) -> bool {
+        let count = |list: &[Instance], what: What| list.iter().filter(|instance| instance.0 == what).count();
+        let half = |list: &[Instance]| count(list, What::Done) != count(list, What::Undone);
+        let none = |list: &[Instance]| count(list, What::Undone) == 0;
+        match run.end {
+            End::RolledBack => half(&self.in_database) || half(&self.outside),
+            End::Committed => !none(&self.in_database) || !none(&self.outside),
+            End::Unfinished | End::NotUndone => false,
+        }
+    }
+}
+
+/// Whether the step, or its compensation, has an effect in the database, and one outside.
+fn effects_of(run: &RunRecord, step: &str, what: What) -> Result<(bool, bool)> {
+    let handler = run.handler.as_str();
+    if handler == Node::DEFINITION.saga {
+        let Some(index) = NODE_STEPS.iter().position(|name| *name == step) else { return Ok((false, false)) };
+        let plan = &Job::deserialize(&run.payload)?.plan.steps[index];
+        return Ok((plan.in_database, plan.outside));
+    }
+    Ok(match step {
+        "carry" => (handler == Carrier::DEFINITION.saga, false),
+        "watch" => (false, handler == Witness::DEFINITION.saga),
+        "strike" => (handler == Clockwork::DEFINITION.saga && what == What::Done, false),
+        _ => (false, false),
+    })
+}
+
+/// Which step a part of a rollback undoes, in which iteration, and whether only what it launched.
+fn undone_by(name: &str) -> Option<(&str, i64, bool)> {
+    let (step, rest) = name.strip_prefix("Rollback of ")?.split_once('[')?;
+    let (iteration, rest) = rest.split_once(',')?;
+    Some((step, iteration.parse().ok()?, rest != "]"))
+}

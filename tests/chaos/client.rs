@@ -1,0 +1,193 @@
+//! Whoever uses all this: launches hierarchies, cancels some, and undoes others once they have ended.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use scoop::prelude::*;
+use scoop::{CancelAnswer, RollbackAnswer};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::plan::{self, Fate, Plan};
+use crate::sagas::Job;
+
+/// How many unfinished runs there may be before no more are launched.
+const UNFINISHED_MAX: i64 = 150;
+
+/// How long it rests between two launches. The log of half an hour still fits into memory.
+const PACE: Duration = Duration::from_millis(40);
+
+/// How long a request may be struck again and again before something is surely wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The client, and what it still has in mind.
+pub(crate) struct Client {
+    scoop: Scoop,
+    pool: PgPool,
+    seed: u64,
+    /// What is to be cancelled, and after the launch of which number.
+    to_cancel: VecDeque<(i64, Uuid)>,
+    to_undo: VecDeque<Uuid>,
+    pub(crate) book: Book,
+}
+
+/// What the client knows, for the audit.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// How many numbers there are.
+    pub(crate) count: i64,
+    /// The hierarchies that it launched itself.
+    pub(crate) launched: BTreeMap<i64, Uuid>,
+    pub(crate) cancelled: usize,
+    /// What was undone, or is.
+    pub(crate) undone: BTreeSet<Uuid>,
+}
+
+/// Held by whoever wants the client to be quiet.
+pub(crate) type Quiet = Arc<Mutex<()>>;
+
+impl Client {
+    pub(crate) fn new(database: &str, seed: u64) -> Result<Self> {
+        let options: PgConnectOptions = database.parse()?;
+        let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(2));
+        let pool = pool.connect_lazy_with(options.application_name("chaos-client"));
+        let scoop = Scoop::client(pool.clone());
+        Ok(Self { scoop, pool, seed, to_cancel: [].into(), to_undo: [].into(), book: Book::default() })
+    }
+
+    /// Does one thing after another until it is told to stop; then what it has begun comes to its end.
+    pub(crate) async fn work(
+        mut self,
+        quiet: Quiet,
+        stop: tokio::sync::watch::Receiver<bool>,
+    ) -> Result<Self> {
+        while !*stop.borrow() {
+            tokio::time::sleep(PACE).await;
+            let _turn = quiet.lock().await;
+            if self.unfinished().await < UNFINISHED_MAX {
+                self.launch_next().await?;
+            }
+            self.cancel_what_is_due().await?;
+            self.undo_one().await?;
+        }
+        Ok(self)
+    }
+
+    /// Undoes what is still to be undone; for when everything has ended.
+    pub(crate) async fn undo_the_rest(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        while !self.to_undo.is_empty() {
+            check(begin, "a hierarchy has ended and cannot be undone")?;
+            self.undo_one().await?;
+        }
+        Ok(())
+    }
+
+    /// Many, if the server does not say.
+    async fn unfinished(&self) -> i64 {
+        let count = sqlx::query_scalar("SELECT count(*) FROM scoop.run WHERE handler <> 'none'");
+        count.fetch_one(&self.pool).await.unwrap_or(i64::MAX)
+    }
+
+    async fn launch_next(&mut self) -> Result<()> {
+        let number = self.book.count;
+        let (plan, fate) = plan::of(self.seed, number);
+        if fate == Fate::Wanted {
+            self.want(number).await?;
+        } else {
+            let root = self.launch(number, plan, fate).await?;
+            self.book.launched.insert(number, root);
+            match fate {
+                Fate::Cancelled => self.to_cancel.push_back((number + number % 4, root)),
+                Fate::Undone => self.to_undo.push_back(root),
+                _ => {}
+            }
+        }
+        self.book.count += 1;
+        Ok(())
+    }
+
+    async fn want(&self, number: i64) -> Result<()> {
+        let begin = Instant::now();
+        let insert = "INSERT INTO wanted VALUES ($1) ON CONFLICT DO NOTHING";
+        while sqlx::query(insert).bind(number).execute(&self.pool).await.is_err() {
+            check(begin, "nothing can be written")?;
+        }
+        Ok(())
+    }
+
+    async fn launch(&self, number: i64, plan: Plan, fate: Fate) -> Result<Uuid> {
+        let begin = Instant::now();
+        loop {
+            match self.try_to_launch(number, plan.clone(), fate).await {
+                Ok(root) => return Ok(root),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(_) => tokio::time::sleep(PACE).await,
+            }
+        }
+    }
+
+    /// Every third in a transaction of ours, so that the message exists exactly if our receipt does.
+    async fn try_to_launch(&self, number: i64, plan: Plan, fate: Fate) -> Result<Uuid> {
+        let launch = self.scoop.launch(Job { number, plan }).unique(format!("{number}"));
+        let launch = match fate {
+            Fate::Hurried(ms) => launch.deadline(Duration::from_millis(ms.into())),
+            _ => launch,
+        };
+        if !has_receipt(number) {
+            return Ok(launch.await?.id());
+        }
+        let mut tx = self.pool.begin().await?;
+        let root = launch.within(&mut tx).await?.id();
+        let receipt = sqlx::query("INSERT INTO receipt VALUES ($1, $2) ON CONFLICT DO NOTHING");
+        receipt.bind(number).bind(root).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(root)
+    }
+
+    async fn cancel_what_is_due(&mut self) -> Result<()> {
+        while let Some((_, root)) = self.to_cancel.pop_front_if(|(due, _)| *due <= self.book.count) {
+            let begin = Instant::now();
+            loop {
+                match self.scoop.cancel(root, "somebody changed their mind").await {
+                    Ok(CancelAnswer::NothingToDo) => break,
+                    Ok(_) => {
+                        self.book.cancelled += 1;
+                        break;
+                    }
+                    Err(error) if !error.is_transient() => return Err(error.into()),
+                    Err(_) => check(begin, "nothing can be cancelled")?,
+                }
+                tokio::time::sleep(PACE).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn undo_one(&mut self) -> Result<()> {
+        let Some(root) = self.to_undo.pop_front() else { return Ok(()) };
+        match self.scoop.rollback(root, "it is to be undone").await {
+            Ok(RollbackAnswer::StillRunning) => self.to_undo.push_back(root),
+            Ok(RollbackAnswer::Accepted | RollbackAnswer::AlreadyRolledBack) => {
+                self.book.undone.insert(root);
+            }
+            Ok(RollbackAnswer::FailedBefore) => {}
+            Ok(answer) => return Err(Error::msg(format!("undoing {root}: {answer:?}"))),
+            Err(error) if error.is_transient() => self.to_undo.push_back(root),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// Whether the client launches it together with a receipt.
+pub(crate) fn has_receipt(number: i64) -> bool {
+    number % 3 == 0
+}
+
+fn check(begin: Instant, what: &str) -> Result<()> {
+    if begin.elapsed() > PATIENCE { Err(Error::msg(what.to_owned())) } else { Ok(()) }
+}

@@ -1,0 +1,46 @@
+//! Moves the clock of a worker, by the library `faketime`: the program itself knows nothing of it.
+//!
+//! Only the time of day moves. The monotonic clock, by which time-outs are counted, cannot be put back or forward on
+//! a real machine either.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use scoop::Result;
+
+/// Where packages put the library, but for a folder that is named after the machine's architecture.
+const PARENTS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/lib"];
+
+/// The form of it for programs with several threads.
+const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
+
+/// How many seconds the library remembers what is in the file.
+const REMEMBERED_SECONDS: u32 = 1;
+
+/// The library, if it is installed.
+pub(crate) fn library() -> Option<PathBuf> {
+    let parents = PARENTS.iter().map(PathBuf::from).flat_map(|parent| {
+        let below = fs::read_dir(&parent).into_iter().flatten().flatten().map(|entry| entry.path());
+        std::iter::once(parent).chain(below)
+    });
+    parents.map(|parent| parent.join(LIBRARY)).find(|library| library.is_file())
+}
+
+/// The variables by which a program has the clock that the file tells.
+pub(crate) fn variables(library: &Path, clock: &Path) -> [String; 4] {
+    [
+        format!("LD_PRELOAD={}", library.display()),
+        format!("FAKETIME_TIMESTAMP_FILE={}", clock.display()),
+        format!("FAKETIME_CACHE_DURATION={REMEMBERED_SECONDS}"),
+        "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
+    ]
+}
+
+/// Sets the clock, so many seconds from the right time.
+pub(crate) fn set(clock: &Path, seconds: i64) -> Result<()> {
+    // Renamed into place, so that nobody reads half of it.
+    let new = clock.with_extension("new");
+    fs::write(&new, format!("{seconds:+}\n"))?;
+    fs::rename(new, clock)?;
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! What strikes the workers, the servers and the way between them: at moments that depend on how far the work is.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use scoop::Result;
+use scoop::embedded::Shutdown;
+use sqlx::{ConnectOptions, PgConnection};
+
+use crate::client::Quiet;
+use crate::cluster::Cluster;
+use crate::crew::{Orders, Worker};
+use crate::dice::Dice;
+use crate::observer::{Observer, SLOW, UnderWay};
+use crate::proxy::{Pace, Proxy};
+use crate::rebuilt;
+
+/// How many events there are at most between two faults.
+const CALM_MAX: u32 = 160;
+
+/// How long a fault lasts at most that is over when enough has happened in spite of it.
+const LASTS: Duration = Duration::from_millis(700);
+
+/// How long answers are held back before their connection is cut.
+const MUTE: Duration = Duration::from_millis(120);
+
+/// How much slower each message is on a slow connection.
+const SLOWER: Duration = Duration::from_millis(15);
+
+/// How far clocks are moved, in seconds: from the moment to the year.
+const CLOCKS: [i64; 8] = [-31_536_000, -86_400, -3_600, -5, 5, 3_600, 86_400, 31_536_000];
+
+/// The ways of doing harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    Kill,
+    Dismiss,
+    Freeze,
+    Zombie,
+    Terminate,
+    RestartFast,
+    RestartImmediate,
+    FailOver,
+    Cut,
+    Hold,
+    Slow,
+    LoseAnswers,
+    FillPool,
+    Crowd,
+    MoveClock,
+    Rebuild,
+}
+
+impl Fault {
+    const ALL: [Fault; 16] = [
+        Fault::Kill,
+        Fault::Dismiss,
+        Fault::Freeze,
+        Fault::Zombie,
+        Fault::Terminate,
+        Fault::RestartFast,
+        Fault::RestartImmediate,
+        Fault::FailOver,
+        Fault::Cut,
+        Fault::Hold,
+        Fault::Slow,
+        Fault::LoseAnswers,
+        Fault::FillPool,
+        Fault::Crowd,
+        Fault::MoveClock,
+        Fault::Rebuild,
+    ];
+
+    /// As the report counts it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fault::Kill => "workers killed",
+            Fault::Dismiss => "workers replaced in good order",
+            Fault::Freeze => "workers stopped and continued",
+            Fault::Zombie => "workers that came back after they were given up",
+            Fault::Terminate => "times sessions were terminated",
+            Fault::RestartFast => "fast restarts",
+            Fault::RestartImmediate => "immediate restarts",
+            Fault::FailOver => "fail-overs to the standby",
+            Fault::Cut => "times connections were cut",
+            Fault::Hold => "times connections were held up",
+            Fault::Slow => "times connections were slow",
+            Fault::LoseAnswers => "times answers were lost",
+            Fault::FillPool => "pools filled",
+            Fault::Crowd => "times the server was full",
+            Fault::MoveClock => "clocks moved",
+            Fault::Rebuild => "rebuilds of the working set",
+        }
+    }
+
+    /// Whether it stops everything for so long that the long form would come to little else.
+    pub(crate) fn is_rare(self) -> bool {
+        matches!(self, Fault::FailOver | Fault::Rebuild | Fault::Crowd)
+    }
+
+    fn needs_own_server(self) -> bool {
+        use Fault::{Crowd, FailOver, RestartFast, RestartImmediate};
+        matches!(self, RestartFast | RestartImmediate | FailOver | Crowd)
+    }
+}
+
+/// The workers, the servers, and the dice.
+pub(crate) struct Nemesis {
+    cluster: Cluster,
+    proxy: Proxy,
+    observer: Observer,
+    orders: Orders,
+    quiet: Quiet,
+    faketime: Option<PathBuf>,
+    dice: Dice,
+    crew: Vec<Worker>,
+    hired: usize,
+    begin: Instant,
+    /// What was done when.
+    pub(crate) history: Vec<String>,
+    pub(crate) tally: BTreeMap<Fault, usize>,
+    /// What a rebuild of the working set has changed.
+    pub(crate) violations: Vec<String>,
+    /// How many runs were in the working sets that were rebuilt.
+    pub(crate) rebuilt: usize,
+    /// How long it took at most, once a fault was over, until what it had met was taken over or had ended.
+    pub(crate) longest_recovery: Duration,
+}
+
+impl Nemesis {
+    pub(crate) fn new(cluster: Cluster, proxy: Proxy, orders: Orders, quiet: Quiet) -> Result<Self> {
+        let observer = Observer::new(cluster.direct()?);
+        let (faketime, dice) = (crate::clock::library(), Dice::new(orders.seed, 1));
+        Ok(Self {
+            cluster,
+            proxy,
+            observer,
+            orders,
+            quiet,
+            faketime,
+            dice,
+            crew: vec![],
+            hired: 0,
+            begin: Instant::now(),
+            history: vec![],
+            tally: BTreeMap::new(),
+            violations: vec![],
+            rebuilt: 0,
+            longest_recovery: Duration::ZERO,
+        })
+    }
+
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// The faults that can be had here, and what is said of the others.
+    pub(crate) fn choice(&self) -> (Vec<Fault>, Vec<String>) {
+        let (mut can, mut cannot) = (vec![], vec![]);
+        for fault in Fault::ALL {
+            if fault.needs_own_server() && !self.cluster.is_own() {
+                cannot.push(format!("no {}: the server of DATABASE_URL is not ours", fault.name()));
+            } else if fault == Fault::MoveClock && self.faketime.is_none() {
+                cannot.push(format!("no {}: `faketime` is not installed", fault.name()));
+            } else {
+                can.push(fault);
+            }
+        }
+        (can, cannot)
+    }
+
+    /// The faults in an order of their own.
+    pub(crate) fn shuffled(&mut self, mut faults: Vec<Fault>) -> Vec<Fault> {
+        self.dice.shuffle(&mut faults);
+        faults
+    }
+
+    /// True in so many of a hundred cases.
+    pub(crate) fn draw(&mut self, percent: usize) -> bool {
+        self.dice.percent(percent)
+    }
+
+    /// So many workers more.
+    pub(crate) fn hire(&mut self, workers: usize) -> Result<()> {
+        for _ in 0..workers {
+            let worker = Worker::hire(&self.orders, self.hired, self.faketime.as_deref())?;
+            self.hired += 1;
+            self.crew.push(worker);
+        }
+        Ok(())
+    }
+
+    /// Waits until some more has happened, then strikes; as a rule what that broke is whole again afterwards.
+    pub(crate) async fn strike(&mut self, fault: Fault) -> Result<()> {
+        let more = 1 + self.dice.small(CALM_MAX);
+        self.observer.until_events(more, None).await?;
+        let under_way = self.observer.under_way().await?;
+        self.history.push(format!("{:7.2} s  {fault:?}", self.begin.elapsed().as_secs_f64()));
+        self.carry_out(fault).await?;
+        *self.tally.entry(fault).or_default() += 1;
+        // Otherwise the next one strikes before that.
+        if !self.dice.percent(30) {
+            self.recover(under_way).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns when what was under way, and is now, has ended or was taken over.
+    pub(crate) async fn recover(&mut self, mut under_way: UnderWay) -> Result<()> {
+        let begin = Instant::now();
+        under_way.extend(self.observer.under_way().await?);
+        self.observer.until_over(&under_way).await?;
+        let took = begin.elapsed();
+        self.longest_recovery = self.longest_recovery.max(took);
+        if took > SLOW {
+            self.history
+                .push(format!("{:7.2} s    recovered after {took:.1?}", self.begin.elapsed().as_secs_f64()));
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, fault: Fault) -> Result<()> {
+        match fault {
+            Fault::Kill => {
+                let victim = self.draw_worker();
+                self.crew.swap_remove(victim).kill().await?;
+                self.hire(1)
+            }
+            Fault::Dismiss => {
+                let victim = self.draw_worker();
+                self.crew.swap_remove(victim).dismiss().await?;
+                self.hire(1)
+            }
+            Fault::Freeze => self.freeze(false).await,
+            Fault::Zombie => self.freeze(true).await,
+            Fault::Terminate => {
+                let share = [0.3, 1.0][self.dice.below(2)];
+                self.terminate("chaos-worker-%", share).await
+            }
+            Fault::RestartFast => self.cluster.restart(Shutdown::Fast).await,
+            Fault::RestartImmediate => self.cluster.restart(Shutdown::Immediate).await,
+            Fault::FailOver => self.fail_over().await,
+            Fault::MoveClock => {
+                let (worker, clock) = (self.draw_worker(), CLOCKS[self.dice.below(CLOCKS.len())]);
+                self.crew[worker].set_clock(clock)
+            }
+            Fault::FillPool => {
+                let worker = self.draw_worker();
+                self.crew[worker].signal("USR1").await
+            }
+            Fault::Crowd => self.crowd().await,
+            Fault::Rebuild => self.rebuild().await,
+            Fault::Cut | Fault::Hold | Fault::Slow | Fault::LoseAnswers => self.disturb(fault).await,
+        }
+    }
+
+    fn draw_worker(&mut self) -> usize {
+        self.dice.below(self.crew.len())
+    }
+
+    /// Stops a worker for a while; one that is given up meanwhile finds its claims worth nothing.
+    async fn freeze(&mut self, given_up: bool) -> Result<()> {
+        let worker = self.draw_worker();
+        self.crew[worker].signal("STOP").await?;
+        if given_up {
+            let name = self.crew[worker].name.clone();
+            self.terminate(&name, 1.0).await?;
+        }
+        self.last().await?;
+        self.crew[worker].signal("CONT").await
+    }
+
+    /// Lets a fault last until some more has happened in spite of it.
+    async fn last(&mut self) -> Result<()> {
+        let more = 30 + self.dice.small(60);
+        self.observer.until_events(more, Some(LASTS)).await
+    }
+
+    async fn terminate(&self, who: &str, share: f64) -> Result<()> {
+        let terminate = sqlx::query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE application_name LIKE $1 AND datname = current_database() AND random() < $2",
+        );
+        terminate.bind(who).bind(share).execute(self.observer.pool()).await?;
+        Ok(())
+    }
+
+    /// The primary dies, its standby takes its place, and gets a standby of its own. Half of the times everybody is led
+    /// there at once, while it can only be read.
+    async fn fail_over(&mut self) -> Result<()> {
+        let too_early = self.dice.percent(50);
+        self.cluster.lose_primary().await?;
+        if too_early {
+            self.proxy.lead_to(self.cluster.target()?);
+            tokio::time::sleep(LASTS).await;
+        }
+        self.cluster.promote().await?;
+        if !too_early {
+            self.proxy.lead_to(self.cluster.target()?);
+        }
+        self.observer = Observer::new(self.cluster.direct()?);
+        self.cluster.reinforce().await
+    }
+
+    async fn disturb(&mut self, fault: Fault) -> Result<()> {
+        let percent = [30, 60, 100][self.dice.below(3)];
+        match fault {
+            Fault::Hold => self.proxy.set_pace(&mut self.dice, percent, Pace::Held),
+            Fault::Slow => self.proxy.set_pace(&mut self.dice, percent, Pace::Slow(SLOWER)),
+            Fault::LoseAnswers => self.proxy.set_pace(&mut self.dice, percent, Pace::Mute),
+            _ => self.proxy.cut(&mut self.dice, percent),
+        };
+        match fault {
+            Fault::Hold | Fault::Slow => self.last().await?,
+            Fault::LoseAnswers => {
+                tokio::time::sleep(MUTE).await;
+                self.proxy.cut_the_mute();
+            }
+            _ => {}
+        }
+        self.proxy.free();
+        Ok(())
+    }
+
+    /// Takes all sessions that the server has left, when workers have just lost some of theirs.
+    async fn crowd(&mut self) -> Result<()> {
+        self.terminate("chaos-worker-%", 0.5).await?;
+        let options = self.cluster.direct()?;
+        let mut crowd: Vec<PgConnection> = vec![];
+        while let Ok(session) = options.connect().await {
+            crowd.push(session);
+        }
+        self.last().await
+    }
+
+    /// Kills all workers, and makes the working set anew from the record.
+    async fn rebuild(&mut self) -> Result<()> {
+        let quiet = self.quiet.clone();
+        let _quiet = quiet.lock().await;
+        let workers = self.crew.len();
+        self.kill_all().await?;
+        let (runs, violations) = rebuilt::rebuild(self.observer.pool()).await?;
+        self.rebuilt += runs;
+        self.violations.extend(violations);
+        self.hire(workers)
+    }
+
+    /// Kills all workers, and returns when nothing of them is left in the server.
+    async fn kill_all(&mut self) -> Result<()> {
+        for worker in self.crew.drain(..) {
+            worker.kill().await?;
+        }
+        let left = "SELECT count(*) FROM pg_stat_activity
+                    WHERE application_name LIKE 'chaos-worker-%' AND datname = current_database()";
+        self.observer.until(left, 0).await
+    }
+
+    /// How many workers are gone although nobody told them to.
+    pub(crate) async fn deserters(&mut self) -> usize {
+        let mut deserters = 0;
+        for worker in &mut self.crew {
+            deserters += usize::from(!worker.lives().await);
+        }
+        deserters
+    }
+
+    /// When everything is done: no worker is left, nothing is left in the working set, and nothing is missing there.
+    pub(crate) async fn retire(&mut self) -> Result<()> {
+        // No tick any more, so that there is an end.
+        sqlx::query("UPDATE scoop.schedule SET next_at = 'infinity'").execute(self.observer.pool()).await?;
+        self.observer.until_done().await?;
+        self.kill_all().await?;
+        let (runs, violations) = rebuilt::rebuild(self.observer.pool()).await?;
+        let left = (runs > 0).then(|| format!("I9: {runs} runs are left when everything is done"));
+        self.violations.extend(violations.into_iter().chain(left));
+        Ok(())
+    }
+
+    /// Ends all that is ours.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        for worker in self.crew.drain(..) {
+            worker.kill().await?;
+        }
+        self.observer.pool().close().await;
+        drop(self.proxy);
+        self.cluster.end().await
+    }
+}

@@ -1,0 +1,206 @@
+//! What is on record, hierarchy by hierarchy, as it is read in the end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use scoop::{Context, Error, EventKind, Failure, Lineage, Result};
+use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
+use serde_json::Value;
+use sqlx::postgres::PgRow;
+use sqlx::types::{Json, time::OffsetDateTime};
+use sqlx::{AssertSqlSafe, PgPool, Row};
+use uuid::Uuid;
+
+/// How many hierarchies are read at once.
+const PART: usize = 2_000;
+
+/// How far apart two times must be that were read in two statements, for it to be certain which was first.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// What a message says stands with those that began to handle it.
+const EVENTS: &str = "
+    SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS kind, e.coroutine_name AS handler,
+           e.coroutine_identifier AS identifier, e.step, e.next_step, e.child_failure_handler_iteration AS handling,
+           e.exception, e.context, e.created_at, m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
+    FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
+    WHERE e.cooperation_lineage[1] = ANY($1)
+    ORDER BY e.cooperation_lineage[1], {committed} e.created_at, e.id";
+
+/// When the transaction of an event was committed. That is another order than that of their times in one case: a
+/// cancellation has the time at which it was asked for, and counts once it is committed.
+const COMMITTED: &str = "pg_xact_commit_timestamp(e.xmin),";
+
+/// One event, and what belongs to it.
+#[derive(Clone, Debug)]
+struct Recorded {
+    event: LoggedEvent,
+    topic: String,
+    payload: Option<Value>,
+}
+
+/// A whole hierarchy.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    pub(crate) root: Uuid,
+    pub(crate) runs: Vec<RunRecord>,
+    /// What an audit reads.
+    pub(crate) log: Log,
+}
+
+/// The ids of all hierarchies, in parts of a size that fits into memory.
+pub(crate) async fn hierarchies(pool: &PgPool) -> Result<Vec<Vec<Uuid>>> {
+    let roots = "SELECT DISTINCT cooperation_lineage[1] FROM scoop.message_event ORDER BY 1";
+    let roots: Vec<Uuid> = sqlx::query_scalar(roots).fetch_all(pool).await?;
+    Ok(roots.chunks(PART).map(<[Uuid]>::to_vec).collect())
+}
+
+/// Who listened, and when.
+pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
+    let listings = "SELECT topic, handler, since, until, dropped IS NOT NULL FROM scoop.handler";
+    let listings: Vec<(String, String, OffsetDateTime, Option<OffsetDateTime>, bool)> =
+        sqlx::query_as(listings).fetch_all(pool).await?;
+    let listing = |(topic, handler, since, until, dropped)| Listing { topic, handler, since, until, dropped };
+    Ok(listings.into_iter().map(listing).collect())
+}
+
+/// Whether the server remembers when transactions were committed.
+pub(crate) async fn knows_commits(pool: &PgPool) -> Result<bool> {
+    let known: String = sqlx::query_scalar("SHOW track_commit_timestamp").fetch_one(pool).await?;
+    Ok(known == "on")
+}
+
+/// These hierarchies.
+pub(crate) async fn read(pool: &PgPool, roots: &[Uuid], listings: &[Listing]) -> Result<Vec<Hierarchy>> {
+    let events = EVENTS.replace("{committed}", if knows_commits(pool).await? { COMMITTED } else { "" });
+    let rows = sqlx::query(AssertSqlSafe(events)).bind(roots).fetch_all(pool).await?;
+    let events = rows.iter().map(Recorded::read).collect::<Result<Vec<_>>>()?;
+    let by_root = events.chunk_by(|one, next| one.event.lineage.root_id() == next.event.lineage.root_id());
+    Ok(by_root.map(|events| Hierarchy::of(events, listings)).collect())
+}
+
+impl Recorded {
+    fn read(row: &PgRow) -> Result<Self> {
+        let (kind, lineage): (String, Vec<Uuid>) = (row.try_get("kind")?, row.try_get("lineage")?);
+        let exception: Option<Json<Failure>> = row.try_get("exception")?;
+        let context: Option<Json<Context>> = row.try_get("context")?;
+        let number = |column| -> Result<Option<i32>> { Ok(row.try_get(column)?) };
+        let event = LoggedEvent {
+            message: row.try_get("message_id")?,
+            kind: EventKind::from_name(&kind)
+                .ok_or_else(|| Error::msg(format!("an event of the unknown type `{kind}`")))?,
+            handler: row.try_get("handler")?,
+            identifier: row.try_get("identifier")?,
+            step: row.try_get("step")?,
+            lineage: Lineage::from_ids(lineage).ok_or_else(|| Error::msg("an event without lineage"))?,
+            at: row.try_get("created_at")?,
+            exception: exception.map(|Json(failure)| failure),
+            next_step: number("next_step")?.map(usize::try_from).transpose()?,
+            handler_iteration: number("handling")?.map(u32::try_from).transpose()?,
+            context: context.map(|Json(context)| context).unwrap_or_default(),
+        };
+        let payload: Option<Json<Value>> = row.try_get("payload")?;
+        Ok(Self { event, topic: row.try_get("topic")?, payload: payload.map(|Json(payload)| payload) })
+    }
+}
+
+impl Hierarchy {
+    fn of(events: &[Recorded], listings: &[Listing]) -> Self {
+        let topics: BTreeMap<Uuid, &str> =
+            events.iter().map(|row| (row.event.message, &*row.topic)).collect();
+        let message = |(id, topic): (Uuid, &str)| LoggedMessage { id, topic: topic.to_owned() };
+        let log = Log {
+            messages: topics.into_iter().map(message).collect(),
+            events: events.iter().map(|row| row.event.clone()).collect(),
+            listings: listings.to_vec(),
+            tolerance: TOLERANCE.try_into().unwrap_or_default(),
+            ..Log::default()
+        };
+        Self { root: events[0].event.lineage.root_id(), runs: runs(events), log }
+    }
+}
+
+impl Hierarchy {
+    /// What happened, a line each, for people.
+    pub(crate) fn story(&self) -> String {
+        let line = |event: &LoggedEvent| {
+            let LoggedEvent { at, kind, handler, step, lineage, exception, message, identifier, .. } = event;
+            let run = lineage.id().simple().to_string()[28..].to_owned();
+            let message = message.simple().to_string()[28..].to_owned();
+            let worker = identifier.as_deref().map_or("", |name| &name[name.len().saturating_sub(4)..]);
+            let (handler, step) = (handler.as_deref().unwrap_or("-"), step.as_deref().unwrap_or("-"));
+            let why = exception
+                .iter()
+                .flat_map(Failure::root_causes)
+                .map(|cause| format!(" {}: {}", cause.kind, cause.message));
+            format!(
+                "    {at} {worker:4} run {run} message {message} {} {handler} {step}{}",
+                kind.as_str(),
+                why.collect::<String>()
+            )
+        };
+        self.log
+            .events
+            .iter()
+            .enumerate()
+            .map(|(row, event)| format!("{:6}{}", row + 1, line(event)))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
+/// What a run did, told by its events.
+#[derive(Debug)]
+pub(crate) struct RunRecord {
+    pub(crate) id: Uuid,
+    pub(crate) is_root: bool,
+    pub(crate) handler: String,
+    pub(crate) payload: serde_json::Value,
+    /// The steps that came to their end, and the parts of a rollback, in order.
+    pub(crate) done: Vec<String>,
+    pub(crate) end: End,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum End {
+    Unfinished,
+    Committed,
+    RolledBack,
+    NotUndone,
+}
+
+/// The runs of a hierarchy.
+fn runs(events: &[Recorded]) -> Vec<RunRecord> {
+    let begun = events.iter().filter_map(|Recorded { event: seen, payload, .. }| {
+        let (Some(handler), Some(payload)) = (&seen.handler, payload) else { return None };
+        let all = events.iter().map(|row| &row.event);
+        let own: Vec<_> = all
+            .filter(|event| event.lineage == seen.lineage && event.handler.as_ref() == Some(handler))
+            .collect();
+        let suspended = own
+            .iter()
+            .filter(|event| event.kind == EventKind::Suspended && event.handler_iteration.is_none());
+        let done = suspended.filter_map(|event| event.step.clone()).collect();
+        Some(RunRecord {
+            id: seen.lineage.id(),
+            is_root: seen.lineage.ids().len() == 2,
+            handler: handler.clone(),
+            payload: payload.clone(),
+            done,
+            end: end_of(&own),
+        })
+    });
+    begun.collect()
+}
+
+/// One that committed may be undone later.
+fn end_of(events: &[&LoggedEvent]) -> End {
+    let mut ends = events.iter().filter_map(|event| match event.kind {
+        EventKind::Committed => Some(End::Committed),
+        EventKind::RollingBack => Some(End::Unfinished),
+        EventKind::RolledBack => Some(End::RolledBack),
+        EventKind::RollbackFailed => Some(End::NotUndone),
+        _ => None,
+    });
+    ends.next_back().unwrap_or(End::Unfinished)
+}

@@ -1,0 +1,214 @@
+//! The sagas that suffer: they do what the plan in their message says, and enter what they did.
+
+use std::sync::Arc;
+
+use scoop::prelude::*;
+
+use crate::ledger::{Outside, What, enter};
+use crate::plan::{Child, End, Judgement, Plan, StepPlan};
+
+/// What a panic says that the plan wants.
+pub(crate) const PLANNED_PANIC: &str = "a panic as planned";
+
+/// How many handlers a worker lists: those below, and the one that sleeps.
+pub(crate) const HANDLERS: i64 = 5;
+
+/// One hierarchy of that number, or a part of it.
+#[derive(Clone, Debug, Message, Serialize, Deserialize)]
+#[message(topic = "chaos.job")]
+pub(crate) struct Job {
+    pub(crate) number: i64,
+    pub(crate) plan: Plan,
+}
+
+/// Something that two sagas see to.
+#[derive(Clone, Debug, Message, Serialize, Deserialize)]
+#[message(topic = "chaos.errand")]
+pub(crate) struct Run {
+    pub(crate) number: i64,
+    pub(crate) fails: bool,
+}
+
+/// It works when it is tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("a hiccup")]
+struct Hiccup;
+
+/// Fails as often as planned.
+fn hiccup(scope: &Scope<'_>, times: u32) -> Result<()> {
+    if scope.attempt() < times { Err(Hiccup.into()) } else { Ok(()) }
+}
+
+fn is_hiccup(error: &Error) -> bool {
+    error.downcast_ref::<Hiccup>().is_some()
+}
+
+/// Runs as its plan says.
+pub(crate) struct Node {
+    pub(crate) outside: Arc<Outside>,
+}
+
+impl Node {
+    async fn perform(&self, scope: &mut Scope<'_>, job: &Job, step: usize) -> Result<Next<NodeStep>> {
+        let plan = &job.plan.steps[step];
+        if plan.in_database {
+            enter(scope, job.number, What::Done).await?;
+        }
+        if plan.outside {
+            self.outside.enter(scope, What::Done)?;
+        }
+        hiccup(scope, plan.hiccups)?;
+        let is_last = scope.iteration() >= plan.repeats;
+        match plan.end {
+            End::Fails if is_last => return Err(Error::msg("it fails as planned")),
+            End::Panics if is_last => panic!("{PLANNED_PANIC}"),
+            _ => {}
+        }
+        launch(scope, job.number, plan).await?;
+        Ok(if is_last { Next::Continue } else { Next::Repeat })
+    }
+
+    async fn undo(&self, scope: &mut Scope<'_>, job: &Job, step: usize) -> Result<()> {
+        let plan = &job.plan.steps[step];
+        if plan.in_database {
+            enter(scope, job.number, What::Undone).await?;
+        }
+        if plan.outside {
+            self.outside.enter(scope, What::Undone)?;
+        }
+        Ok(())
+    }
+
+    async fn judge(&self, scope: &mut Scope<'_>, job: &Job, step: usize, why: &Failure) -> Result<()> {
+        match job.plan.steps[step].judgement {
+            Judgement::Replace if scope.handler_iteration() == 0 => {
+                scope.launch(Job { number: job.number, plan: Plan::default() }).await?;
+                Ok(())
+            }
+            Judgement::Accept => Ok(()),
+            _ => Err(Error::failure(why.clone())),
+        }
+    }
+}
+
+async fn launch(scope: &mut Scope<'_>, number: i64, plan: &StepPlan) -> Result<()> {
+    for child in &plan.children {
+        match child.clone() {
+            Child::Node(plan) => scope.launch(Job { number, plan: *plan }).await?,
+            Child::Errand { fails } => scope.launch(Run { number, fails }).await?,
+        };
+    }
+    if plan.sleep_ms > 0 {
+        scope.sleep(std::time::Duration::from_millis(plan.sleep_ms)).await?;
+    }
+    Ok(())
+}
+
+#[saga]
+#[subscribes(Job)]
+impl Node {
+    #[step(rollback = undo_first, on_child_failure = judge_first, finally = tidy_up,
+           retry(max = 3, backoff = "2ms..20ms", when = is_worth_it))]
+    async fn first(&self, scope: &mut Scope<'_>, job: &Job) -> Result<()> {
+        self.perform(scope, job, 0).await.map(drop)
+    }
+
+    async fn undo_first(&self, scope: &mut Scope<'_>, job: &Job, _: &Failure) -> Result<()> {
+        self.undo(scope, job, 0).await?;
+        if job.plan.cannot_be_undone { Err(Error::msg("it cannot be undone")) } else { Ok(()) }
+    }
+
+    async fn judge_first(&self, scope: &mut Scope<'_>, job: &Job, why: &Failure) -> Result<()> {
+        self.judge(scope, job, 0, why).await
+    }
+
+    async fn tidy_up(&self, scope: &mut Scope<'_>, job: &Job) -> Result<()> {
+        enter(scope, job.number, What::TidiedUp).await
+    }
+
+    #[step(rollback = undo_second, on_child_failure = judge_second,
+           retry(max = 3, backoff = "2ms..20ms", when = is_worth_it))]
+    async fn second(&self, scope: &mut Scope<'_>, job: &Job) -> Result<Next<NodeStep>> {
+        self.perform(scope, job, 1).await
+    }
+
+    async fn undo_second(&self, scope: &mut Scope<'_>, job: &Job, _: &Failure) -> Result<()> {
+        self.undo(scope, job, 1).await
+    }
+
+    async fn judge_second(&self, scope: &mut Scope<'_>, job: &Job, why: &Failure) -> Result<()> {
+        self.judge(scope, job, 1, why).await
+    }
+
+    #[step(rollback = undo_third, on_child_failure = judge_third, rollback_retry(max = 3, backoff = "2ms..20ms"),
+           retry(max = 3, backoff = "2ms..20ms", when = is_worth_it))]
+    async fn third(&self, scope: &mut Scope<'_>, job: &Job) -> Result<Next<NodeStep>> {
+        self.perform(scope, job, 2).await
+    }
+
+    async fn undo_third(&self, scope: &mut Scope<'_>, job: &Job, _: &Failure) -> Result<()> {
+        self.undo(scope, job, 2).await?;
+        hiccup(scope, job.plan.clumsy)
+    }
+
+    async fn judge_third(&self, scope: &mut Scope<'_>, job: &Job, why: &Failure) -> Result<()> {
+        self.judge(scope, job, 2, why).await
+    }
+
+    fn is_worth_it(error: &Error) -> bool {
+        is_hiccup(error)
+    }
+}
+
+/// Writes to the database, then does nothing there.
+#[derive(Default)]
+pub(crate) struct Carrier;
+
+#[saga]
+#[subscribes(Run)]
+impl Carrier {
+    #[step(rollback = bring_back)]
+    async fn carry(&self, scope: &mut Scope<'_>, run: &Run) -> Result<()> {
+        enter(scope, run.number, What::Done).await
+    }
+
+    async fn bring_back(&self, scope: &mut Scope<'_>, run: &Run, _: &Failure) -> Result<()> {
+        enter(scope, run.number, What::Undone).await
+    }
+
+    #[step]
+    async fn ring(&self, _: &mut Scope<'_>, run: &Run) -> Result<()> {
+        if run.fails { Err(Error::msg("nobody is at home, as planned")) } else { Ok(()) }
+    }
+}
+
+/// Sees to the same message, and does nothing in the database.
+pub(crate) struct Witness {
+    pub(crate) outside: Arc<Outside>,
+}
+
+#[saga]
+#[subscribes(Run)]
+impl Witness {
+    #[step(rollback = forget)]
+    async fn watch(&self, scope: &mut Scope<'_>, _: &Run) -> Result<()> {
+        self.outside.enter(scope, What::Done)
+    }
+
+    async fn forget(&self, scope: &mut Scope<'_>, _: &Run, _: &Failure) -> Result<()> {
+        self.outside.enter(scope, What::Undone)
+    }
+}
+
+/// Runs by itself. Its entries are numbered downwards, one for each tick.
+#[derive(Default)]
+pub(crate) struct Clockwork;
+
+#[saga(every = "300ms", missed = "all")]
+#[subscribes(Tick)]
+impl Clockwork {
+    #[step]
+    async fn strike(&self, scope: &mut Scope<'_>, tick: &Tick) -> Result<()> {
+        enter(scope, -i64::try_from(tick.count())?, What::Done).await
+    }
+}

@@ -1,0 +1,45 @@
+//! A server that can only be read, since it has not taken over yet.
+
+use scoop::embedded::Embedded;
+use sqlx::PgPool;
+
+use super::*;
+
+#[derive(Default)]
+struct HeirHandler;
+
+#[saga(name = "heir-handler")]
+#[subscribes(Root)]
+impl HeirHandler {
+    #[step(name = "0")]
+    async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_standby_refuses_may_be_tried_again() -> Result<()> {
+    if !Embedded::is_installed() {
+        eprintln!("not tested: there is no PostgreSQL on this machine");
+        return Ok(());
+    }
+    let primary = Embedded::start().await?;
+    let program = |pool: &PgPool| Scoop::builder().postgres(pool.clone()).only::<HeirHandler>();
+    let pool = PgPool::connect_with(primary.connect_options()).await?;
+    program(&pool).start().await?.shutdown().await;
+    pool.close().await;
+
+    let standby = primary.standby().await?;
+    let pool = PgPool::connect_with(standby.connect_options()).await?;
+    let started = program(&pool).start().await;
+    assert!(matches!(&started, Err(error) if error.is_transient()), "{:?}", started.err());
+    let launched = Scoop::client(pool.clone()).launch(Root).await;
+    assert!(matches!(&launched, Err(error) if error.is_transient()), "{:?}", launched.err());
+
+    sqlx::query("SELECT pg_promote()").execute(&pool).await?;
+    let scoop = program(&pool).start().await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    Ok(())
+}
