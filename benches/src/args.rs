@@ -14,7 +14,7 @@ usage: scoop-bench [options]               measure
   --rounds N         how often each is measured (3)
   --seconds S        about how long a round of a measure, and of pgbench, takes (5)
   --json FILE        write the results there, too
-  --pool N           connections of an engine, its own four included (40)
+  --pool N           connections of an engine, its own four included (20)
   --concurrency N    how many runs an engine works on at once (1000)
   --finished N       B8: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
@@ -68,7 +68,8 @@ impl Default for Settings {
             rounds: 3,
             seconds: 5,
             json: None,
-            pool: 40,
+            // With the engine's own four, as many for steps as the limit has clients.
+            pool: 20,
             concurrency: 1000,
             finished: 1_000_000,
             backlog: None,

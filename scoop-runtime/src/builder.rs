@@ -186,7 +186,8 @@ impl Builder {
     }
 
     /// How many runs are worked on at the same time, by default 256. A run that waits, for its
-    /// children or for a connection to become ready again, does not count.
+    /// children or for a connection to become ready again, does not count. Of sixteen such places one
+    /// is kept for sagas of which hardly any runs are worked on, when they are launched here.
     pub fn concurrency(mut self, runs: usize) -> Self {
         self.settings.concurrency = runs;
         self

@@ -62,15 +62,16 @@ async fn a_lone_run_is_in_the_next_claim_beside_a_backlog() -> Result<()> {
 async fn a_lone_run_that_is_launched_here_begins_beside_a_crowd_that_does_not_end() -> Result<()> {
     let db = Database::new().await;
     let (busy, lone) = (Gate::default(), Gate::default());
-    let scoop = program(&db, &busy, &lone, 16).start().await?;
+    let scoop = program(&db, &busy, &lone, 32).start().await?;
     scoop.launch_all((0..100).map(|_| Root)).await?;
-    busy.arrivals(15).await;
+    busy.arrivals(30).await;
 
     let child = scoop.launch(Child).await?;
     lone.arrivals(1).await;
     lone.open(1);
     assert_eq!(child.ends().await?, Outcome::Committed);
-    assert_eq!(busy.arrived(), 0, "the crowd has taken what is spare");
+    // One of them may have been the first, while the claimer had all other slots in its hands.
+    assert!(busy.arrived() <= 1, "the crowd has taken what is spare");
     busy.open(100);
     Ok(())
 }
