@@ -444,3 +444,35 @@ fn what_its_steps_returned_is_kept_at_hand_unless_it_was_told() {
     told.revivals.push(Revival { run: id(3), at: at(100) });
     assert!(!remembers(&told, "h2") && !remembers(&told, "h3"), "they read it again");
 }
+
+#[test]
+fn who_was_told_stands_where_the_way_back_is() {
+    let twice = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").next(0);
+    let done = twice.suspended(&[1, 2], 10, "a").next(1).row(&[1, 2], EventKind::Committed, 10);
+    let told = done.row(&[1, 2], EventKind::RollbackEmitted, 10).but(|row| row.handler = None);
+    let turned = told.row(&[1, 2], EventKind::RollingBack, 10);
+    let fields = ["step", "iteration", "suspensions"];
+    assert_eq!(turned.fields("h2", fields), [Value::Null, Value::Null, json!(0)]);
+    let part = turned.suspended(&[1, 2], 10, "Rollback of a[1,]");
+    assert_eq!(part.fields("h2", fields), [json!("Rollback of a[1,]"), json!(0), json!(0)]);
+}
+
+#[test]
+fn who_is_undone_on_request_has_nobody_waiting() {
+    let done = family().row(&[1, 2, 3], EventKind::Committed, 20);
+    let requested = done.row(&[1, 2, 3], EventKind::RollbackEmitted, 20).but(|row| row.handler = None);
+    assert_eq!(requested.states(), states(&[("h2", "ready", None), ("h3", "ready", None)]));
+}
+
+#[test]
+fn what_had_been_accepted_brings_nobody_back() {
+    let failed = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
+    let failed = failed.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("Rollback of x[0,]");
+    let accepted = failed.suspended(&[1, 2], 10, "a").next(1).handling(0);
+    let turned = accepted.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
+    let mut retried = turned.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]");
+    retried.revivals.push(Revival { run: id(3), at: at(100) });
+    assert_eq!(retried.states(), states(&[("h3", "ready", None)]));
+    retried.revivals[0].run = id(2);
+    assert_eq!(retried.states(), states(&[("h2", "ready", None)]), "it is in nobody's way");
+}
