@@ -267,7 +267,9 @@ mod tests {
     #[test]
     fn a_megabyte_is_written_at_once() {
         let mut queue = Queue::default();
-        (0..10).for_each(|_| drop(queue.add(waiting(100_000))));
+        for _ in 0..10 {
+            queue.add(waiting(100_000));
+        }
         assert_eq!(taken(&mut queue), [10]);
     }
 
