@@ -241,6 +241,38 @@ mod tests {
         assert_eq!(taken(&mut queue), [BATCH_MAX, BATCH_MAX, 2, 1, 1, 1]);
     }
 
+    #[test]
+    fn a_writer_is_done_when_nobody_waits() {
+        let queue = Arc::<Mutex<Queue>>::default();
+        assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
+        let [mut one, mut other] = [(); 2].map(|()| Writer::new(&queue));
+        assert_eq!(one.next().map(|batch| batch.len()), Some(2));
+        assert!(other.next().is_none());
+        drop(other);
+        assert_eq!(lock(&queue).writing, 1, "the other one is still at it");
+        assert!(one.next().is_none());
+        drop(one);
+        assert_eq!(lock(&queue).writing, 0);
+    }
+
+    #[test]
+    fn a_writer_that_is_stopped_leaves_the_others_to_it() {
+        let queue = Arc::<Mutex<Queue>>::default();
+        assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
+        let [one, mut other] = [(); 2].map(|()| Writer::new(&queue));
+        drop(one);
+        assert_eq!(other.next().map(|batch| batch.len()), Some(2));
+    }
+
+    #[test]
+    fn a_megabyte_is_written_at_once() {
+        let mut queue = Queue::default();
+        for _ in 0..10 {
+            queue.add(waiting(100_000));
+        }
+        assert_eq!(taken(&mut queue), [10]);
+    }
+
     #[tokio::test]
     async fn whoever_waits_for_a_writer_that_is_stopped_is_told() {
         let queue = Arc::<Mutex<Queue>>::default();

@@ -352,6 +352,38 @@ mod tests {
     }
 
     #[test]
+    fn who_was_asked_for_lately_is_remembered_from_the_last_time_on() {
+        let (mut gathered, start) = (Gathered::default(), Instant::now());
+        for millis in [0, 15] {
+            let now = start + Duration::from_millis(millis);
+            gathered.add(parent(1, 0), None, now);
+            gathered.take(now);
+        }
+        gathered.take(start + FORGET_AFTER);
+        assert_eq!(gathered.parents.len(), 1, "the second time counts");
+        gathered.take(start + Duration::from_millis(15) + FORGET_AFTER);
+        assert!(gathered.parents.is_empty());
+    }
+
+    #[test]
+    fn who_is_asked_for_at_once_has_the_slot_of_its_child_and_nobody_else() {
+        let (mut gathered, now) = (Gathered::default(), Instant::now());
+        let slots = Arc::new(tokio::sync::Semaphore::new(9));
+        let slot = || slots.clone().try_acquire_owned().ok();
+        for id in [1, 1, 2] {
+            gathered.add(parent(id, 0), slot(), now);
+        }
+        assert_eq!(gathered.slots.take().map(|slots| slots.num_permits()), Some(2), "one for each");
+        for _ in 0..ASKED_AT_ONCE {
+            gathered.take(now);
+            gathered.slots = None;
+            gathered.add(parent(1, 0), slot(), now);
+        }
+        assert!(gathered.slots.is_none() && gathered.next() > Some(now), "whoever has to wait needs none");
+        assert_eq!(slots.available_permits(), 9);
+    }
+
+    #[test]
     fn no_more_are_asked_for_at_once_than_fit() {
         let (mut gathered, now) = (Gathered::default(), Instant::now());
         let count = 2 * BATCH_MAX + 1;

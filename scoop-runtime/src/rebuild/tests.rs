@@ -331,3 +331,148 @@ fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
     let resolved = broken().row(&[1, 2, 3], EventKind::RolledBack, 20);
     assert_eq!(resolved.states(), states(&[("h2", "ready", None)]));
 }
+
+/// Run 2 is on its way back, and has launched message 30 there, which run 5 handles.
+fn compensating() -> History {
+    let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").next(1);
+    let turned = run.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no").emitted(&[1, 2], 30);
+    turned.suspended(&[1, 2], 10, "Rollback of a[0,]").seen(&[1, 2, 5], 30)
+}
+
+#[test]
+fn what_a_rollback_launches_belongs_to_it() {
+    let asked = compensating().row(&[1], EventKind::CancellationRequested, 10);
+    let fields = ["parent", "backward", "told", "undoing_since", "gives_up"];
+    let expected = [json!(id(2)), json!(false), json!(false), time(5), json!(false)];
+    assert_eq!(asked.fields("h5", fields), expected);
+    let mut context = deadline("HappyPathDeadlineKey", 50);
+    context["RollbackPathDeadlineKey"] = deadline("x", 60)["x"].clone();
+    context["AbsoluteDeadlineKey"] = deadline("x", 4)["x"].clone();
+    let mut listened = asked.listens(30, "other", 0, None);
+    let emission = listened.rows.iter_mut().find(|row| row.message == id(30)).unwrap();
+    emission.context = serde_json::from_value(context).unwrap();
+    let fields = ["parent", "undoing_since", "gives_up", "give_up_at"];
+    let expected = [json!(id(2)), time(5), json!(false), time(60)];
+    assert_eq!(listened.fields("other", fields), expected, "at 4 it had not been launched");
+}
+
+#[test]
+fn who_failed_below_a_compensation_is_told_of_only_by_it() {
+    let turned = compensating().row(&[1, 2, 5], EventKind::RollingBack, 30).step("x").because("out");
+    let failed = turned.row(&[1, 2, 5], EventKind::RollbackFailed, 30).step("Rollback of x[0,]");
+    assert_eq!(failed.states(), states(&[("h2", "ready", None), ("h5", "ended", Some(2))]));
+    let mut retried =
+        failed.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]").handling(0);
+    assert_eq!(retried.states(), []);
+    retried.revivals.push(Revival { run: id(5), at: at(100) });
+    assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h5", "ready", Some(2))]));
+    assert_eq!(retried.fields("h5", ["told"]), [json!(false)]);
+    let undone = retried.row(&[1, 2, 5], EventKind::RolledBack, 30);
+    assert_eq!(undone.states(), states(&[("h2", "ready", None), ("h5", "ended", Some(2))]));
+    assert_eq!(undone.fields("h5", ["told", "rollback_failure"]), [json!(false), Value::Null]);
+}
+
+#[test]
+fn who_failed_by_itself_in_the_end_is_held_when_those_below_are_back() {
+    let by_itself = |handling: Option<i32>| {
+        let mut history = broken();
+        history.rows.last_mut().unwrap().handling = handling;
+        history.revivals.push(Revival { run: id(3), at: at(100) });
+        history
+    };
+    let held = states(&[("h2", "stuck", None), ("h3", "ready", Some(2))]);
+    assert_eq!(by_itself(None).states(), held);
+    assert_eq!(by_itself(Some(1)).states(), held, "it was not handled before");
+    assert_eq!(by_itself(Some(0)).fields("h2", ["failed_part"]), [Value::Null]);
+    assert_eq!(by_itself(None).fields("h2", ["failed_part"]), [json!("children")]);
+    let mut handled = by_itself(Some(2));
+    let suspended =
+        |row: &&mut Recorded| row.kind == EventKind::Suspended && row.step.as_deref() == Some("children");
+    handled.rows.iter_mut().find(suspended).unwrap().handling = Some(1);
+    assert_eq!(handled.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
+    // Handling on the way forward was another matter.
+    let mut forward = by_itself(Some(1));
+    forward.rows.iter_mut().find(|row| row.step.as_deref() == Some("a")).unwrap().handling = Some(0);
+    assert_eq!(forward.states(), held);
+}
+
+#[test]
+fn for_whoever_is_back_only_deadlines_still_to_come_count() {
+    let give_up_at = |second| {
+        let mut retried = broken();
+        retried.revivals.push(Revival { run: id(3), at: at(100) });
+        let own = retried.rows.iter_mut().filter(|row| row.lineage.id() == id(3));
+        own.for_each(|row| {
+            row.context = serde_json::from_value(deadline("AbsoluteDeadlineKey", second)).unwrap()
+        });
+        retried.fields("h3", ["give_up_at"])[0].clone()
+    };
+    assert_eq!(give_up_at(NOW + 5), time(NOW + 5));
+    assert_eq!(give_up_at(NOW - 5), Value::Null);
+    assert_eq!(give_up_at(NOW), Value::Null);
+}
+
+#[test]
+fn what_nobody_has_begun_is_dropped_with_its_emitter() {
+    let listened = family().listens(20, "other", 0, None);
+    let is_awaited = |history: &History| history.states().iter().any(|(handler, ..)| handler == "other");
+    let until = |second| {
+        let mut history = family().listens(20, "other", 0, None);
+        let run = history.rows.iter_mut().filter(|row| row.lineage.id() == id(2));
+        let context: Context = serde_json::from_value(deadline("HappyPathDeadlineKey", second)).unwrap();
+        run.filter(|row| row.kind != EventKind::Emitted).for_each(|row| row.context = context.clone());
+        history
+    };
+    assert!(is_awaited(&listened) && is_awaited(&until(NOW + 1)));
+    assert!(!is_awaited(&until(NOW)) && !is_awaited(&until(NOW - 1)));
+    let turned = listened.row(&[1, 2], EventKind::RollingBack, 10).step("a");
+    assert!(!is_awaited(&turned));
+}
+
+#[test]
+fn what_its_steps_returned_is_kept_at_hand_unless_it_was_told() {
+    let remembers = |history: &History, handler: &str| {
+        let rebuilt = rebuild(&history.rows, &history.revivals, &history.listened, at(NOW));
+        rebuilt.iter().find(|run| run.handler == handler).unwrap().remembers()
+    };
+    let family = family().listens(20, "other", 0, None);
+    assert!(remembers(&family, "h2") && remembers(&family, "h3") && !remembers(&family, "other"));
+    let turned = family.row(&[1, 2, 3], EventKind::RollingBack, 20).step("x");
+    assert!(remembers(&turned, "h3"));
+    assert!(!remembers(&turned.row(&[1, 2, 3], EventKind::RolledBack, 20), "h3"), "it has ended");
+    let mut told = broken();
+    told.revivals.push(Revival { run: id(3), at: at(100) });
+    assert!(!remembers(&told, "h2") && !remembers(&told, "h3"), "they read it again");
+}
+
+#[test]
+fn who_was_told_stands_where_the_way_back_is() {
+    let twice = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").next(0);
+    let done = twice.suspended(&[1, 2], 10, "a").next(1).row(&[1, 2], EventKind::Committed, 10);
+    let told = done.row(&[1, 2], EventKind::RollbackEmitted, 10).but(|row| row.handler = None);
+    let turned = told.row(&[1, 2], EventKind::RollingBack, 10);
+    let fields = ["step", "iteration", "suspensions"];
+    assert_eq!(turned.fields("h2", fields), [Value::Null, Value::Null, json!(0)]);
+    let part = turned.suspended(&[1, 2], 10, "Rollback of a[1,]");
+    assert_eq!(part.fields("h2", fields), [json!("Rollback of a[1,]"), json!(0), json!(0)]);
+}
+
+#[test]
+fn who_is_undone_on_request_has_nobody_waiting() {
+    let done = family().row(&[1, 2, 3], EventKind::Committed, 20);
+    let requested = done.row(&[1, 2, 3], EventKind::RollbackEmitted, 20).but(|row| row.handler = None);
+    assert_eq!(requested.states(), states(&[("h2", "ready", None), ("h3", "ready", None)]));
+}
+
+#[test]
+fn what_had_been_accepted_brings_nobody_back() {
+    let failed = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
+    let failed = failed.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("Rollback of x[0,]");
+    let accepted = failed.suspended(&[1, 2], 10, "a").next(1).handling(0);
+    let turned = accepted.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
+    let mut retried = turned.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]");
+    retried.revivals.push(Revival { run: id(3), at: at(100) });
+    assert_eq!(retried.states(), states(&[("h3", "ready", None)]));
+    retried.revivals[0].run = id(2);
+    assert_eq!(retried.states(), states(&[("h2", "ready", None)]), "it is in nobody's way");
+}
