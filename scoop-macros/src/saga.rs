@@ -29,7 +29,8 @@ pub(crate) fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match model::check(arguments, &block, &mut errors) {
         (Some(outline), Some(saga)) => {
             let saga = expand::saga(&outline, &saga);
-            quote!(#block #uses #saga)
+            // What a step returned is lent as what it is, such as a `&String`.
+            quote!(#[allow(clippy::ptr_arg)] #block #uses #saga)
         }
         (outline, _) => {
             let stub = outline.as_ref().map(expand::stub);

@@ -1,3 +1,4 @@
+#[allow(clippy::ptr_arg)]
 impl Checkout {
     async fn charge(
         &self,
