@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{Findings, Hierarchy, Run, hierarchies, step};
+use super::history::{Findings, Hierarchy, Run, hierarchies, steps};
 use super::{AtRest, Effect, Invariant, Log, Part, Place};
 use crate::{Definition, EventKind, StepKind};
 
@@ -51,8 +51,8 @@ fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, usize> {
     for (part, (name, iteration)) in
         executed.iter().map(|it| (Part::Step, it)).chain(undone.map(|it| (Part::Compensation, it)))
     {
-        let counted = step(&versions, name)
-            .is_some_and(|step| step.kind == StepKind::Code && (part == Part::Step || step.compensated));
+        let counted = steps(&versions, name)
+            .any(|step| step.kind == StepKind::Code && (part == Part::Step || step.compensated));
         if counted {
             *counts.entry((part, name.clone(), *iteration)).or_insert(0) += 1;
         }
