@@ -9,11 +9,14 @@ pub use scoop_core::{
     Schedule, StepDefinition, StepKind, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
+#[cfg(feature = "simulation")]
+pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
-    Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, Intervention,
-    Launch, ListedHandler, Listing, Mending, Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired,
-    Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status,
-    Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, embedded,
+    Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, InMemory,
+    Intervention, Launch, ListedHandler, Listing, LoggedEvent, Mending, Outcome, Rebuild, RepairAnswer,
+    Reply, Request, Retire, Retired, Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga,
+    Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, WorkingRun,
+    embedded,
 };
 
 pub mod guide;

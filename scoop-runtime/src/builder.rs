@@ -8,14 +8,18 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::embedded::Embedded;
-use crate::engine::Engine;
+use crate::engine::{Connections, Engine};
+use crate::memory::InMemory;
 use crate::registry::{Provided, Registry};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
-use crate::store::{self, Access, Schema, Sessions, Store};
+use crate::store::{self, Access, Memory, Schema, Sessions, Store, Tables};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// How many connections the pool of a private PostgreSQL may have.
 const EMBEDDED_CONNECTIONS: u32 = 16;
+
+/// How often to look for ready runs in memory when nobody says that there are any.
+const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// Puts together what a program with sagas needs, and starts it.
 ///
@@ -36,12 +40,14 @@ pub struct Builder {
     provided: Provided,
     only: Option<Vec<TypeId>>,
     settings: Settings,
+    poll_interval: Option<Duration>,
 }
 
 enum Database {
     Pool(PgPool),
     Embedded,
     EmbeddedIn(PathBuf),
+    Memory(Memory),
 }
 
 impl Builder {
@@ -53,6 +59,7 @@ impl Builder {
             provided: Provided::default(),
             only: None,
             settings: Settings::default(),
+            poll_interval: None,
         }
     }
 
@@ -116,8 +123,43 @@ impl Builder {
         self
     }
 
+    /// Runs in the memory of this program, on a database of its own that nobody else sees: see
+    /// [`Scoop::in_memory`].
+    pub fn in_memory(self) -> Self {
+        self.in_memory_on(&InMemory::new())
+    }
+
+    /// Runs on this database in the memory of this program, beside others that do.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop_runtime::{InMemory, Scoop};
+    ///
+    /// let database = InMemory::new();
+    /// let one = Scoop::builder().in_memory_on(&database).start().await?;
+    /// let other = Scoop::builder().in_memory_on(&database).start().await?;
+    /// let client = Scoop::builder().in_memory_on(&database).client().await?;
+    /// # one.shutdown().await;
+    /// # other.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_memory_on(mut self, database: &InMemory) -> Self {
+        self.database = Some(Database::Memory(database.memory()));
+        self
+    }
+
+    /// Runs on a database in memory as one of several simulated processes.
+    #[cfg(feature = "simulation")]
+    pub fn in_memory_as(mut self, process: &crate::simulation::Process) -> Self {
+        self.database = Some(Database::Memory(process.memory()));
+        self
+    }
+
     /// Puts the tables into this schema instead of `scoop`. Two installations in two schemas of
-    /// one database know nothing of each other. 1 to 40 of a-z, 0-9 and _, a letter first.
+    /// one database know nothing of each other. 1 to 40 of a-z, 0-9 and _, a letter first. In memory there
+    /// are no schemas: this changes nothing.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -157,10 +199,10 @@ impl Builder {
         self
     }
 
-    /// How often to look for ready runs when no notification came, by default once a second.
-    /// Affects only how soon a lost notification is made up for.
+    /// How often to look for ready runs when no notification came, by default once a second; in memory,
+    /// where none is lost, once an hour. Affects only how soon a lost notification is made up for.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.settings.poll_interval = interval;
+        self.poll_interval = Some(interval);
         self
     }
 
@@ -177,22 +219,36 @@ impl Builder {
     /// Dropping the future before it is ready leaves nothing running.
     pub async fn start(mut self) -> Result<Scoop, RuntimeError> {
         let (registry, schema) = self.check()?;
+        if let Some(Database::Memory(memory)) = self.database.take_if(|it| matches!(it, Database::Memory(_)))
+        {
+            return self.start_in_memory(registry, memory).await;
+        }
+        self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
         let (pool, embedded) = connect(self.database.take()).await?;
         let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
         if max < required {
             return Err(vec![SetupError::PoolTooSmall { max, required }].into());
         }
-        let for_steps = max - ENGINE_CONNECTIONS;
-        self.settings.step_connections = usize::try_from(for_steps).unwrap_or(usize::MAX);
+        let for_steps = usize::try_from(max - ENGINE_CONNECTIONS).unwrap_or(usize::MAX);
         let sessions = Sessions::new(&pool, WORKING_CONNECTIONS, &self.access);
         store::check(&pool, &sessions).await?;
         store::migrate(sessions.listening(), &schema).await?;
-        let store = Store::new(sessions, &schema);
+        let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
+        let store = Store::Postgres(Tables::new(sessions, &schema));
         let limits = self.settings.limits();
-        let engine = Engine::start(store.clone(), pool.clone(), registry, self.settings)
+        let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
-        Ok(Scoop::new(pool, store, Some(engine), embedded, limits))
+        Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
+    }
+
+    async fn start_in_memory(mut self, registry: Registry, memory: Memory) -> Result<Scoop, RuntimeError> {
+        self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL_IN_MEMORY);
+        let (store, limits) = (Store::Memory(memory), self.settings.limits());
+        let engine = Engine::start(store.clone(), None, registry, self.settings)
+            .await
+            .map_err(RuntimeError::database("the engine started"))?;
+        Ok(Scoop::new(None, store, Some(engine), None, limits))
     }
 
     /// Connects without running any saga: the result can launch and look up. The tables must be
@@ -203,9 +259,13 @@ impl Builder {
     /// As [`Builder::start`], but for what concerns sagas.
     pub async fn client(self) -> Result<Scoop, RuntimeError> {
         let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
+        if let Some(Database::Memory(memory)) = self.database {
+            return Ok(Scoop::new(None, Store::Memory(memory), None, None, self.settings.limits()));
+        }
         let (pool, embedded) = connect(self.database).await?;
-        let store = Store::new(Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access), &schema);
-        Ok(Scoop::new(pool, store, None, embedded, self.settings.limits()))
+        let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
+        let store = Store::Postgres(Tables::new(sessions, &schema));
+        Ok(Scoop::new(Some(pool), store, None, embedded, self.settings.limits()))
     }
 
     /// All that can be wrong without a look at the database.
@@ -216,7 +276,7 @@ impl Builder {
             ("payload_bytes_max", self.settings.payload_bytes_max),
             ("context_bytes_max", self.settings.context_bytes_max),
         ];
-        if self.settings.poll_interval.is_zero() {
+        if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
             errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
         }
         let small = settings.into_iter().filter(|(_, value)| *value == 0);
@@ -236,7 +296,7 @@ impl Builder {
 
 async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>), RuntimeError> {
     let embedded = match database {
-        None => return Err(vec![SetupError::NoDatabase].into()),
+        None | Some(Database::Memory(_)) => return Err(vec![SetupError::NoDatabase].into()),
         Some(Database::Pool(pool)) => return Ok((pool, None)),
         Some(Database::Embedded | Database::EmbeddedIn(_)) if std::env::var_os("DATABASE_URL").is_some() => {
             let url = std::env::var("DATABASE_URL").unwrap_or_default();

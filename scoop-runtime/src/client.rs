@@ -1,11 +1,12 @@
 //! What one does with a message once it is launched: wait, ask how far it is, look at its runs.
 
 use std::future::IntoFuture;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, Failure, Message};
 use sqlx::PgConnection;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::launch::{Options, launch_options};
@@ -17,6 +18,9 @@ use crate::{RuntimeError, Scoop, Tree};
 /// doubled each time, up to [`LOOK_MAX`].
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// The same where everybody is told of the end.
+const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A message about to be launched. Await it.
 #[must_use = "nothing is launched before this is awaited"]
@@ -183,7 +187,12 @@ impl Handle {
     /// # }
     /// ```
     pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
-        let bell = self.scoop.engine().map(|engine| engine.waiters.bell(self.root));
+        let (waiters, look_max) = match self.scoop.store() {
+            // Whoever ends it there rings here.
+            Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
+            Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
+        };
+        let bell = waiters.map(|waiters| waiters.bell(self.root));
         let mut pause = LOOK_MIN;
         if let (Some(bell), Some(begun)) = (&bell, self.begun) {
             // It is hardly over yet, and looking takes time from it.
@@ -202,7 +211,7 @@ impl Handle {
                 }
                 None => tokio::time::sleep(pause).await,
             }
-            pause = (pause * 2).min(LOOK_MAX);
+            pause = (pause * 2).min(look_max);
         }
     }
 

@@ -296,8 +296,8 @@ pub enum SetupError {
         version: i64,
     },
 
-    /// Neither a pool nor an embedded PostgreSQL was chosen.
-    #[error("no database: call `.postgres(pool)` or `.embedded()` on the builder")]
+    /// No database was chosen: neither a pool nor a private PostgreSQL nor the memory of the program.
+    #[error("no database: call `.postgres(pool)`, `.embedded()` or `.in_memory()` on the builder")]
     NoDatabase,
 }
 

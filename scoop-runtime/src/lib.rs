@@ -1,4 +1,4 @@
-//! The engine of Scoop: runs sagas on PostgreSQL.
+//! The engine of Scoop: runs sagas on PostgreSQL, or in memory.
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
@@ -10,7 +10,9 @@ pub mod embedded;
 mod engine;
 mod error;
 mod gather;
+mod ids;
 mod launch;
+mod memory;
 mod payload;
 #[doc(hidden)]
 pub mod private;
@@ -23,6 +25,8 @@ mod saga;
 mod scoop;
 mod scope;
 mod settings;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod sleeper;
 mod store;
 mod tick;
@@ -36,6 +40,7 @@ pub use client::{Handle, Launch, Outcome, Status};
 pub use clock::When;
 pub use engine::StopSignal;
 pub use error::{RuntimeError, SetupError};
+pub use memory::InMemory;
 pub use rebuild::Rebuild;
 pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
@@ -43,6 +48,7 @@ pub use retry::Retry;
 pub use saga::{Attempted, Saga, Step, StepEnd};
 pub use scoop::Scoop;
 pub use scope::{Emit, Scope};
+pub use store::{LoggedEvent, WorkingRun};
 pub use tick::Tick;
 pub use topology::{ListedHandler, Retire, Retired};
 pub use tree::{RunEvent, RunInfo, RunState, Tree};

@@ -16,7 +16,9 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-pub(crate) use self::decision::{Decision, HELD, Presence, Refusal, Remedy, Unrolled, Unrolleds};
+pub(crate) use self::decision::{
+    Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written,
+};
 use crate::clock::since_1970;
 use crate::store::{Page, Store, lineage};
 use crate::{Request, RuntimeError, Scoop};

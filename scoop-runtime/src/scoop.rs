@@ -10,7 +10,7 @@ use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::gather::Gathered;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
-use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store};
+use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
 
@@ -24,8 +24,8 @@ pub struct Scoop {
 }
 
 struct Inner {
-    /// The user's.
-    pool: PgPool,
+    /// The user's; nothing in memory.
+    pool: Option<PgPool>,
     /// On connections of its own.
     store: Store,
     engine: Option<Arc<Engine>>,
@@ -56,6 +56,48 @@ impl Scoop {
         Builder::new()
     }
 
+    /// Starts all sagas of the program in its memory, without any database: for tests that take no time.
+    /// What is launched runs by the same engine as anywhere else. It is gone with the last clone.
+    ///
+    /// The clock is that of tokio. Where that is paused (`start_paused`, of tokio's feature `test-util`)
+    /// time is virtual: as soon as nothing is left to do, it is as late as the next thing is due. So a sleep
+    /// of two weeks takes no time.
+    ///
+    /// There is no transaction, so a step that asks for one ([`Scope::tx`](crate::Scope::tx),
+    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails, and says so. Nothing is stored as text: what
+    /// PostgreSQL does to JSON (it sorts keys and drops duplicates) does not happen.
+    ///
+    /// With more than one process, or a client, see [`InMemory`](crate::InMemory).
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Setup`] with all that is wrong with the program.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Builder::start`].
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { customer: u32 }
+    /// # impl scoop_core::Message for Remind { const TOPIC: &'static str = "remind"; type Reply = (); }
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let scoop = scoop_runtime::Scoop::in_memory().await?;
+    /// let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
+    /// scoop.launch(Remind { customer: 7 }).delay(two_weeks).await?.wait().await?;
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub async fn in_memory() -> Result<Self, RuntimeError> {
+        Self::builder().in_memory().start().await
+    }
+
     /// A client that runs no saga, but launches messages for the processes that do. The tables
     /// must be there: the first process that [starts](Builder::start) makes them. One behind a proxy is
     /// made by [`Builder::client`], see [`Builder::behind_proxy`].
@@ -67,8 +109,9 @@ impl Scoop {
     /// ```
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
-        let store = Store::new(Sessions::new(&pool, CLIENT_CONNECTIONS, &Access::default()), &schema);
-        Self::new(pool, store, None, None, Settings::default().limits())
+        let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &Access::default());
+        let store = Store::Postgres(Tables::new(sessions, &schema));
+        Self::new(Some(pool), store, None, None, Settings::default().limits())
     }
 
     /// The connections a pool must allow: one that listens, three with which the engine claims,
@@ -89,7 +132,7 @@ impl Scoop {
     }
 
     pub(crate) fn new(
-        pool: PgPool,
+        pool: Option<PgPool>,
         store: Store,
         engine: Option<Arc<Engine>>,
         embedded: Option<Embedded>,
@@ -262,8 +305,10 @@ impl Scoop {
             engine.stopped().await;
         }
         if let Some(embedded) = self.inner.embedded.lock().await.take() {
-            self.inner.pool.close().await;
-            self.store().sessions().close().await;
+            if let Some(pool) = &self.inner.pool {
+                pool.close().await;
+            }
+            self.store().close().await;
             if let Err(error) = embedded.stop().await {
                 tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
             }
@@ -272,8 +317,19 @@ impl Scoop {
 
     /// The pool that steps get their transactions from: the one that was handed over, or that of
     /// the private PostgreSQL.
+    ///
+    /// # Panics
+    ///
+    /// [In memory](Scoop::in_memory), where there is no database: who shares code with that asks
+    /// [`Scoop::is_in_memory`] first.
     pub fn pool(&self) -> &PgPool {
-        &self.inner.pool
+        let pool = self.inner.pool.as_ref();
+        pool.expect("this program runs in memory, so it has no pool; ask `Scoop::is_in_memory` first")
+    }
+
+    /// Whether it runs [in memory](Scoop::in_memory).
+    pub fn is_in_memory(&self) -> bool {
+        self.inner.pool.is_none()
     }
 
     pub(crate) fn store(&self) -> &Store {

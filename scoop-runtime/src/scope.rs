@@ -19,6 +19,7 @@ use crate::When;
 use crate::children::{Child, Reply, reply_name};
 use crate::client::launch_within;
 use crate::engine::{Engine, Opened, StopSignal};
+use crate::ids;
 use crate::launch::{self, Options, launch_options};
 use crate::payload;
 use crate::store::{Key, Surroundings};
@@ -84,7 +85,8 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// When the pool has no connection in time. The step then runs again later.
+    /// When the pool has no connection in time. The step then runs again later. [In memory](crate::Builder::in_memory)
+    /// there is no transaction to be had: the step fails.
     ///
     /// # Cancel safety
     ///
@@ -104,7 +106,8 @@ impl<'a> Scope<'a> {
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
             let Place { definition, .. } = self.place;
-            let opened = self.engine.connections.begin(&definition.saga).await;
+            let connections = self.engine.connections.as_ref().ok_or_else(|| self.in_memory())?;
+            let opened = connections.begin(&definition.saga).await;
             self.opened = Some(opened.map_err(|error| {
                 let step = self.place.step;
                 Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
@@ -112,6 +115,18 @@ impl<'a> Scope<'a> {
         }
         let opened = self.opened.as_mut().expect("it was just opened");
         Ok(&mut *opened.transaction)
+    }
+
+    /// Why there is no transaction.
+    fn in_memory(&self) -> Error {
+        let Place { run, definition, step, .. } = self.place;
+        let text = format!(
+            "step `{step}` of saga `{}` asks for a transaction, but this program runs in memory, without a \
+             database; hand what it needs over with `.provide(..)`, so that a test can give it something else, \
+             or run it on `.postgres(pool)` or `.embedded()`",
+            definition.saga,
+        );
+        Error::failure(Failure::new("NoDatabase", text, &run.source)).into_permanent()
     }
 
     /// Launches a message: the next step starts only when every handler of it has finished.
@@ -147,7 +162,7 @@ impl<'a> Scope<'a> {
     ///
     /// As [`Scope::launch`].
     pub fn detach<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
-        self.emit(message, Some(Uuid::now_v7()))
+        self.emit(message, Some(ids::now_v7()))
     }
 
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
@@ -268,7 +283,7 @@ impl<'a> Scope<'a> {
         let context = self.context.clone();
         let limit = self.engine.settings().context_bytes_max;
         let context = options.context(context, self.handler(), self.engine.store(), limit).await?;
-        let (message, topic) = (Uuid::now_v7(), SLEEP_TOPIC.to_owned());
+        let (message, topic) = (ids::now_v7(), SLEEP_TOPIC.to_owned());
         self.emissions.push(Emission { message, topic, payload: json!({}), detached_root: None, context });
         Ok(())
     }
@@ -538,7 +553,7 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             let limit = settings.context_bytes_max;
             let context =
                 self.options.context(self.context, self.handler, self.engine.store(), limit).await?;
-            let (message, topic, detached_root) = (Uuid::now_v7(), M::TOPIC.to_owned(), self.detached_root);
+            let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
             self.emissions.push(Emission { message, topic, payload, detached_root, context });
             Ok(message)
         }

@@ -23,8 +23,6 @@ pub(crate) const CLIENT_CONNECTIONS: u32 = 2;
 pub(crate) struct Settings {
     /// How many runs are worked on at the same time.
     pub(crate) concurrency: usize,
-    /// How many steps may have a transaction open at the same time.
-    pub(crate) step_connections: usize,
     /// How large a payload, or what a step returns, may be.
     pub(crate) payload_bytes_max: usize,
     /// How large a context may be.
@@ -45,7 +43,6 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             concurrency: 256,
-            step_connections: 1,
             payload_bytes_max: payload::BYTES_MAX_DEFAULT,
             context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
             poll_interval: Duration::from_secs(1),

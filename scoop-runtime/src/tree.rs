@@ -104,6 +104,34 @@ struct EventRow {
 }
 
 impl RunRow {
+    /// A run of this saga, of this topic. `stands` is what the working set says of it, if it is there:
+    /// its state, how many attempts were in vain, and the reason.
+    pub(crate) fn new(
+        lineage: Lineage,
+        message_id: Uuid,
+        (handler, topic): (&str, &str),
+        stands: Option<(&str, u32, Option<String>)>,
+        events: Vec<RunEvent>,
+    ) -> Self {
+        let (state, attempts, reason) =
+            stands.map_or((None, 0, None), |(state, attempts, reason)| (Some(state), attempts, reason));
+        let info = RunInfo {
+            handler: handler.to_owned(),
+            topic: topic.to_owned(),
+            message_id,
+            lineage: lineage.clone(),
+            state: state_of(state, attempts, reason, &events),
+            events,
+            interventions: vec![],
+            children: vec![],
+        };
+        Self { lineage, info }
+    }
+
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
@@ -113,17 +141,9 @@ impl RunRow {
         let reason: Option<String> = row.try_get("reason")?;
         let attempts: Option<i32> = row.try_get("attempts")?;
         let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0);
-        let info = RunInfo {
-            handler: row.try_get("handler")?,
-            topic: row.try_get("topic")?,
-            message_id: row.try_get("message_id")?,
-            lineage: lineage.clone(),
-            state: state_of(state.as_deref(), attempts, reason, &events),
-            events,
-            interventions: vec![],
-            children: vec![],
-        };
-        Ok(Self { lineage, info })
+        let stands = state.as_deref().map(|state| (state, attempts, reason));
+        let pair = (row.try_get("handler")?, row.try_get("topic")?);
+        Ok(Self::new(lineage, row.try_get("message_id")?, pair, stands, events))
     }
 }
 

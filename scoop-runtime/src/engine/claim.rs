@@ -51,6 +51,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                 warn!(%error, "ready runs could not be claimed");
                 engine.doubt();
                 tokio::select! {
+                    biased;
                     () = engine.stopping.cancelled() => return,
                     () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
                 }
@@ -65,6 +66,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             false => poll.map(|poll| poll * 2).filter(|poll| *poll < engine.settings.poll_interval),
         };
         tokio::select! {
+            biased;
             () = engine.stopping.cancelled() => return,
             () = engine.wakeups.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
@@ -139,7 +141,7 @@ async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<C
     if pairs.0.is_empty() {
         return Ok(vec![]);
     }
-    engine.store.claim(engine.worker, &engine.identifier, pairs, limit, engine.shares.now()).await
+    engine.store.claim(engine.worker, &engine.identifier, pairs, limit, &engine.shares.now()).await
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {

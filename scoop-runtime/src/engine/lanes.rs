@@ -156,7 +156,10 @@ async fn commit_with(
         });
     };
     let started = std::mem::take(&mut opened.started);
-    match engine.connections.commit(opened).await {
+    let Some(connections) = &engine.connections else {
+        return Err(Uncommitted::Failed("there is no database in which a step could have written".into()));
+    };
+    match connections.commit(opened).await {
         Ok(()) => {
             settled.started.extend(started);
             Ok(settled)

@@ -4,17 +4,20 @@
 //! frees the lock the moment that session is gone, so death needs no time-out: whoever gets the
 //! lock of another worker has found it dead. A process that merely lost the session takes a new
 //! lock; what was taken over meanwhile it can no longer settle, as the epochs were raised.
+//!
+//! Of a database in memory a session is a value that somebody has.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use sqlx::PgPool;
 use sqlx::postgres::PgListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use uuid::Uuid;
 
 use super::Engine;
+use crate::ids;
+use crate::store::{MemorySession, Store, Tables};
 
 /// How often to look for dead processes at least. Whoever keeps the time looks, too.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,61 +34,90 @@ const KEEPALIVES: &str =
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 
 /// The session that proves that this process lives, and hears the others.
-pub(super) struct Session(PgListener);
+pub(super) enum Session {
+    Postgres(PgListener),
+    Memory(MemorySession),
+}
+
+/// Who said something.
+enum Heard {
+    Ourselves,
+    Others,
+    /// Nobody: the session is gone.
+    End,
+}
 
 impl Session {
     pub(super) async fn open(engine: &Engine) -> sqlx::Result<Self> {
-        let mut session = Self::connect(engine.store.sessions().listening()).await?;
-        session.prove(engine).await?;
-        session.0.listen(engine.store.channel()).await?;
-        Ok(session)
-    }
-
-    async fn connect(pool: &PgPool) -> sqlx::Result<Self> {
-        let mut listener = PgListener::connect_with(pool).await?;
-        // The lock has to be taken anew before anything else, so we reconnect ourselves.
-        listener.eager_reconnect(false);
-        Ok(Self(listener))
-    }
-
-    /// Frees the lock: the connection goes back to a pool that outlives us.
-    pub(super) async fn close(mut self) {
-        if let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut self.0).await {
-            tracing::debug!(%error, "the session is gone already, and the lock with it");
+        match &engine.store {
+            Store::Postgres(tables) => Ok(Self::Postgres(listen(engine, tables).await?)),
+            Store::Memory(memory) => Ok(Self::Memory(memory.open_session(engine.worker).await?)),
         }
     }
 
-    /// Takes a lock that nobody ever held, and only then lets the others know of it.
-    async fn prove(&mut self, engine: &Engine) -> sqlx::Result<()> {
-        sqlx::raw_sql(KEEPALIVES).execute(&mut self.0).await?;
-        let lock_key = lock_key();
-        sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut self.0).await?;
-        let (_, handlers) = engine.registry.pairs();
-        engine.store.register(&mut self.0, engine.worker, lock_key, handlers).await
+    /// Waits until somebody says something.
+    async fn hear(&mut self, engine: &Engine) -> Heard {
+        let by_us = match self {
+            Self::Postgres(listener) => match listener.try_recv().await {
+                Ok(Some(notification)) => Some(notification.payload() == engine.worker.to_string()),
+                Ok(None) | Err(_) => None,
+            },
+            Self::Memory(session) => session.hear().await.map(|from| from == engine.worker),
+        };
+        match by_us {
+            Some(true) => Heard::Ourselves,
+            Some(false) => Heard::Others,
+            None => Heard::End,
+        }
     }
+
+    /// Frees the lock: the connection goes back to a pool that outlives us.
+    pub(super) async fn close(self) {
+        if let Self::Postgres(mut listener) = self
+            && let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut listener).await
+        {
+            tracing::debug!(%error, "the session is gone already, and the lock with it");
+        }
+    }
+}
+
+/// Opens a session that listens. It takes a lock that nobody ever held, and only then lets the others
+/// know of it.
+async fn listen(engine: &Engine, tables: &Tables) -> sqlx::Result<PgListener> {
+    let mut listener = PgListener::connect_with(tables.sessions().listening()).await?;
+    // The lock has to be taken anew before anything else, so we reconnect ourselves.
+    listener.eager_reconnect(false);
+    sqlx::raw_sql(KEEPALIVES).execute(&mut listener).await?;
+    let lock_key = lock_key();
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut listener).await?;
+    let (_, handlers) = engine.registry.pairs();
+    tables.register(&mut listener, engine.worker, lock_key, handlers).await?;
+    listener.listen(tables.channel()).await?;
+    Ok(listener)
 }
 
 /// The random half of a fresh UUID: two processes never draw the same.
 fn lock_key() -> i64 {
-    let (_, random) = Uuid::now_v7().as_u64_pair();
+    let (_, random) = ids::now_v7().as_u64_pair();
     i64::from_ne_bytes(random.to_ne_bytes())
 }
 
 /// Keeps the session, and passes on what the others say, until the engine is drained.
 pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: CancellationToken) {
-    let own = engine.worker.to_string();
     loop {
         let heard = tokio::select! {
+            biased;
             () = drained.cancelled() => return session.close().await,
-            heard = session.0.try_recv() => heard,
+            heard = session.hear(&engine) => heard,
         };
         match heard {
-            Ok(Some(notification)) if notification.payload() == own => {}
-            Ok(Some(_)) => engine.look_up(),
-            Ok(None) | Err(_) => {
+            Heard::Ourselves => {}
+            Heard::Others => engine.look_up(),
+            Heard::End => {
                 warn!("the session that shows that this worker lives was lost");
                 drop(session);
                 tokio::select! {
+                    biased;
                     () = drained.cancelled() => return,
                     renewed = renew(&engine) => session = renewed,
                 }
@@ -114,11 +146,16 @@ async fn renew(engine: &Engine) -> Session {
 /// if nobody else does so often enough. And now and then it looks for what was lost although nobody
 /// died.
 pub(super) async fn reap(engine: Arc<Engine>) {
-    let others_look = engine.settings.poll_interval <= REAP_INTERVAL;
-    let interval = if others_look { SWEEP_INTERVAL } else { REAP_INTERVAL };
+    let poll = engine.settings.poll_interval;
+    let (interval, sweep) = match engine.store.tells_of_deaths() {
+        // Nobody has to look, and where time is virtual each look costs as much as any other.
+        true => (SWEEP_INTERVAL.max(poll), SWEEP_INTERVAL.max(poll)),
+        false if poll <= REAP_INTERVAL => (SWEEP_INTERVAL, SWEEP_INTERVAL),
+        false => (REAP_INTERVAL, SWEEP_INTERVAL),
+    };
     let mut swept = Instant::now();
     loop {
-        if swept.elapsed() >= SWEEP_INTERVAL {
+        if swept.elapsed() >= sweep {
             swept = Instant::now();
             engine.doubt();
         }
@@ -132,6 +169,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Err(error) => warn!(%error, "could not look for dead workers"),
         }
         tokio::select! {
+            biased;
             () = engine.stopping.cancelled() => return,
             () = engine.wakeups.reaper.notified() => {}
             () = tokio::time::sleep(interval) => {}

@@ -29,16 +29,16 @@ mod shares;
 mod time;
 mod wake;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::PgPool;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::ids;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
@@ -60,13 +60,13 @@ pub(crate) struct Engine {
     identifier: String,
     /// The runs this process works on, each with its claim; what it is said to own beyond these,
     /// it has lost track of.
-    in_flight: Mutex<HashSet<(Uuid, i64)>>,
+    in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
     slots: Arc<Semaphore>,
     shares: shares::Shares,
-    /// Of the user's pool.
-    pub(crate) connections: Connections,
+    /// Of the user's pool; nothing in memory.
+    pub(crate) connections: Option<Connections>,
     settler: settle::Settler,
     wakeups: wake::Wakeups,
     watched: time::Watched,
@@ -80,18 +80,18 @@ impl Engine {
     /// Starts all tasks. Returns when this process is known to the others.
     pub(crate) async fn start(
         store: Store,
-        step_pool: PgPool,
+        connections: Option<Connections>,
         registry: Registry,
         settings: Settings,
     ) -> sqlx::Result<Arc<Self>> {
         panics::record_locations();
-        let worker = Uuid::now_v7();
+        let worker = ids::now_v7();
         let (settler, settlements) = settle::Settler::new();
         let (wakeups, parents) = wake::Wakeups::new();
         let engine = Arc::new(Self {
             slots: Arc::new(Semaphore::new(settings.concurrency)),
             shares: shares::Shares::default(),
-            connections: Connections::new(step_pool, settings.step_connections, store.sessions().preamble()),
+            connections,
             store,
             registry,
             settings,
@@ -257,7 +257,7 @@ impl Engine {
         self.wakeups.claimer.notify_one();
     }
 
-    fn in_flight(&self) -> std::sync::MutexGuard<'_, HashSet<(Uuid, i64)>> {
+    fn in_flight(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Uuid, i64)>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,15 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::Overlap;
-use sqlx::PgConnection;
-use time::OffsetDateTime;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::Engine;
 use crate::registry::Scheduled;
-use crate::store::{Published, Taken, Ticked};
-use crate::timetable::{Timetable, Unfit};
+use crate::store::{Fired, Published, Taken};
+use crate::timetable::Unfit;
 
 /// How often to look at the clock of the database at least: it may be put, and this process may
 /// be stopped for a while.
@@ -95,51 +92,15 @@ async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration
     if !wait.is_zero() {
         return Ok(wait.min(LOOK_MAX));
     }
-    let mut tx = engine.store.sessions().begin().await?;
-    let Some(taken) = engine.store.take_schedule(&mut tx, followed.pairs()).await? else {
-        return Ok(PAUSE_WHILE_TAKEN);
-    };
-    match &taken.timetable {
-        Ok(timetable) => {
-            let handlers = fire(engine, &mut tx, &taken, timetable).await?;
-            tx.commit().await?;
-            engine.announce(&handlers);
-        }
-        Err(error) => {
+    match engine.store.fire_schedule(followed.pairs()).await? {
+        Fired::Nothing => return Ok(PAUSE_WHILE_TAKEN),
+        Fired::Launched(handlers) => engine.announce(&handlers),
+        Fired::Unfit(taken) => {
             let handler = &taken.handler;
-            warn!(%error, %handler, "another program has given a saga a schedule that this one cannot follow");
+            let error = taken.timetable.as_ref().err();
+            warn!(?error, %handler, "another program has given a saga a schedule that this one cannot follow");
             followed.forget(&taken);
         }
     }
     Ok(Duration::ZERO)
-}
-
-/// Launches what is due, and moves the schedule on. Says for which handlers.
-async fn fire(
-    engine: &Engine,
-    tx: &mut PgConnection,
-    taken: &Taken,
-    timetable: &Timetable,
-) -> sqlx::Result<Vec<String>> {
-    let mut due = timetable.due(taken.next_at, taken.now);
-    if let (Overlap::Skip, Some(root)) = (timetable.overlap, taken.last_root)
-        && engine.store.is_busy(tx, root).await?
-    {
-        debug!(handler = taken.handler, "the last run has not ended; this time is let go");
-        due.ticks.clear();
-    }
-    let ticks = ticks(taken, &due.ticks);
-    let handlers = match ticks.is_empty() {
-        true => vec![],
-        false => engine.store.tick(tx, &ticks).await?,
-    };
-    engine.store.move_schedule_on(tx, taken, due.next_at, &ticks).await?;
-    Ok(handlers)
-}
-
-/// The ticks for these times, counted on.
-fn ticks<'a>(taken: &'a Taken, times: &[OffsetDateTime]) -> Vec<Ticked<'a>> {
-    let fired = u64::try_from(taken.fired).unwrap_or_default();
-    let runs = fired + 1..;
-    runs.zip(times).map(|(run, due)| Ticked::new(&taken.topic, *due, run)).collect()
 }

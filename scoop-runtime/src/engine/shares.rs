@@ -1,14 +1,13 @@
 //! Which handler has how many of the slots, so that the next ones go to those that have few.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// How many runs of each handler are worked on. Those of which none is are not in it.
 #[derive(Clone, Default)]
-pub(super) struct Shares(Arc<Mutex<HashMap<String, usize>>>);
+pub(super) struct Shares(Arc<Mutex<BTreeMap<String, usize>>>);
 
 /// One run of a handler, as long as it has a slot.
 pub(super) struct Share {
@@ -43,11 +42,11 @@ impl Shares {
     }
 
     /// How many there are now, as the database takes it.
-    pub(super) fn now(&self) -> impl Serialize + Send + Sync + use<> {
+    pub(super) fn now(&self) -> BTreeMap<String, usize> {
         self.map().clone()
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

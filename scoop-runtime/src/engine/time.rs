@@ -4,7 +4,7 @@
 //!
 //! What is due stands in the database, in indexes. This process knows only when to look next.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
             }
         };
         tokio::select! {
+            biased;
             () = drained.cancelled() => return,
             () = engine.wakeups.clock.notified() => {}
             () = tokio::time::sleep(wait) => {}
@@ -83,7 +84,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
 /// The running steps that want to know when they should stop.
 #[derive(Default)]
 pub(super) struct Watched {
-    runs: Mutex<HashMap<Uuid, (Key, CancellationToken)>>,
+    runs: Mutex<BTreeMap<Uuid, (Key, CancellationToken)>>,
     changed: Notify,
 }
 
@@ -142,7 +143,7 @@ impl Watched {
         }
     }
 
-    fn runs(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, (Key, CancellationToken)>> {
+    fn runs(&self) -> std::sync::MutexGuard<'_, BTreeMap<Uuid, (Key, CancellationToken)>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -159,6 +160,7 @@ pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
             }
         };
         tokio::select! {
+            biased;
             () = drained.cancelled() => return,
             () = engine.watched.changed.notified() => {}
             () = tokio::time::sleep(wait), if !keys.is_empty() => {}

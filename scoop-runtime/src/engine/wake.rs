@@ -208,6 +208,7 @@ impl Gathered {
 pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         tokio::select! {
+            biased;
             () = engine.wakeups.others.notified() => {}
             () = drained.cancelled() => return,
         }
@@ -254,7 +255,7 @@ impl Waiters {
         Bell { waiters: self, root, notify }
     }
 
-    pub(super) fn root_ended(&self, root: Uuid) {
+    pub(crate) fn root_ended(&self, root: Uuid) {
         if let Some(notify) = self.map().get(&root) {
             notify.notify_waiters();
             // For somebody who is about to wait.

@@ -8,6 +8,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::ids;
+
 use super::past::{Past, Pasts, Phase, Recorded, Revival};
 
 /// That a handler listened on a topic.
@@ -25,40 +27,40 @@ pub(crate) struct Listened {
 #[derive(Debug, Serialize)]
 pub(crate) struct Rebuilt {
     pub(crate) lineage: Vec<Uuid>,
-    parent: Option<Uuid>,
-    message_id: Uuid,
-    topic: String,
+    pub(crate) parent: Option<Uuid>,
+    pub(crate) message_id: Uuid,
+    pub(crate) topic: String,
     pub(crate) handler: String,
-    state: &'static str,
+    pub(crate) state: &'static str,
     #[serde(with = "time::serde::rfc3339")]
-    ready_at: OffsetDateTime,
-    begun: bool,
-    backward: bool,
-    told: bool,
-    failed_before: bool,
-    step: Option<String>,
-    next_step: Option<i32>,
-    iteration: Option<i32>,
-    handler_iteration: Option<i32>,
-    suspensions: usize,
+    pub(crate) ready_at: OffsetDateTime,
+    pub(crate) begun: bool,
+    pub(crate) backward: bool,
+    pub(crate) told: bool,
+    pub(crate) failed_before: bool,
+    pub(crate) step: Option<String>,
+    pub(crate) next_step: Option<i32>,
+    pub(crate) iteration: Option<i32>,
+    pub(crate) handler_iteration: Option<i32>,
+    pub(crate) suspensions: usize,
     /// What its steps returned; to be read if it [`Rebuilt::remembers`].
     pub(crate) outputs: Option<BTreeMap<String, Value>>,
-    context: Context,
+    pub(crate) context: Context,
     pub(crate) replied: bool,
-    gives_up: bool,
+    pub(crate) gives_up: bool,
     #[serde(with = "time::serde::rfc3339::option")]
-    give_up_at: Option<OffsetDateTime>,
+    pub(crate) give_up_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option")]
-    undoing_since: Option<OffsetDateTime>,
-    failure: Option<Value>,
-    rollback_failure: Option<Value>,
+    pub(crate) undoing_since: Option<OffsetDateTime>,
+    pub(crate) failure: Option<Value>,
+    pub(crate) rollback_failure: Option<Value>,
     #[serde(with = "time::serde::rfc3339::option")]
-    turned_back_at: Option<OffsetDateTime>,
+    pub(crate) turned_back_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339")]
-    last_event_at: OffsetDateTime,
-    reason: Option<&'static str>,
-    failed_part: Option<String>,
-    failed_handling: Option<i32>,
+    pub(crate) last_event_at: OffsetDateTime,
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) failed_part: Option<String>,
+    pub(crate) failed_handling: Option<i32>,
 }
 
 impl Rebuilt {
@@ -322,7 +324,7 @@ impl<'a> Hierarchy<'a> {
 
     fn delivery(&self, emission: &Recorded, handler: &str) -> Rebuilt {
         let parent = emission.handler.is_some().then(|| emission.lineage.id());
-        let lineage = emission.lineage.child(Uuid::now_v7());
+        let lineage = emission.lineage.child(ids::now_v7());
         let mut row = self.blank(&lineage, emission, parent);
         row.handler = handler.to_owned();
         row.undoing_since = parent.and_then(|_| self.pasts.undoing_when_emitted(emission));

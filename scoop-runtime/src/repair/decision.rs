@@ -103,14 +103,14 @@ pub(crate) struct Decision {
 /// An event that an operator is answerable for.
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {
-    message_id: Uuid,
+    pub(crate) message_id: Uuid,
     #[serde(rename = "type")]
-    kind: &'static str,
-    handler: String,
-    part: String,
-    lineage: Vec<Uuid>,
-    handling: Option<u32>,
-    context: Context,
+    pub(crate) kind: &'static str,
+    pub(crate) handler: String,
+    pub(crate) part: String,
+    pub(crate) lineage: Vec<Uuid>,
+    pub(crate) handling: Option<u32>,
+    pub(crate) context: Context,
 }
 
 /// A run in the working set.
@@ -118,17 +118,17 @@ pub(crate) struct Written {
 pub(crate) struct Revived {
     pub(crate) id: Uuid,
     pub(crate) parent: Option<Uuid>,
-    lineage: Vec<Uuid>,
-    message_id: Uuid,
+    pub(crate) lineage: Vec<Uuid>,
+    pub(crate) message_id: Uuid,
     pub(crate) handler: String,
     pub(crate) state: &'static str,
-    told: bool,
-    context: Context,
+    pub(crate) told: bool,
+    pub(crate) context: Context,
     #[serde(serialize_with = "crate::store::timestamps")]
-    deadlines: Vec<OffsetDateTime>,
-    reason: Option<&'static str>,
-    part: Option<String>,
-    handling: Option<u32>,
+    pub(crate) deadlines: Vec<OffsetDateTime>,
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) part: Option<String>,
+    pub(crate) handling: Option<u32>,
 }
 
 /// Why a run is set aside that nobody has seen to.

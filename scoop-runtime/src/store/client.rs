@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use super::alone::Alone;
 use super::rows::{failure, timestamps};
-use super::{Claimed, Key, Store, Surroundings};
+use super::{Claimed, Key, Surroundings, Tables};
+use crate::ids;
 use crate::tree::RunRow;
 
 /// A message that starts a hierarchy of its own.
@@ -24,14 +25,14 @@ pub(crate) struct Launched {
     pub(crate) root: Uuid,
     pub(crate) topic: &'static str,
     pub(crate) payload: Value,
-    context: Context,
+    pub(super) context: Context,
     #[serde(with = "time::serde::rfc3339::option")]
-    due: Option<OffsetDateTime>,
+    pub(super) due: Option<OffsetDateTime>,
     #[serde(serialize_with = "timestamps")]
     deadlines: Vec<OffsetDateTime>,
     /// The runs that whoever launches it has room for, by handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    here: BTreeMap<String, Uuid>,
+    pub(super) here: BTreeMap<String, Uuid>,
     /// How large it is about, in bytes of JSON.
     #[serde(skip)]
     pub(crate) bytes: usize,
@@ -46,7 +47,7 @@ const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 impl Launched {
     /// A message with fresh ids.
     pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
-        let (id, root) = (Uuid::now_v7(), Uuid::now_v7());
+        let (id, root) = (ids::now_v7(), ids::now_v7());
         let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
         Self { id, root, topic, payload, context, due: None, deadlines, here, bytes, only_once: false }
     }
@@ -75,7 +76,7 @@ impl Launched {
     }
 
     /// Until when its runs have to be done.
-    fn give_up_at(&self) -> Option<OffsetDateTime> {
+    pub(super) fn give_up_at(&self) -> Option<OffsetDateTime> {
         self.deadlines.iter().min().copied()
     }
 
@@ -89,8 +90,8 @@ impl Launched {
         sqlx::query(statement)
             .bind(self.id)
             .bind(self.root)
-            .bind(Uuid::now_v7())
-            .bind(Uuid::now_v7())
+            .bind(ids::now_v7())
+            .bind(ids::now_v7())
             .bind(self.topic)
             .bind(&self.payload)
             .bind(self.said())
@@ -100,7 +101,7 @@ impl Launched {
 
     /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
     pub(crate) fn run_here(&mut self, handler: &str) -> Key {
-        let run = Uuid::now_v7();
+        let run = ids::now_v7();
         self.here.insert(handler.to_owned(), run);
         Key { root: self.root, id: run, epoch: 1 }
     }
@@ -175,8 +176,8 @@ fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, 
     sqlx::query(statement)
         .bind(each().map(|message| message.id).collect::<Vec<_>>())
         .bind(each().map(|message| message.root).collect::<Vec<_>>())
-        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
-        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(each().map(|message| message.topic).collect::<Vec<_>>())
         .bind(each().map(|message| Json(&message.payload)).collect::<Vec<_>>())
         .bind(each().map(Launched::said).collect::<Vec<_>>())
@@ -184,7 +185,7 @@ fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, 
         .bind(each().map(Launched::give_up_at).collect::<Vec<_>>())
 }
 
-impl Store {
+impl Tables {
     /// Publishes messages and starts a run for each listed handler.
     pub(crate) async fn launch(
         &self,

@@ -17,7 +17,7 @@ use super::alone::{Alone, Done};
 use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
-use super::{Claimed, Key, Settled, Settlement, Store};
+use super::{Claimed, Key, Settled, Settlement, Tables};
 use crate::children::Child;
 use crate::clock::Now;
 
@@ -95,7 +95,7 @@ pub(crate) struct History {
 
 impl History {
     /// The same, up to before its newest part.
-    fn repeated(mut self) -> Self {
+    pub(super) fn repeated(mut self) -> Self {
         let parts = self.plan.parts();
         let newest = self.last.as_ref().map_or("", |last| last.step.as_str());
         let at = parts.iter().position(|part| part.name == newest);
@@ -109,7 +109,7 @@ impl History {
     }
 }
 
-impl Store {
+impl Tables {
     /// Which of many handlers have something ready, as pairs of topics and handlers.
     pub(crate) async fn handlers_ready(
         &self,

@@ -1,8 +1,11 @@
-//! Where runs and their history are kept: PostgreSQL. The only place that speaks SQL.
+//! Where runs and their history are kept: PostgreSQL, or the memory of one program. The only place that
+//! speaks SQL.
 
 mod alone;
 mod client;
+mod either;
 mod engine;
+mod memory;
 mod migrate;
 mod plain;
 #[cfg(test)]
@@ -18,7 +21,12 @@ mod sql;
 mod topology;
 
 pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
+pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Parent, Release};
+#[cfg(feature = "simulation")]
+pub use memory::Link;
+pub use memory::{LoggedEvent, WorkingRun};
+pub(crate) use memory::{Memory, MemorySession};
 pub(crate) use migrate::migrate;
 pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
@@ -26,7 +34,7 @@ pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{
     Claimed, FailedPart, Key, Settled, Settlement, Surroundings, Unreadable, failure, lineage, timestamps,
 };
-pub(crate) use schedule::{Published, Taken, Ticked};
+pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};
 pub(crate) use sql::{Schema, Statements};
 
@@ -36,13 +44,13 @@ use crate::clock::ServerClock;
 
 /// The tables of one schema.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
+pub(crate) struct Tables {
     sessions: Sessions,
     sql: Statements,
     clock: Arc<ServerClock>,
 }
 
-impl Store {
+impl Tables {
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
         Self { sessions, sql: Statements::of(schema), clock: Arc::default() }
     }
@@ -102,11 +110,11 @@ mod tests {
     }
 
     /// A store, a worker that is listed in it, and a message that a saga listens for.
-    async fn launching(pool: &PgPool) -> (Store, Uuid, Launched) {
+    async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
         let schema = Schema::new("scoop").unwrap();
         migrate(pool, &schema).await.unwrap();
         let sessions = Sessions::new(pool, 2, &Access::default());
-        let (store, worker) = (Store::new(sessions, &schema), Uuid::now_v7());
+        let (store, worker) = (Tables::new(sessions, &schema), Uuid::now_v7());
         store.register(pool, worker, 1, &[]).await.unwrap();
         store.publish((&["a".into()], &["saga".into()])).await.unwrap();
         let payload =
@@ -189,10 +197,11 @@ mod tests {
             *kept = vec![plain().await, due().await, late().await];
         }
         let ids =
-            |kept: &[(Store, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
+            |kept: &[(Tables, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
         let (ids, store) = ([ids(&one), ids(&many), ids(&general)], one[0].0.clone());
-        let of =
-            |kept: Vec<(Store, Launched)>| kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>();
+        let of = |kept: Vec<(Tables, Launched)>| {
+            kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>()
+        };
         for launched in of(one) {
             let mut launch = store.launch(&pool, &[launched]).await.unwrap();
             launch.handlers.sort();
@@ -281,7 +290,7 @@ mod tests {
     }
 
     /// Three runs that wait for nobody, each for as long.
-    async fn waiting(pool: &PgPool, store: &Store, launched: Launched) -> Vec<Parent> {
+    async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
         let again = || Launched::new("a", serde_json::Value::Null, 4);
         store.launch(pool, &[launched, again(), again()]).await.unwrap();
         let wait = "UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', suspensions = 1

@@ -6,11 +6,11 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row};
-use uuid::Uuid;
 
 use super::alone::Alone;
 use super::rows::{Ending, EventRow, Settlement, ValueRow};
-use super::{Settled, Store};
+use super::{Settled, Tables};
+use crate::ids;
 
 /// A settlement that is no more than that.
 pub(super) struct Plain<'a> {
@@ -60,7 +60,7 @@ impl<'a> Plain<'a> {
     /// Writes it in the transaction of the step, if the claim still holds.
     pub(super) async fn settle(
         &self,
-        store: &Store,
+        store: &Tables,
         connection: &mut PgConnection,
         identifier: &str,
         claim: &str,
@@ -69,7 +69,7 @@ impl<'a> Plain<'a> {
         row.map(|row| settled(&row, self.committed.is_some())).transpose()
     }
 
-    fn query(&self, store: &Store, identifier: &'a str, claim: &'a str) -> Query<'a, Postgres, PgArguments> {
+    fn query(&self, store: &Tables, identifier: &'a str, claim: &'a str) -> Query<'a, Postgres, PgArguments> {
         let Self { all, .. } = self;
         let commits = self.committed.is_some();
         let statement = if commits { &store.sql.step_commit } else { &store.sql.step_suspend };
@@ -95,14 +95,14 @@ impl<'a> Plain<'a> {
             .bind(all.context.as_ref().map(Json))
             .bind(self.returned().map(|returned| &*returned.name))
             .bind(self.returned().map(|returned| &returned.value))
-            .bind(Uuid::now_v7());
-        if commits { stood.bind(Uuid::now_v7()) } else { stood }
+            .bind(ids::now_v7());
+        if commits { stood.bind(ids::now_v7()) } else { stood }
     }
 }
 
 /// Writes those whose claims still hold.
 pub(super) async fn settle_all(
-    store: &Store,
+    store: &Tables,
     identifier: &str,
     plain: &[Plain<'_>],
 ) -> sqlx::Result<Vec<PgRow>> {
@@ -123,8 +123,8 @@ pub(super) async fn settle_all(
         .bind(each().map(|plain| plain.all.context.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.returned().map(|value| &*value.name)).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.returned().map(|value| Json(&value.value))).collect::<Vec<_>>())
-        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
-        .bind(each().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
         .all(&store.sessions)
         .await

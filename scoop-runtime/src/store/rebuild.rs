@@ -10,7 +10,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
 
-use super::Store;
+use super::Tables;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, root_of};
@@ -18,7 +18,7 @@ use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, roo
 /// How many runs are written at once.
 const BATCH_MAX: usize = 1_000;
 
-impl Store {
+impl Tables {
     /// Makes the working set anew, unless so many processes are alive.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
@@ -88,7 +88,7 @@ impl Store {
 }
 
 /// What the steps returned, by step; of each the newest.
-fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
+pub(super) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
     let mut numbered: BTreeMap<(u32, String), Value> = BTreeMap::new();
     for (name, value) in values {
         if let Some((step, number)) = read_output_name(&name) {

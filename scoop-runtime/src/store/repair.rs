@@ -11,13 +11,13 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
 use super::rows::{lineage, unsigned};
-use super::{FailedPart, Key, Parent, Sessions, Store, Target};
+use super::{FailedPart, Key, Parent, Sessions, Tables, Target};
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
 };
 
 /// Who writes what an operator is answerable for, in events.
-const OPERATOR: &str = "scoop-rs:operator";
+pub(super) const OPERATOR: &str = "scoop-rs:operator";
 
 /// What became of a request.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Page {
     pub(crate) limit: u32,
 }
 
-impl Store {
+impl Tables {
     /// Does what an operator wants about a run, if that is possible.
     pub(crate) async fn repair(
         &self,

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
-use super::{Parent, Store};
+use super::{Parent, Tables};
 
 /// What a request is about.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Undone {
     FailedBefore,
 }
 
-impl Store {
+impl Tables {
     /// What has this id.
     pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;

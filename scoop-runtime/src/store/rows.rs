@@ -258,19 +258,19 @@ pub(super) struct EventRow {
 /// A message to be published.
 #[derive(Debug, Serialize)]
 pub(super) struct EmissionRow {
-    at: usize,
-    id: Uuid,
-    topic: String,
-    payload: Value,
+    pub(super) at: usize,
+    pub(super) id: Uuid,
+    pub(super) topic: String,
+    pub(super) payload: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detached_root: Option<Uuid>,
+    pub(super) detached_root: Option<Uuid>,
     /// If it is not the run's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Context>,
+    pub(super) context: Option<Context>,
     #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
-    due: Option<OffsetDateTime>,
+    pub(super) due: Option<OffsetDateTime>,
     #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
-    deadlines: Vec<OffsetDateTime>,
+    pub(super) deadlines: Vec<OffsetDateTime>,
 }
 
 /// Points in time as the database reads them.
@@ -286,8 +286,8 @@ pub(crate) fn timestamps<S: serde::Serializer>(
 /// A message whose handlers have to roll back.
 #[derive(Debug, Serialize)]
 pub(super) struct ToldRow {
-    at: usize,
-    message_id: Uuid,
+    pub(super) at: usize,
+    pub(super) message_id: Uuid,
 }
 
 impl Settlement {

@@ -6,25 +6,27 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
+use tracing::debug;
 use uuid::Uuid;
 
-use super::Store;
 use super::alone::{Alone, Done};
+use super::{Pairs, Tables};
 use crate::Tick;
+use crate::ids;
 use crate::timetable::{self, Timetable, Unfit};
 
 /// A saga that runs by itself, as it is listed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Published<'a> {
-    topic: &'a str,
-    handler: &'a str,
-    every_ms: Option<i64>,
-    cron: Option<&'a str>,
-    zone: Option<&'a str>,
-    missed: &'static str,
-    overlap: &'static str,
+    pub(super) topic: &'a str,
+    pub(super) handler: &'a str,
+    pub(super) every_ms: Option<i64>,
+    pub(super) cron: Option<&'a str>,
+    pub(super) zone: Option<&'a str>,
+    pub(super) missed: &'static str,
+    pub(super) overlap: &'static str,
     #[serde(with = "time::serde::rfc3339::option")]
-    next_at: Option<OffsetDateTime>,
+    pub(super) next_at: Option<OffsetDateTime>,
 }
 
 impl<'a> Published<'a> {
@@ -88,9 +90,9 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, Unfit>> {
 pub(crate) struct Ticked<'a> {
     pub(crate) id: Uuid,
     pub(crate) root: Uuid,
-    topic: &'a str,
-    payload: Tick,
-    context: scoop_core::Context,
+    pub(super) topic: &'a str,
+    pub(super) payload: Tick,
+    pub(super) context: scoop_core::Context,
 }
 
 /// How other participants know which run of a periodic saga this is.
@@ -108,14 +110,40 @@ impl<'a> Ticked<'a> {
     pub(crate) fn new(topic: &'a str, due: OffsetDateTime, run: u64) -> Self {
         let mut context = scoop_core::Context::default();
         context.set(RunCount { value: run }).expect("a number can be written as JSON");
-        Self { id: Uuid::now_v7(), root: Uuid::now_v7(), topic, payload: Tick::new(due, run), context }
+        Self { id: ids::now_v7(), root: ids::now_v7(), topic, payload: Tick::new(due, run), context }
     }
 }
 
-/// Topics and names of sagas, pair by pair.
-type Pairs<'a> = (&'a [String], &'a [String]);
+/// What became of a look for a schedule that is due.
+#[derive(Debug)]
+pub(crate) enum Fired {
+    /// Somebody else is at it.
+    Nothing,
+    /// It has been moved on, and its ticks are launched for these handlers.
+    Launched(Vec<String>),
+    /// This program cannot follow it.
+    Unfit(Taken),
+}
 
-impl Store {
+/// The ticks of a schedule that is due, and when to look again. `busy` says whether anything of the last
+/// run has not ended.
+pub(super) fn fired<'a>(
+    taken: &'a Taken,
+    timetable: &Timetable,
+    busy: bool,
+) -> (Vec<Ticked<'a>>, Option<OffsetDateTime>) {
+    let mut due = timetable.due(taken.next_at, taken.now);
+    if busy && timetable.overlap == Overlap::Skip {
+        debug!(handler = taken.handler, "the last run has not ended; this time is let go");
+        due.ticks.clear();
+    }
+    let fired = u64::try_from(taken.fired).unwrap_or_default();
+    let runs = fired + 1..;
+    let ticks = runs.zip(&due.ticks).map(|(run, due)| Ticked::new(&taken.topic, *due, run));
+    (ticks.collect(), due.next_at)
+}
+
+impl Tables {
     /// Lists which sagas run by themselves.
     pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).done(&self.sessions).await?;
@@ -131,8 +159,32 @@ impl Store {
             .await
     }
 
+    /// Launches what is due of one of these, and moves it on, in one transaction.
+    pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+        let mut tx = self.sessions.begin().await?;
+        let Some(taken) = self.take_schedule(&mut tx, pairs).await? else {
+            return Ok(Fired::Nothing);
+        };
+        let timetable = match &taken.timetable {
+            Ok(timetable) => timetable,
+            Err(_) => return Ok(Fired::Unfit(taken)),
+        };
+        let busy = match (timetable.overlap, taken.last_root) {
+            (Overlap::Skip, Some(root)) => self.is_busy(&mut tx, root).await?,
+            _ => false,
+        };
+        let (ticks, next_at) = fired(&taken, timetable, busy);
+        let handlers = match ticks.is_empty() {
+            true => vec![],
+            false => self.tick(&mut tx, &ticks).await?,
+        };
+        self.move_schedule_on(&mut tx, &taken, next_at, &ticks).await?;
+        tx.commit().await?;
+        Ok(Fired::Launched(handlers))
+    }
+
     /// Takes one of these that is due, until the end of the transaction.
-    pub(crate) async fn take_schedule(
+    async fn take_schedule(
         &self,
         tx: &mut PgConnection,
         (topics, handlers): Pairs<'_>,
@@ -142,21 +194,17 @@ impl Store {
     }
 
     /// Whether anything of the hierarchy has not ended.
-    pub(crate) async fn is_busy(&self, tx: &mut PgConnection, root: Uuid) -> sqlx::Result<bool> {
+    async fn is_busy(&self, tx: &mut PgConnection, root: Uuid) -> sqlx::Result<bool> {
         sqlx::query_scalar(self.sql.schedule_busy.clone()).bind(root).fetch_one(tx).await
     }
 
     /// Launches ticks; says for which handlers.
-    pub(crate) async fn tick(
-        &self,
-        tx: &mut PgConnection,
-        ticks: &[Ticked<'_>],
-    ) -> sqlx::Result<Vec<String>> {
+    async fn tick(&self, tx: &mut PgConnection, ticks: &[Ticked<'_>]) -> sqlx::Result<Vec<String>> {
         Ok(self.launch_for(tx, ticks, None).await?.handlers)
     }
 
     /// Moves a schedule on that was taken, after these ticks.
-    pub(crate) async fn move_schedule_on(
+    async fn move_schedule_on(
         &self,
         tx: &mut PgConnection,
         taken: &Taken,
@@ -182,7 +230,7 @@ impl Store {
         handler: &str,
     ) -> sqlx::Result<Option<(Uuid, Uuid, Vec<String>)>> {
         let mut tx = self.sessions.begin().await?;
-        let root = Uuid::now_v7();
+        let root = ids::now_v7();
         let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
         let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
             return Ok(None);

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::alone::Alone;
 use super::engine::READ_COMMITTED;
-use super::{Parent, Store};
+use super::{Parent, Tables};
 use crate::topology::ListedHandler;
 
 /// What became of a handler that was struck out.
@@ -19,7 +19,7 @@ pub(crate) struct Struck {
     pub(crate) parents: Vec<Parent>,
 }
 
-impl Store {
+impl Tables {
     /// Who is listed.
     pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
         let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;

@@ -1,0 +1,71 @@
+//! What a simulation needs of a database in memory: processes whose every operation can fail, and ids that
+//! follow from a seed. Of the feature `simulation`, which costs nothing where it is off.
+//!
+//! A run is the same each time if it has one thread (`current_thread`) with a paused clock, a
+//! [seed](seed) and a database that [starts at a fixed time](crate::InMemory::starting_at), and if the code of the sagas
+//! and the [`Link`]s draw nothing by chance themselves.
+
+use std::sync::Arc;
+
+use crate::InMemory;
+pub use crate::store::Link;
+use crate::store::Memory;
+
+/// From now on the ids that this thread draws follow from this seed; with `None`, from nothing again.
+pub fn seed(seed: impl Into<Option<u64>>) {
+    crate::ids::seed(seed.into());
+}
+
+/// One of several processes of a simulation on the same database, each with a [`Link`] of its own. Cheap
+/// to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
+/// use std::io;
+/// use std::sync::Arc;
+///
+/// use futures_util::future::{BoxFuture, FutureExt, pending, ready};
+/// use scoop_runtime::simulation::{Link, Process};
+/// use scoop_runtime::{InMemory, Scoop};
+///
+/// /// Dies before its first claim.
+/// struct Doomed;
+///
+/// impl Link for Doomed {
+///     fn before(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>> {
+///         if operation == "claim" { pending().boxed() } else { ready(Ok(())).boxed() }
+///     }
+///     fn after(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
+///         ready(Ok(())).boxed()
+///     }
+///     fn heard(&self) -> BoxFuture<'static, u32> {
+///         ready(1).boxed()
+///     }
+/// }
+///
+/// let process = Process::new(&InMemory::new(), Arc::new(Doomed));
+/// let scoop = Scoop::builder().in_memory_as(&process).start().await?;
+/// process.cut();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Process(Memory);
+
+impl Process {
+    /// A process that reaches the database through this link.
+    pub fn new(database: &InMemory, link: Arc<dyn Link>) -> Self {
+        Self(database.memory().through(link))
+    }
+
+    /// Ends its sessions, as if it had died or its connection were lost: from now on the others take it for
+    /// dead. If it lives, it opens another one.
+    pub fn cut(&self) {
+        self.0.cut();
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        self.0.clone()
+    }
+}

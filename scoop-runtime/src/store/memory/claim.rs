@@ -1,0 +1,167 @@
+//! Takes ready runs; see `run_claim.sql`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
+use uuid::Uuid;
+
+use super::super::{Claimed, Pairs, Surroundings, Unreadable};
+use super::Memory;
+use super::record::Event;
+use super::row::{Row, RunState};
+use super::state::{Pair, RunId, State, after};
+
+impl Memory {
+    /// Which of many handlers have something ready, as pairs of topics and handlers.
+    pub(crate) async fn handlers_ready(&self, pairs: Pairs<'_>) -> sqlx::Result<(Vec<String>, Vec<String>)> {
+        self.run("handlers_ready", |state| {
+            let now = state.now();
+            let is_ready = |pair: &Pair| {
+                let queue = state.ready.get(pair);
+                queue.and_then(|queue| queue.first()).is_some_and(|(at, ..)| *at <= now)
+            };
+            let ready = named(pairs).filter(is_ready);
+            Ok(ready.map(|(handler, topic)| (topic.to_string(), handler.to_string())).unzip())
+        })
+        .await
+    }
+
+    /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
+    /// comes first.
+    pub(crate) async fn claim(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        pairs: Pairs<'_>,
+        limit: usize,
+        shares: &BTreeMap<String, usize>,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
+        self.run("claim", |state| {
+            if !state.workers.contains_key(&worker) {
+                return Ok(vec![]);
+            }
+            let identifier: Arc<str> = identifier.into();
+            let taken = state.queue(pairs, limit, shares);
+            let mut claimed: Vec<_> = taken
+                .into_iter()
+                .filter_map(|run| Some((state.row(run)?.ready_at, state.take(run, worker, &identifier)?)))
+                .collect();
+            claimed.sort_by_key(|(ready_at, _)| *ready_at);
+            Ok(claimed.into_iter().map(|(_, claimed)| Ok(claimed)).collect())
+        })
+        .await
+    }
+}
+
+/// Pairs as the index of ready runs has them.
+pub(super) fn named((topics, handlers): Pairs<'_>) -> impl Iterator<Item = Pair> {
+    handlers.iter().zip(topics).map(|(handler, topic)| (handler.as_str().into(), topic.as_str().into()))
+}
+
+impl State {
+    /// What is to be taken, in turns.
+    fn queue(&self, pairs: Pairs<'_>, limit: usize, shares: &BTreeMap<String, usize>) -> Vec<RunId> {
+        let mut queue = vec![];
+        for pair in named(pairs) {
+            let share = shares.get(&*pair.0).copied().unwrap_or(0);
+            let ready = self.ready.get(&pair).into_iter().flatten();
+            let due = ready.take_while(|(at, ..)| *at <= self.now()).take(limit);
+            queue.extend(due.enumerate().map(|(place, (at, turn, run))| (place + share, *at, *turn, *run)));
+        }
+        queue.sort_unstable();
+        queue.into_iter().take(limit).map(|(.., run)| run).collect()
+    }
+
+    /// Marks a ready run as one of this worker. The first claim puts its beginning on record.
+    fn take(&mut self, run: RunId, worker: Uuid, identifier: &Arc<str>) -> Option<Claimed> {
+        let now = self.now();
+        let row = self.change(run, |row| {
+            (row.state, row.owner) = (RunState::Running, Some(worker));
+            row.last_event_at = now.max(after(row.last_event_at));
+            if row.is_untouched() && row.told {
+                row.turned_back_at = Some(now);
+            }
+            row.epoch += 1;
+        })?;
+        let begins = row.epoch == row.first_epoch + 1;
+        if begins {
+            let (told, failure, message) = (row.told, row.failure.clone(), row.message);
+            let kind = if told { EventKind::RollingBack } else { EventKind::Seen };
+            let mut event = Event::of(row, kind, identifier);
+            if told {
+                event.exception = failure;
+                // Who was told to turn back knows more by now than it was told.
+                event.context = self.told_context(run, message);
+            }
+            self.append(event);
+        }
+        self.claimed(run, identifier, !begins)
+    }
+
+    fn told_context(&self, (root, _): RunId, message: Uuid) -> scoop_core::Context {
+        let record = self.hierarchy(root).map(|hierarchy| &hierarchy.record);
+        let told = record.and_then(|record| record.of_message(message, EventKind::RollbackEmitted).next());
+        told.map(|told| told.context.clone()).unwrap_or_default()
+    }
+
+    /// A run that is owned, with all that is needed to go on with it.
+    pub(super) fn claimed(&self, run: RunId, identifier: &str, has_children: bool) -> Option<Claimed> {
+        let row = self.row(run)?;
+        let message = self.hierarchy(row.root())?.record.messages.get(&row.message)?;
+        let mut goes_on = row.run(identifier);
+        if has_children {
+            goes_on.failed_children = self.failed_children(run);
+        }
+        Some(Claimed {
+            key: row.key(),
+            topic: row.topic.to_string(),
+            handler: row.handler.to_string(),
+            payload: message.payload.clone(),
+            attempts: row.attempts,
+            retries: u32::try_from(row.retries).unwrap_or(0),
+            surroundings: Surroundings {
+                has_parent: row.parent.is_some(),
+                undoing: row.undoing_since.is_some(),
+            },
+            overdue: row.is_overdue(self.now()),
+            run: goes_on,
+        })
+    }
+
+    fn failed_children(&self, run: RunId) -> Vec<ChildFailure> {
+        let mut ended: Vec<_> = self.children(run).filter(|child| child.state == RunState::Ended).collect();
+        ended.sort_by_key(|child| (child.turned_back_at.is_none(), child.turned_back_at, child.id()));
+        let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
+        let failure = |child: &Row| ChildFailure {
+            rolled_back: child.failure.clone().unwrap_or_else(unknown),
+            rollback_failed: child.rollback_failure.clone(),
+            told: child.told,
+        };
+        ended.into_iter().map(failure).collect()
+    }
+}
+
+impl Row {
+    /// Where the run stands.
+    fn run(&self, identifier: &str) -> Run {
+        let source = format!("{}[{identifier}]", self.handler);
+        let mut run = Run::new(self.lineage.clone(), self.message, source);
+        let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
+        run.last = self.step.as_ref().map(|step| Suspension {
+            step: step.clone(),
+            next: self.next_step.map(|next| usize::try_from(next).unwrap_or(usize::MAX)),
+            iteration: unsigned(self.iteration.unwrap_or(0)),
+            handler_iteration: self.handler_iteration.map(unsigned),
+        });
+        run.suspensions = unsigned(self.suspensions);
+        run.outputs = self.outputs.clone().unwrap_or_default();
+        run.context = self.context.clone();
+        run.replied = self.replied;
+        if let (true, Some(cause)) = (self.backward, self.failure.clone()) {
+            let (told, failed_before) = (self.told, self.failed_before);
+            run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
+        }
+        run
+    }
+}

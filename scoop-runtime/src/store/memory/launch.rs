@@ -1,0 +1,150 @@
+//! Launches messages that start hierarchies of their own; see `message_launch.sql`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scoop_core::{Context, EventKind, Lineage};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::client::Launch;
+use super::super::{Launched, Ticked};
+use super::Memory;
+use super::record::{Event, Message};
+use super::row::{Row, RunState};
+use super::state::{Pair, State, after, child_of};
+
+/// A message as it is launched.
+pub(super) struct Root<'a> {
+    pub(super) id: Uuid,
+    pub(super) root: Uuid,
+    pub(super) topic: &'a str,
+    pub(super) payload: Value,
+    pub(super) context: &'a Context,
+    pub(super) due: Option<OffsetDateTime>,
+    pub(super) give_up_at: Option<OffsetDateTime>,
+    pub(super) here: Option<&'a BTreeMap<String, Uuid>>,
+}
+
+impl<'a> From<&'a Launched> for Root<'a> {
+    fn from(launched: &'a Launched) -> Self {
+        Self {
+            id: launched.id,
+            root: launched.root,
+            topic: launched.topic,
+            payload: launched.payload.clone(),
+            context: &launched.context,
+            due: launched.due,
+            give_up_at: launched.give_up_at(),
+            here: Some(&launched.here),
+        }
+    }
+}
+
+impl<'a> Root<'a> {
+    /// A tick of a schedule.
+    pub(super) fn tick(tick: &'a Ticked<'_>) -> sqlx::Result<Self> {
+        let payload =
+            serde_json::to_value(&tick.payload).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let (id, root, topic, context) = (tick.id, tick.root, tick.topic, &tick.context);
+        Ok(Self { id, root, topic, payload, context, due: None, give_up_at: None, here: None })
+    }
+}
+
+impl Memory {
+    /// Launches messages in a transaction of their own.
+    pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+        self.run("launch", |state| Ok(state.launch(messages.iter().map(Root::from), None))).await
+    }
+
+    /// The same, by a worker that has room for some of the runs: these are claimed.
+    pub(crate) async fn launch_here(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        messages: &[Launched],
+    ) -> sqlx::Result<Launch> {
+        self.run("launch_here", |state| {
+            let worker = state.workers.contains_key(&worker).then(|| (worker, identifier.into()));
+            Ok(state.launch(messages.iter().map(Root::from), worker))
+        })
+        .await
+    }
+}
+
+impl State {
+    /// Launches those that are not there already. The worker, if it is alive, claims what it has room for.
+    pub(super) fn launch<'a>(
+        &mut self,
+        messages: impl Iterator<Item = Root<'a>>,
+        worker: Option<(Uuid, Arc<str>)>,
+    ) -> Launch {
+        let mut launch = Launch { launched: 0, handlers: vec![], claimed: vec![] };
+        for message in messages {
+            if self.homes.contains_key(&message.id) {
+                continue;
+            }
+            launch.launched += 1;
+            self.publish(message.root, (message.id, message.topic), message.payload.clone());
+            let emitted = Event::new(EventKind::Emitted, message.id, Lineage::root(message.root), self.now());
+            self.append(Event { context: message.context.clone(), ..emitted });
+            for pair in self.listening(message.topic) {
+                self.deliver(&message, &pair, worker.as_ref(), &mut launch);
+            }
+        }
+        launch.handlers.sort();
+        launch.handlers.dedup();
+        launch
+    }
+
+    fn deliver(
+        &mut self,
+        message: &Root<'_>,
+        (handler, topic): &Pair,
+        worker: Option<&(Uuid, Arc<str>)>,
+        launch: &mut Launch,
+    ) {
+        let now = self.now();
+        let wanted = message.here.and_then(|here| here.get(&**handler)).copied();
+        let lineage = Lineage::root(message.root);
+        let lineage = wanted.map_or_else(|| child_of(&lineage), |run| lineage.child(run));
+        let mut row = Row::new(lineage, message.id, (topic.clone(), handler.clone()), now);
+        row.context = message.context.clone();
+        row.give_up_at = message.give_up_at;
+        row.ready_at = earlier(message.due.unwrap_or(now), message.give_up_at);
+        let Some((worker, identifier)) = worker.filter(|_| wanted.is_some()) else {
+            launch.handlers.push(handler.to_string());
+            return self.insert(row);
+        };
+        (row.state, row.owner, row.epoch, row.last_event_at) =
+            (RunState::Running, Some(*worker), 1, after(now));
+        launch.claimed.push(row.id());
+        self.append(Event::of(&row, EventKind::Seen, identifier));
+        self.insert(row);
+    }
+
+    /// Puts a message into its hierarchy.
+    pub(super) fn publish(&mut self, root: Uuid, (id, topic): (Uuid, &str), payload: Value) {
+        self.homes.insert(id, root);
+        let message = Message { topic: topic.into(), payload };
+        self.hierarchies.entry(root).or_default().record.messages.insert(id, message);
+    }
+}
+
+impl Event {
+    /// An event of this run about its own message, with its context, at the time of its last.
+    pub(super) fn of(row: &Row, kind: EventKind, identifier: &Arc<str>) -> Self {
+        Self {
+            handler: Some(row.handler.clone()),
+            identifier: Some(identifier.clone()),
+            context: row.context.clone(),
+            ..Self::new(kind, row.message, row.lineage.clone(), row.last_event_at)
+        }
+    }
+}
+
+/// Whoever has to give up before it is due does so in time.
+pub(super) fn earlier(due: OffsetDateTime, give_up_at: Option<OffsetDateTime>) -> OffsetDateTime {
+    give_up_at.map_or(due, |at| due.min(at))
+}

@@ -1,0 +1,110 @@
+//! Runs and their history in the memory of one program: the tables without a server.
+//!
+//! Each operation is one function of the whole state, under a lock: so it is atomic and nobody sees a half
+//! of it, as with a transaction that is serializable. What it does is what the statement of the same
+//! purpose does in `sql/`; whoever changes one of the two changes the other.
+
+mod claim;
+mod clock;
+mod history;
+mod launch;
+mod link;
+mod log;
+mod rebuild;
+mod record;
+mod repair;
+mod requests;
+mod row;
+mod schedule;
+mod session;
+mod settle;
+mod standing;
+mod state;
+mod time;
+mod topology;
+mod wake;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::clock::Clock;
+#[cfg(feature = "simulation")]
+pub use self::link::Link;
+use self::link::Linked;
+pub use self::log::{LoggedEvent, WorkingRun};
+pub(crate) use self::session::MemorySession;
+use self::state::State;
+use crate::engine::Waiters;
+
+/// What one process has of a database in memory. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    database: Arc<Database>,
+    /// Which process this is; whatever has the same number shares its link and its sessions.
+    process: u64,
+    link: Linked,
+}
+
+/// What all processes share.
+struct Database {
+    state: Mutex<State>,
+    clock: Clock,
+    waiters: Arc<Waiters>,
+}
+
+impl Memory {
+    /// An empty database, whose clock starts at this time.
+    pub(crate) fn new(starts_at: ::time::OffsetDateTime) -> Self {
+        let (state, clock) = (State::default(), Clock::new(starts_at));
+        let waiters = state.waiters.clone();
+        let database = Database { state: Mutex::new(state), clock, waiters };
+        Self { database: Arc::new(database), process: 0, link: Linked::default() }
+    }
+
+    /// The same database for another process, which reaches it through this link.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn through(&self, link: Arc<dyn Link>) -> Self {
+        let process = self.lock().new_process();
+        Self { database: self.database.clone(), process, link: Linked::through(link) }
+    }
+
+    /// Carries out an operation: all of it, or, if it fails, nothing.
+    async fn run<T>(
+        &self,
+        operation: &'static str,
+        carry_out: impl FnOnce(&mut State) -> sqlx::Result<T>,
+    ) -> sqlx::Result<T> {
+        self.link.before(operation).await?;
+        let answer = self.at_once(carry_out);
+        self.link.after(operation).await?;
+        answer
+    }
+
+    /// The same for whoever is no process.
+    fn at_once<T>(&self, carry_out: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let last = state.now;
+        state.now = Some(self.database.clock.now_after(last));
+        carry_out(&mut state)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.database.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those who wait for the end of a hierarchy.
+    pub(crate) fn waiters(&self) -> &Waiters {
+        &self.database.waiters
+    }
+
+    /// What time it is there.
+    pub(crate) fn time(&self) -> ::time::OffsetDateTime {
+        self.database.clock.now()
+    }
+
+    /// Moves the clock on.
+    pub(crate) fn advance(&self, by: std::time::Duration) {
+        self.database.clock.advance(by);
+        // Whoever has looked when something is due has to look again.
+        self.lock().tell(uuid::Uuid::nil());
+    }
+}

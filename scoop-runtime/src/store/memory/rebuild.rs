@@ -1,0 +1,185 @@
+//! The working set from what is on record, and whether it is the one that there is; see `rebuild_*.sql`.
+
+use std::sync::Arc;
+
+use scoop_core::{Failure, Lineage};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::rebuild::newest_outputs;
+use super::Memory;
+use super::record::{Event, Record};
+use super::row::{Row, RunState};
+use super::state::{Hierarchy, State};
+use crate::ids;
+use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild};
+
+impl Memory {
+    /// Makes the working set anew, unless so many processes are alive.
+    pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+        self.run("rebuild", |state| {
+            let alive = state.workers.values().filter(|session| state.sessions.contains_key(session)).count();
+            if alive > 0 {
+                return Ok(Err(i64::try_from(alive).unwrap_or(i64::MAX)));
+            }
+            let epoch = state.fresh_epoch();
+            let (mut before, mut after) = (0, 0);
+            for root in state.hierarchies.keys().copied().collect::<Vec<_>>() {
+                let rows = state.rebuilt(root, state.now(), epoch);
+                let old = state.hierarchy(root).into_iter().flat_map(|hierarchy| hierarchy.rows.keys());
+                let old: Vec<_> = old.copied().collect();
+                (before, after) = (before + old.len(), after + rows.len());
+                old.into_iter().for_each(|id| drop(state.remove((root, id))));
+                rows.into_iter().for_each(|row| state.insert(row));
+            }
+            let count = |rows| u64::try_from(rows).unwrap_or(u64::MAX);
+            Ok(Ok(Rebuild { before: count(before), after: count(after) }))
+        })
+        .await
+    }
+
+    /// In what the rows of a hierarchy differ from those that follow from its record, if they do.
+    pub(crate) fn rebuild_differs(&self, root: Uuid) -> Option<String> {
+        let state = self.lock();
+        let now = self.database.clock.now_after(state.now);
+        let rebuilt = ids::undisturbed(|| state.rebuilt(root, now, 1));
+        let mut rebuilt: Vec<_> = rebuilt.iter().map(|row| row.essence(now).to_string()).collect();
+        let hierarchy = state.hierarchy(root)?;
+        let lets_go = |row: &Row| {
+            let parent = row.parent.and_then(|parent| hierarchy.rows.get(&parent));
+            row.is_untouched() && parent.is_some_and(|parent| parent.is_overdue(now))
+        };
+        let kept = hierarchy.rows.values().filter(|row| !lets_go(row));
+        let mut kept: Vec<_> = kept.map(|row| row.essence(now).to_string()).collect();
+        (rebuilt.sort(), kept.sort());
+        (rebuilt != kept)
+            .then(|| format!("there is\n{}\nbut the record says\n{}", kept.join("\n"), rebuilt.join("\n")))
+    }
+}
+
+impl State {
+    /// The rows of a hierarchy that follow from its record.
+    fn rebuilt(&self, root: Uuid, now: OffsetDateTime, epoch: i64) -> Vec<Row> {
+        let topology: Vec<_> = self
+            .topology
+            .iter()
+            .map(|listed| Listened {
+                topic: listed.topic.to_string(),
+                handler: listed.handler.to_string(),
+                since: listed.since,
+                until: listed.until,
+                dropped: listed.dropped,
+            })
+            .collect();
+        let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
+            return vec![];
+        };
+        let mut events: Vec<_> = record.events.iter().collect();
+        events.sort_by_key(|event| (event.at, event.place));
+        let events: Vec<_> = events.into_iter().map(|event| event.recorded(record)).collect();
+        let revivals = record.interventions.iter().map(|done| Revival { run: done.run, at: done.at });
+        let revivals: Vec<_> = revivals.collect();
+        let rebuilt = rebuild(&events, &revivals, &topology, now);
+        rebuilt.into_iter().filter_map(|row| record.row(row, epoch)).collect()
+    }
+}
+
+impl Event {
+    fn recorded(&self, record: &Record) -> Recorded {
+        Recorded {
+            lineage: self.lineage.clone(),
+            message: self.message,
+            kind: self.kind,
+            handler: self.handler.as_deref().map(str::to_owned),
+            topic: record.topic_of(self.message).to_string(),
+            step: self.step.clone(),
+            next_step: self.next_step,
+            handling: self.handling,
+            exception: self.exception.as_ref().and_then(|failure| serde_json::to_value(failure).ok()),
+            context: self.context.clone(),
+            at: self.at,
+        }
+    }
+}
+
+impl Record {
+    fn row(&self, rebuilt: Rebuilt, epoch: i64) -> Option<Row> {
+        let remembers = rebuilt.remembers();
+        let lineage = Lineage::from_ids(rebuilt.lineage)?;
+        let failure =
+            |value: Option<Value>| value.and_then(|value| serde_json::from_value::<Failure>(value).ok());
+        let pair: (Arc<str>, Arc<str>) = (rebuilt.topic.into(), rebuilt.handler.into());
+        let id = lineage.id();
+        let mut row = Row::new(lineage, rebuilt.message_id, pair, rebuilt.last_event_at);
+        row.parent = rebuilt.parent;
+        row.state = RunState::named(rebuilt.state);
+        row.ready_at = rebuilt.ready_at;
+        row.epoch = if rebuilt.begun || rebuilt.told { epoch } else { 0 };
+        row.first_epoch = if rebuilt.told && !rebuilt.begun { epoch } else { 0 };
+        (row.backward, row.told, row.failed_before) = (rebuilt.backward, rebuilt.told, rebuilt.failed_before);
+        (row.step, row.next_step, row.iteration) = (rebuilt.step, rebuilt.next_step, rebuilt.iteration);
+        row.handler_iteration = rebuilt.handler_iteration;
+        row.suspensions = i32::try_from(rebuilt.suspensions).unwrap_or(i32::MAX);
+        if remembers {
+            let values = self.values.get(&id).cloned().unwrap_or_default();
+            row.outputs = newest_outputs(values.into_iter().collect());
+            row.replied = self.has_replied(id);
+        }
+        row.context = rebuilt.context;
+        (row.gives_up, row.give_up_at) = (rebuilt.gives_up, rebuilt.give_up_at);
+        row.undoing_since = rebuilt.undoing_since;
+        (row.failure, row.rollback_failure) = (failure(rebuilt.failure), failure(rebuilt.rollback_failure));
+        row.turned_back_at = rebuilt.turned_back_at;
+        row.reason = rebuilt.reason.map(str::to_owned);
+        (row.failed_part, row.failed_handling) = (rebuilt.failed_part, rebuilt.failed_handling);
+        Some(row)
+    }
+}
+
+impl Row {
+    /// The row without what a rebuild need not know: who works on it, attempts, pauses and reasons, and
+    /// the id of a run that nobody has begun.
+    fn essence(&self, now: OffsetDateTime) -> Value {
+        // Why a compensation failed again is on no record: it is tried once more.
+        let again = self.state == RunState::Stuck && self.rollback_failure.is_some();
+        let is_held = self.failed_part.is_some() && !again;
+        let state = match self.state {
+            RunState::Ended => "ended",
+            RunState::Stuck if is_held => "stuck",
+            // Whether a run waits follows from its children.
+            _ => "open",
+        };
+        let mut essence = json!({
+            "handler": *self.handler, "topic": *self.topic, "message": self.message, "parent": self.parent,
+            "id": (self.epoch > 0 || self.told).then(|| self.id()),
+            "state": state, "told": self.told, "failure": self.failure,
+            "rollback_failure": self.rollback_failure.as_ref().filter(|_| !again),
+        });
+        let Value::Object(fields) = &mut essence else {
+            return essence;
+        };
+        let far =
+            (self.ready_at > now + time::Duration::minutes(10) && self.epoch == 0).then_some(self.ready_at);
+        if self.state != RunState::Ended {
+            let more = json!({
+                "backward": self.backward, "context": self.context, "replied": self.replied,
+                "gives_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
+                "undoing": self.undoing_since.is_some(), "failed_before": self.failed_before,
+                "failed_part": self.failed_part.as_ref().filter(|_| is_held),
+                "failed_handling": self.failed_handling.filter(|_| is_held),
+                "due": far.map(super::state::micros),
+            });
+            fields.extend(more.as_object().cloned().unwrap_or_default());
+        }
+        if self.state != RunState::Ended && !self.failed_before {
+            let more = json!({
+                "step": self.step, "next": self.next_step, "iteration": self.iteration,
+                "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,
+                "outputs": self.outputs,
+            });
+            fields.extend(more.as_object().cloned().unwrap_or_default());
+        }
+        essence
+    }
+}

@@ -1,0 +1,351 @@
+//! What operators ask; see `repair_*.sql`.
+
+use std::cmp::Reverse;
+
+use scoop_core::{EventKind, Lineage};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::repair::{OPERATOR, Page, Remedied, Repaired};
+use super::super::{Parent, Target};
+use super::Memory;
+use super::record::{Event, Intervened, Record};
+use super::requests::is_unrolled;
+use super::row::{Row, RunState};
+use super::state::{Hierarchy, State, after};
+use crate::clock::since_1970;
+use crate::repair::{
+    Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
+    Unrolled, Unrolleds, Written,
+};
+
+impl Memory {
+    /// Does what an operator wants about a run, if that is possible.
+    pub(crate) async fn repair(
+        &self,
+        target: &Target,
+        asked: &Remedied<'_>,
+    ) -> sqlx::Result<Result<Repaired, Refusal>> {
+        self.run("repair", |state| Ok(state.repair(target, asked))).await
+    }
+
+    /// A page of what could not be undone, newest first.
+    pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+        self.run("failed_compensations", |state| {
+            let hierarchies = state.hierarchies.values();
+            let mut failed: Vec<_> = hierarchies.flat_map(Hierarchy::failed_compensations).collect();
+            let place = |(at, failed): &(OffsetDateTime, FailedCompensation)| (*at, failed.lineage.id());
+            failed.retain(|entry| page.after.is_none_or(|after| place(entry) < after));
+            failed.sort_by_key(|entry| Reverse(place(entry)));
+            let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+            Ok(failed.into_iter().take(limit).map(|(_, failed)| failed).collect())
+        })
+        .await
+    }
+
+    /// A page of what no program can continue, longest first.
+    pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
+        self.run("stuck_runs", |state| {
+            let later =
+                state.stuck.iter().filter(|(at, id, _)| page.after.is_none_or(|after| (*at, *id) > after));
+            let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
+            let stuck = rows.filter(|row| row.failed_part.is_none());
+            Ok(stuck.take(usize::try_from(page.limit).unwrap_or(usize::MAX)).map(Row::stuck).collect())
+        })
+        .await
+    }
+
+    /// What operators did in a hierarchy, oldest first.
+    pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
+        self.run("interventions", |state| {
+            let done =
+                state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
+            let mut done: Vec<_> = done.collect();
+            done.sort_by_key(|done| done.at);
+            Ok(done.into_iter().map(Intervened::told).collect())
+        })
+        .await
+    }
+}
+
+impl State {
+    fn repair(&mut self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal> {
+        let (root, id) = (target.lineage.root_id(), target.lineage.id());
+        let hierarchy = self.hierarchy(root).ok_or(Refusal::NotFailed)?;
+        let unrolled = hierarchy.unrolled();
+        let newest = unrolled.iter().map(|(newest, _)| after(*newest)).max();
+        let now = newest.map_or(self.now(), |newest| newest.max(self.now()));
+        let unrolled = Unrolleds::new(unrolled.into_iter().map(|(_, run)| run));
+        let state = hierarchy.rows.get(&id).map(|row| row.state);
+        let known = unrolled.ids();
+        let is_below = |row: &&Row| row.lineage.ids().starts_with(target.lineage.ids());
+        let mut below = hierarchy.rows.values().filter(is_below);
+        let others = below.any(|row| row.id() != id && !known.contains(&row.id()));
+        let held = unrolled.get(id).is_some_and(|run| run.presence == Presence::Held);
+        if state == Some(RunState::Stuck) && !held {
+            return match asked.remedy {
+                Remedy::Retry => self.give_a_chance(target, asked).ok_or(Refusal::Busy),
+                _ => Err(Refusal::Stuck),
+            };
+        }
+        let decision = match unrolled.decide(asked.remedy, id, others) {
+            Ok(decision) => decision,
+            Err(Refusal::NotFailed) if state.is_some() => return Err(Refusal::Busy),
+            Err(refusal) => return Err(refusal),
+        };
+        let handler = unrolled.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
+        self.intervene(target, (handler, Some(decision.part.clone()), decision.repeats), asked, now);
+        self.carry_out(root, &decision, now);
+        let parent = decision.parent.map(|id| Parent { root, id, at: now });
+        let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
+        Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent })
+    }
+
+    /// Gives a run another chance that no program could continue.
+    fn give_a_chance(&mut self, target: &Target, asked: &Remedied<'_>) -> Option<Repaired> {
+        let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
+        self.row(run).filter(|row| row.failed_part.is_none())?;
+        let row = self.change(run, |row| {
+            row.free(now);
+            row.reason = None;
+        })?;
+        let handler = row.handler.to_string();
+        self.intervene(target, (handler.clone(), None, false), asked, now);
+        Some(Repaired { handlers: vec![handler], parent: None })
+    }
+
+    /// Puts on record what an operator did.
+    fn intervene(
+        &mut self,
+        target: &Target,
+        (handler, part, repeats): (String, Option<String>, bool),
+        asked: &Remedied<'_>,
+        at: OffsetDateTime,
+    ) {
+        let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
+        hierarchy.record.interventions.push(Intervened {
+            run: target.lineage.id(),
+            handler,
+            part,
+            kind: asked.remedy.as_str(),
+            repeats,
+            note: Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()),
+            source: asked.source.replace('\0', ""),
+            at,
+        });
+    }
+
+    fn carry_out(&mut self, root: Uuid, decision: &Decision, now: OffsetDateTime) {
+        for written in &decision.events {
+            if let Some(event) = written.event(now) {
+                self.append(event);
+            }
+        }
+        decision.dropped.iter().for_each(|id| drop(self.remove((root, *id))));
+        decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
+    }
+
+    /// Brings a run into the working set, or sees to one that is back already.
+    fn revive(&mut self, root: Uuid, revived: &Revived, now: OffsetDateTime) {
+        let epoch = self.fresh_epoch();
+        let fresh = self.hierarchy(root).and_then(|hierarchy| hierarchy.record.revived(revived, epoch, now));
+        let Some(fresh) = fresh else {
+            return;
+        };
+        let run = (root, revived.id);
+        if self.row(run).is_none() {
+            self.insert(fresh);
+            return;
+        }
+        self.change(run, |row| {
+            row.free(now);
+            row.state = fresh.state;
+            row.epoch += 1;
+            row.give_up_at = fresh.give_up_at;
+            row.undoing_since = fresh.undoing_since;
+            row.gives_up = false;
+            row.last_event_at = row.last_event_at.max(now);
+            row.reason = fresh.reason;
+            row.rollback_failure = None;
+            (row.attempts, row.retries) = (0, 0);
+            row.failed_part = fresh.failed_part;
+            row.failed_handling = fresh.failed_handling;
+        });
+    }
+}
+
+fn signed(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+fn unsigned(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}
+
+impl Written {
+    fn event(&self, at: OffsetDateTime) -> Option<Event> {
+        let lineage = Lineage::from_ids(self.lineage.clone())?;
+        Some(Event {
+            handler: Some(self.handler.as_str().into()),
+            identifier: Some(OPERATOR.into()),
+            step: Some(self.part.clone()),
+            handling: self.handling.map(signed),
+            context: self.context.clone(),
+            ..Event::new(EventKind::from_name(self.kind)?, self.message_id, lineage, at)
+        })
+    }
+}
+
+impl Record {
+    fn revived(&self, revived: &Revived, epoch: i64, now: OffsetDateTime) -> Option<Row> {
+        let lineage = Lineage::from_ids(revived.lineage.clone())?;
+        let turned = self.of_handler(revived.message_id, EventKind::RollingBack, &revived.handler)?;
+        let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
+        let mut row = Row::new(lineage, revived.message_id, pair, now);
+        row.parent = revived.parent;
+        row.state = RunState::named(revived.state);
+        (row.epoch, row.backward, row.told, row.failed_before) = (epoch, true, revived.told, true);
+        let forward = self.of_run(revived.id).filter(|event| event.kind == EventKind::Suspended);
+        row.suspensions =
+            i32::try_from(forward.filter(|event| event.at < turned.at).count()).unwrap_or(i32::MAX);
+        row.context = revived.context.clone();
+        row.replied = self.has_replied(revived.id);
+        // A deadline that was missed has had its effect.
+        row.give_up_at = revived.deadlines.iter().copied().filter(|deadline| *deadline > now).min();
+        row.undoing_since = Some(now);
+        row.failure = turned.exception.clone();
+        row.turned_back_at = Some(turned.at);
+        row.reason = revived.reason.map(str::to_owned);
+        row.failed_part.clone_from(&revived.part);
+        row.failed_handling = revived.handling.map(signed);
+        Some(row)
+    }
+
+    /// Whether a run has answered whoever launched its message.
+    pub(super) fn has_replied(&self, run: Uuid) -> bool {
+        let mut names = self.values.get(&run).into_iter().flat_map(|values| values.keys());
+        names.any(|name| !name.starts_with("Output of "))
+    }
+
+    /// Whether the run above launched this message on its way back.
+    fn compensates(&self, message: Uuid) -> bool {
+        let emitted = self.of_message(message, EventKind::Emitted).next();
+        emitted.is_some_and(|emitted| {
+            let mut above = self.of_run(emitted.lineage.id());
+            let turned =
+                above.find(|event| event.kind == EventKind::RollingBack && event.handler == emitted.handler);
+            turned.is_some_and(|turned| emitted.at > turned.at)
+        })
+    }
+}
+
+impl Hierarchy {
+    /// The runs that could not be undone, without anybody having settled that since.
+    fn failed(&self) -> impl Iterator<Item = &Event> {
+        let record = &self.record;
+        let failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
+        failed.filter(|event| is_unrolled(record, event))
+    }
+
+    /// The same, as decisions want them, each with the time of the newest that is known of it.
+    fn unrolled(&self) -> Vec<(OffsetDateTime, Unrolled)> {
+        self.failed().filter_map(|failed| self.unrolled_run(failed)).collect()
+    }
+
+    fn unrolled_run(&self, failed: &Event) -> Option<(OffsetDateTime, Unrolled)> {
+        let (record, id) = (&self.record, failed.lineage.id());
+        let handler = failed.handler.as_deref()?;
+        let turned = record.of_handler(failed.message, EventKind::RollingBack, handler)?;
+        let row = self.rows.get(&id);
+        let held = row.and_then(|row| Some((row.failed_part.clone()?, row.failed_handling)));
+        let presence = match row.map(|row| row.state) {
+            None => Presence::Absent,
+            Some(RunState::Stuck) if held.is_some() => Presence::Held,
+            Some(RunState::Waiting) => Presence::Waiting,
+            Some(_) => Presence::Busy,
+        };
+        let (part, handling) =
+            held.unwrap_or_else(|| (failed.step.clone().unwrap_or_default(), failed.handling));
+        let suspended = record.suspended(id);
+        let backward = suspended.filter(|suspended| suspended.at > turned.at);
+        let mut own = record.of_run(id).rev();
+        let newest = own.find(|event| event.message == failed.message && event.handler == failed.handler)?;
+        let run = Unrolled {
+            lineage: failed.lineage.clone(),
+            message: failed.message,
+            handler: handler.to_owned(),
+            failed_at: failed.at,
+            part,
+            handling: handling.map(unsigned),
+            presence,
+            suspended_at: suspended.map(|suspended| suspended.at),
+            suspended_part: backward.and_then(|suspended| suspended.step.clone()),
+            suspended_handling: backward.and_then(|suspended| suspended.handling).map(unsigned),
+            context: newest.context.clone(),
+            compensates: record.compensates(failed.message),
+        };
+        Some((row.map_or(newest.at, |row| row.last_event_at.max(newest.at)), run))
+    }
+
+    fn failed_compensations(&self) -> Vec<(OffsetDateTime, FailedCompensation)> {
+        self.failed().map(|failed| (failed.at, self.failed_compensation(failed))).collect()
+    }
+
+    fn failed_compensation(&self, failed: &Event) -> FailedCompensation {
+        let row = self.rows.get(&failed.lineage.id());
+        let held = row.filter(|row| row.failed_part.is_some());
+        let suspended = self.record.suspended(failed.lineage.id()).map(|event| event.at);
+        let is_below = |other: &Event| {
+            other.lineage.ids().len() == failed.lineage.ids().len() + 1
+                && other.lineage.ids().starts_with(failed.lineage.ids())
+                && suspended.is_none_or(|suspended| other.at > suspended)
+        };
+        let mending = match row {
+            Some(_) if held.is_none() => Mending::UnderWay,
+            _ if self.failed().any(is_below) => Mending::FailedBelow,
+            _ => Mending::Awaited,
+        };
+        let part = held.and_then(|row| row.failed_part.clone());
+        let again = row.and_then(|row| row.rollback_failure.clone());
+        FailedCompensation {
+            lineage: failed.lineage.clone(),
+            handler: failed.handler.as_deref().unwrap_or_default().to_owned(),
+            topic: self.record.topic_of(failed.message).to_string(),
+            message_id: failed.message,
+            step: part.or_else(|| failed.step.clone()).unwrap_or_default(),
+            failure: again.unwrap_or_else(|| super::standing::failure_of(Some(failed))),
+            at: since_1970(failed.at),
+            mending,
+        }
+    }
+}
+
+impl Row {
+    fn stuck(&self) -> StuckRun {
+        StuckRun {
+            lineage: self.lineage.clone(),
+            handler: self.handler.to_string(),
+            topic: self.topic.to_string(),
+            message_id: self.message,
+            step: self.step.clone(),
+            backward: self.backward,
+            reason: self.reason.clone().unwrap_or_default(),
+            since: since_1970(self.ready_at),
+            gives_up: self.gives_up,
+        }
+    }
+}
+
+impl Intervened {
+    fn told(&self) -> Intervention {
+        Intervention {
+            run: self.run,
+            handler: self.handler.clone(),
+            step: self.part.clone(),
+            kind: self.kind.to_owned(),
+            note: self.note.clone(),
+            source: self.source.clone(),
+            at: since_1970(self.at),
+        }
+    }
+}

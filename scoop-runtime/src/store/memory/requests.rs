@@ -1,0 +1,196 @@
+//! What is asked of a hierarchy from outside: to give up, or to be undone; see `cancel_*.sql` and
+//! `undo_*.sql`.
+
+use std::collections::BTreeSet;
+
+use scoop_core::{EventKind, Failure, Lineage};
+use uuid::Uuid;
+
+use super::super::requests::Cancelled;
+use super::super::{Parent, Target, Undone};
+use super::Memory;
+use super::record::{Event, Record};
+use super::row::Row;
+use super::state::{Hierarchy, State, after, micros};
+
+impl Memory {
+    /// What has this id.
+    pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+        self.run("find_target", |state| {
+            let Some(hierarchy) = state.hierarchy(id).or_else(|| state.home_of(id)) else {
+                return Ok(None);
+            };
+            let begins = |event: &&Event| match event.kind {
+                EventKind::Seen => true,
+                EventKind::Emitted => event.lineage.ids().len() == 1,
+                _ => false,
+            };
+            let recorded = hierarchy.record.of_run(id).find(begins);
+            let recorded = recorded.map(|event| (&event.lineage, event.message));
+            let found = recorded.or_else(|| hierarchy.rows.get(&id).map(|row| (&row.lineage, row.message)));
+            Ok(found.map(|(lineage, message)| Target { lineage: lineage.clone(), message }))
+        })
+        .await
+    }
+
+    /// Has all unfinished runs below the target give up.
+    pub(crate) async fn cancel(&self, target: &Target, request: &Failure) -> sqlx::Result<Cancelled> {
+        self.run("cancel", |state| {
+            let (now, root) = (state.now(), target.lineage.root_id());
+            let kind = EventKind::CancellationRequested;
+            let event = Event::new(kind, target.message, target.lineage.clone(), now);
+            let event = Event { exception: Some(request.clone()), ..event };
+            // Other messages of the hierarchy may have been asked for under the same lineage.
+            let fresh = state.hierarchy(root).is_none_or(|hierarchy| {
+                let mut asked = hierarchy.record.of_run(target.lineage.id());
+                !asked.any(|other| other.kind == kind && other.lineage == target.lineage)
+            });
+            if fresh {
+                state.append(event);
+            }
+            let marked = state.below(&target.lineage, |row| !row.gives_up && row.undoing_since.is_none());
+            for id in &marked {
+                state.change((root, *id), |row| {
+                    row.gives_up = true;
+                    row.ready_at = row.ready_at.min(now);
+                });
+            }
+            state.drop_what_nobody_began(&target.lineage);
+            let giving_up = state.below(&target.lineage, |row| row.gives_up);
+            let parent =
+                |id: Uuid| state.row((root, id)).map(|row| Parent { root, id, at: row.last_event_at });
+            let giving_up = giving_up.into_iter().filter_map(parent).collect();
+            Ok(Cancelled { fresh, any_marked: !marked.is_empty(), giving_up })
+        })
+        .await
+    }
+
+    /// Has all handlers of the target's message roll back, if all of it is finished.
+    pub(crate) async fn undo(&self, target: &Target, request: &Failure) -> sqlx::Result<Undone> {
+        self.run("undo", |state| {
+            let Some(hierarchy) = state.hierarchy(target.lineage.root_id()) else {
+                return Ok(Undone::Unhandled);
+            };
+            if let Some(refusal) = hierarchy.refuses_to_undo(target.message) {
+                return Ok(refusal);
+            }
+            Ok(Undone::Begun(state.begin_undoing(target, request)))
+        })
+        .await
+    }
+}
+
+impl State {
+    /// The rows of a part of a hierarchy that are so.
+    fn below(&self, part: &Lineage, is_so: impl Fn(&Row) -> bool) -> Vec<Uuid> {
+        let rows = self.hierarchy(part.root_id()).into_iter().flat_map(|hierarchy| &hierarchy.rows);
+        let below = rows.filter(|(_, row)| row.lineage.ids().starts_with(part.ids()) && is_so(row));
+        below.map(|(id, _)| *id).collect()
+    }
+
+    /// What was launched by a run that gives up, and nobody has begun, is not begun any more.
+    fn drop_what_nobody_began(&mut self, part: &Lineage) {
+        let root = part.root_id();
+        let gives_up = |id: Uuid| self.row((root, id)).is_some_and(|row| row.gives_up);
+        let dropped = self.below(part, |row| {
+            row.epoch == 0 && !row.told && row.undoing_since.is_none() && row.parent.is_some_and(gives_up)
+        });
+        dropped.into_iter().for_each(|id| drop(self.remove((root, id))));
+    }
+
+    /// Tells the runs that handled a message, all of them finished, to roll back.
+    fn begin_undoing(&mut self, target: &Target, request: &Failure) -> Vec<String> {
+        let (root, message, now) = (target.lineage.root_id(), target.message, self.now());
+        let Some(record) = self.hierarchy(root).map(|hierarchy| &hierarchy.record) else {
+            return vec![];
+        };
+        let committed = record.of_message(message, EventKind::Committed).map(|event| after(event.at)).max();
+        let told_at = committed.map_or(now, |at| at.max(now));
+        let mut rows = vec![];
+        for seen in record.of_message(message, EventKind::Seen) {
+            let handler = seen.handler.clone().unwrap_or_else(|| "".into());
+            if record.of_handler(message, EventKind::RollingBack, &handler).is_some() {
+                continue;
+            }
+            let done = record.of_handler(message, EventKind::Committed, &handler);
+            let context = done.map(|done| done.context.clone()).unwrap_or_default();
+            let pair = (record.topic_of(message), handler);
+            let mut row = Row::new(seen.lineage.clone(), message, pair, told_at);
+            row.ready_at = now;
+            (row.backward, row.told) = (true, true);
+            row.failure = Some(request.clone());
+            row.undoing_since = Some(now);
+            // Whoever still holds an epoch of the way forward holds none of the way back.
+            (row.epoch, row.first_epoch) = (micros(told_at), micros(told_at));
+            row.context = context;
+            rows.push(row);
+        }
+        let told = Event::new(EventKind::RollbackEmitted, message, target.lineage.clone(), told_at);
+        self.append(Event { exception: Some(request.clone()), ..told });
+        let handlers = rows.iter().map(|row| row.handler.to_string()).collect();
+        rows.into_iter().for_each(|row| self.insert(row));
+        handlers
+    }
+}
+
+impl Hierarchy {
+    /// Why what followed from a message cannot be undone now.
+    fn refuses_to_undo(&self, message: Uuid) -> Option<Undone> {
+        let record = &self.record;
+        let handled: Vec<_> = record.of_message(message, EventKind::Seen).collect();
+        let related = |row: &Row, seen: &Event| {
+            let (row, seen) = (row.lineage.ids(), seen.lineage.ids());
+            row.starts_with(seen) || seen.starts_with(row)
+        };
+        let unfinished = |row: &Row| row.message == message || handled.iter().any(|seen| related(row, seen));
+        if self.rows.values().any(unfinished) {
+            return Some(Undone::Unfinished);
+        }
+        if handled.is_empty() {
+            return Some(Undone::Unhandled);
+        }
+        let told = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
+        let turned = |seen: &Event| turned_back(record, seen);
+        let turned_back = told || handled.iter().all(|seen| turned(seen));
+        let failed_itself = handled.iter().any(|seen| is_unrolled(record, seen));
+        match (turned_back, failed_itself) {
+            (true, false) => Some(Undone::RolledBack),
+            (true, true) => Some(Undone::FailedBefore),
+            (false, _) if any_unrolled(record, handled) => Some(Undone::FailedBefore),
+            (false, _) => None,
+        }
+    }
+}
+
+fn turned_back(record: &Record, seen: &Event) -> bool {
+    let handler = seen.handler.as_deref().unwrap_or_default();
+    record.of_handler(seen.message, EventKind::RollingBack, handler).is_some()
+}
+
+/// Whether a run could not be undone, and nobody has settled that since.
+pub(super) fn is_unrolled(record: &Record, run: &Event) -> bool {
+    let handler = run.handler.as_deref().unwrap_or_default();
+    let has = |kind| record.of_handler(run.message, kind, handler).is_some();
+    has(EventKind::RollbackFailed) && !has(EventKind::RolledBack)
+}
+
+/// Whether that is so of one of these runs, or of any below.
+fn any_unrolled(record: &Record, runs: Vec<&Event>) -> bool {
+    let (mut left, mut known) = (runs, BTreeSet::new());
+    while let Some(run) = left.pop() {
+        if is_unrolled(record, run) {
+            return true;
+        }
+        if known.insert(run.lineage.id()) {
+            left.extend(children_of(record, run));
+        }
+    }
+    false
+}
+
+/// The runs that handled what this one launched.
+pub(super) fn children_of<'a>(record: &'a Record, run: &'a Event) -> impl Iterator<Item = &'a Event> {
+    let launched = record.of_run(run.lineage.id());
+    let launched = launched.filter(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
+    launched.flat_map(|event| record.of_message(event.message, EventKind::Seen))
+}

@@ -1,0 +1,183 @@
+//! A row of the working set, and where in the indices it belongs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scoop_core::{Context, Failure, Lineage};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::Key;
+
+/// How far a run is; see the migrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunState {
+    Ready,
+    Running,
+    Waiting,
+    Ended,
+    Stuck,
+}
+
+impl RunState {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Ended => "ended",
+            Self::Stuck => "stuck",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "running" => Self::Running,
+            "waiting" => Self::Waiting,
+            "ended" => Self::Ended,
+            "stuck" => Self::Stuck,
+            _ => Self::Ready,
+        }
+    }
+}
+
+/// An unfinished run of a handler. The fields are the columns of the table `run`.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) parent: Option<Uuid>,
+    pub(super) lineage: Lineage,
+    pub(super) message: Uuid,
+    pub(super) topic: Arc<str>,
+    pub(super) handler: Arc<str>,
+    pub(super) state: RunState,
+    pub(super) ready_at: OffsetDateTime,
+    pub(super) owner: Option<Uuid>,
+    pub(super) epoch: i64,
+    pub(super) first_epoch: i64,
+    pub(super) backward: bool,
+    pub(super) told: bool,
+    pub(super) step: Option<String>,
+    pub(super) next_step: Option<i32>,
+    pub(super) iteration: Option<i32>,
+    pub(super) handler_iteration: Option<i32>,
+    pub(super) suspensions: i32,
+    pub(super) outputs: Option<BTreeMap<String, Value>>,
+    pub(super) context: Context,
+    pub(super) replied: bool,
+    pub(super) gives_up: bool,
+    pub(super) give_up_at: Option<OffsetDateTime>,
+    pub(super) undoing_since: Option<OffsetDateTime>,
+    pub(super) failure: Option<Failure>,
+    pub(super) rollback_failure: Option<Failure>,
+    pub(super) turned_back_at: Option<OffsetDateTime>,
+    pub(super) last_event_at: OffsetDateTime,
+    pub(super) attempts: i32,
+    pub(super) retries: i32,
+    pub(super) reason: Option<String>,
+    pub(super) failed_before: bool,
+    pub(super) failed_part: Option<String>,
+    pub(super) failed_handling: Option<i32>,
+    /// Of two that are ready since the same moment, the one that became so first is taken first.
+    pub(super) turn: u64,
+}
+
+/// Where a row is found besides by its id.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Ready(OffsetDateTime, u64),
+    Running(Option<Uuid>),
+    /// With the time at which it has to give up, unless it does already.
+    Waiting(Option<OffsetDateTime>),
+    Ended,
+    Stuck(OffsetDateTime),
+}
+
+impl Row {
+    /// A run of this message that nobody has begun, and may be begun at once.
+    pub(super) fn new(
+        lineage: Lineage,
+        message: Uuid,
+        (topic, handler): (Arc<str>, Arc<str>),
+        last_event_at: OffsetDateTime,
+    ) -> Self {
+        Self {
+            parent: None,
+            lineage,
+            message,
+            topic,
+            handler,
+            state: RunState::Ready,
+            ready_at: last_event_at,
+            owner: None,
+            epoch: 0,
+            first_epoch: 0,
+            backward: false,
+            told: false,
+            step: None,
+            next_step: None,
+            iteration: None,
+            handler_iteration: None,
+            suspensions: 0,
+            outputs: None,
+            context: Context::default(),
+            replied: false,
+            gives_up: false,
+            give_up_at: None,
+            undoing_since: None,
+            failure: None,
+            rollback_failure: None,
+            turned_back_at: None,
+            last_event_at,
+            attempts: 0,
+            retries: 0,
+            reason: None,
+            failed_before: false,
+            failed_part: None,
+            failed_handling: None,
+            turn: 0,
+        }
+    }
+
+    pub(super) fn root(&self) -> Uuid {
+        self.lineage.root_id()
+    }
+
+    pub(super) fn id(&self) -> Uuid {
+        self.lineage.id()
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { root: self.root(), id: self.id(), epoch: self.epoch }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        match self.state {
+            RunState::Ready => Place::Ready(self.ready_at, self.turn),
+            RunState::Running => Place::Running(self.owner),
+            RunState::Waiting => Place::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
+            RunState::Ended => Place::Ended,
+            RunState::Stuck => Place::Stuck(self.ready_at),
+        }
+    }
+
+    /// Whether whoever holds it under this key may go on with it.
+    pub(super) fn is_held(&self, key: Key) -> bool {
+        self.epoch == key.epoch && self.state == RunState::Running
+    }
+
+    /// Whether it has to give up by now.
+    pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
+        self.gives_up || self.give_up_at.is_some_and(|at| at <= now)
+    }
+
+    /// Whether nobody has begun it, be it for the first time or again.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.epoch == self.first_epoch
+    }
+
+    /// Nobody works on it any more; anybody may take it.
+    pub(super) fn free(&mut self, now: OffsetDateTime) {
+        (self.state, self.owner, self.ready_at) = (RunState::Ready, None, now);
+    }
+}

@@ -1,0 +1,148 @@
+//! Sagas that run by themselves; see `schedule_*.sql`.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::schedule::{Fired, Ticked, fired};
+use super::super::{Pairs, Published, Taken};
+use super::Memory;
+use super::launch::Root;
+use super::state::State;
+use crate::ids;
+use crate::timetable::{Timetable, Unfit};
+use scoop_core::{Missed, Overlap};
+
+/// A row of `schedule`.
+#[derive(Clone, Debug)]
+pub(super) struct Scheduled {
+    every_ms: Option<i64>,
+    cron: Option<(String, String)>,
+    missed: &'static str,
+    overlap: &'static str,
+    /// Nothing if it never runs again.
+    next_at: Option<OffsetDateTime>,
+    fired: i64,
+    last_root: Option<Uuid>,
+}
+
+impl Memory {
+    /// Lists which sagas run by themselves.
+    pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+        self.run("publish_schedules", |state| {
+            schedules.iter().for_each(|published| state.list_schedule(published));
+            Ok(())
+        })
+        .await
+    }
+
+    /// In how many seconds one of these is due; negative if it has been.
+    pub(crate) async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Option<f64>> {
+        self.run("schedule_wait", |state| {
+            let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
+            Ok(next.map(|at| (at - state.now()).as_seconds_f64()))
+        })
+        .await
+    }
+
+    /// Launches what is due of one of these, and moves it on.
+    pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+        self.run("fire_schedule", |state| {
+            let now = state.now();
+            let due = |pair: &(String, String)| {
+                state.schedules.get(pair).and_then(|it| it.next_at).is_some_and(|at| at <= now)
+            };
+            let Some(pair) = own(pairs).find(due) else {
+                return Ok(Fired::Nothing);
+            };
+            let Some(taken) = state.schedules.get(&pair).and_then(|it| it.taken(&pair, now)) else {
+                return Ok(Fired::Nothing);
+            };
+            let timetable = match &taken.timetable {
+                Ok(timetable) => timetable,
+                Err(_) => return Ok(Fired::Unfit(taken)),
+            };
+            let busy = taken.last_root.is_some_and(|root| state.is_busy(root));
+            let (ticks, next_at) = fired(&taken, timetable, busy);
+            let handlers = state.tick(&ticks)?;
+            if let Some(scheduled) = state.schedules.get_mut(&pair) {
+                scheduled.next_at = next_at;
+                scheduled.fired += i64::try_from(ticks.len()).unwrap_or(i64::MAX);
+                scheduled.last_root = ticks.last().map(|tick| tick.root).or(scheduled.last_root);
+            }
+            Ok(Fired::Launched(handlers))
+        })
+        .await
+    }
+
+    /// Launches a tick now, beside the schedule. Nothing if there is no such schedule; else the
+    /// tick's root and id, and for which handlers it is.
+    pub(crate) async fn trigger(
+        &self,
+        topic: &str,
+        handler: &str,
+    ) -> sqlx::Result<Option<(Uuid, Uuid, Vec<String>)>> {
+        self.run("trigger", |state| {
+            let now = state.now();
+            let Some(scheduled) = state.schedules.get_mut(&(topic.to_owned(), handler.to_owned())) else {
+                return Ok(None);
+            };
+            let root = ids::now_v7();
+            scheduled.fired += 1;
+            scheduled.last_root = Some(root);
+            let run = u64::try_from(scheduled.fired).unwrap_or_default();
+            let tick = Ticked { root, ..Ticked::new(topic, now, run) };
+            let handlers = state.tick(std::slice::from_ref(&tick))?;
+            Ok(Some((root, tick.id, handlers)))
+        })
+        .await
+    }
+}
+
+fn own<'a>((topics, handlers): Pairs<'a>) -> impl Iterator<Item = (String, String)> + use<'a> {
+    topics.iter().cloned().zip(handlers.iter().cloned())
+}
+
+impl State {
+    /// A schedule that is listed as it is stays where it is; one that changed begins anew.
+    fn list_schedule(&mut self, published: &Published<'_>) {
+        let pair = (published.topic.to_owned(), published.handler.to_owned());
+        let fresh = Scheduled {
+            every_ms: published.every_ms,
+            cron: published.cron.zip(published.zone).map(|(cron, zone)| (cron.to_owned(), zone.to_owned())),
+            missed: published.missed,
+            overlap: published.overlap,
+            next_at: published.next_at,
+            fired: 0,
+            last_root: None,
+        };
+        let Some(listed) = self.schedules.get_mut(&pair) else {
+            self.schedules.insert(pair, fresh);
+            return;
+        };
+        let same = listed.every_ms == fresh.every_ms && listed.cron == fresh.cron;
+        let next_at = if same { listed.next_at } else { fresh.next_at };
+        *listed = Scheduled { next_at, fired: listed.fired, last_root: listed.last_root, ..fresh };
+    }
+
+    fn is_busy(&self, root: Uuid) -> bool {
+        self.hierarchy(root).is_some_and(|hierarchy| !hierarchy.rows.is_empty())
+    }
+
+    fn tick(&mut self, ticks: &[Ticked<'_>]) -> sqlx::Result<Vec<String>> {
+        let roots = ticks.iter().map(Root::tick).collect::<sqlx::Result<Vec<_>>>()?;
+        Ok(self.launch(roots.into_iter(), None).handlers)
+    }
+}
+
+impl Scheduled {
+    fn taken(&self, (topic, handler): &(String, String), now: OffsetDateTime) -> Option<Taken> {
+        let cron = self.cron.as_ref().map(|(cron, zone)| (cron.as_str(), zone.as_str()));
+        let timetable = match (Missed::named(self.missed), Overlap::named(self.overlap)) {
+            (Some(missed), Some(overlap)) => Timetable::stored(self.every_ms, cron, missed, overlap),
+            _ => Err(Unfit::Unknown),
+        };
+        let (topic, handler) = (topic.clone(), handler.clone());
+        let (fired, last_root) = (self.fired, self.last_root);
+        Some(Taken { topic, handler, timetable, next_at: self.next_at?, fired, last_root, now })
+    }
+}

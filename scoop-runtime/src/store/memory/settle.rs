@@ -1,0 +1,269 @@
+//! Applies what follows from a move of a run; see `0006_settle.sql`, of which the `step_*.sql` are the
+//! common case.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use scoop_core::{Context, EventKind, Lineage};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::super::rows::{EmissionRow, Ending, EventRow, ToldRow};
+use super::super::{Key, Settled, Settlement};
+use super::Memory;
+use super::launch::earlier;
+use super::record::Event;
+use super::row::{Row, RunState};
+use super::state::{State, after, child_of, micros};
+
+impl Memory {
+    /// Applies the settlements whose claims still hold, and says what became of them.
+    pub(crate) async fn settle(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        self.run("settle", |state| {
+            let refused = settlements.iter().find_map(|settlement| state.refuses(settlement));
+            if let Some(why) = refused {
+                return Err(sqlx::Error::Protocol(why));
+            }
+            let identifier: Arc<str> = identifier.into();
+            let settled = settlements.iter().filter_map(|settlement| {
+                let settled = state.settle(settlement, &identifier)?;
+                Some(((settlement.id, settlement.epoch), settled))
+            });
+            Ok(settled.collect())
+        })
+        .await
+    }
+}
+
+/// What a settlement finds, and what is so from then on.
+struct Move<'a> {
+    settlement: &'a Settlement,
+    identifier: &'a Arc<str>,
+    held: Row,
+    last_event: OffsetDateTime,
+    /// The context of the run.
+    knows: Context,
+    /// It belongs to a rollback.
+    undoing: bool,
+    /// The handlers that have something to do.
+    started: BTreeSet<String>,
+    /// Whether it has children to wait for.
+    waits: bool,
+}
+
+impl State {
+    /// Why the indices of the tables would not let a settlement in that still holds.
+    fn refuses(&self, settlement: &Settlement) -> Option<String> {
+        let held = self.held(Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch })?;
+        let record = &self.hierarchy(settlement.root)?.record;
+        let written = settlement
+            .events
+            .iter()
+            .filter_map(|event| event.as_written(held, settlement, held.last_event_at));
+        let mut written = written.filter(|event| event.kind != EventKind::RollbackEmitted);
+        let second = written.find(|event| !record.admits(event));
+        second.map(|event| format!("there is a {} of run {} already", event.kind.as_str(), event.lineage))
+    }
+
+    fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<Settled> {
+        let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
+        let now = self.now();
+        let held = self.held(key)?.clone();
+        if settlement.may_give_up && held.is_overdue(now) {
+            return None;
+        }
+        let count = i64::try_from(settlement.event_count).unwrap_or(i64::MAX);
+        let mut step = Move {
+            settlement,
+            identifier,
+            last_event: now.max(after(held.last_event_at)) + Duration::microseconds(count),
+            knows: settlement.context.clone().unwrap_or_else(|| held.context.clone()),
+            undoing: settlement.turns_back || held.undoing_since.is_some(),
+            held,
+            started: BTreeSet::new(),
+            waits: false,
+        };
+        for emission in &settlement.emissions {
+            self.emit(&mut step, emission);
+        }
+        for told in &settlement.told {
+            self.send_back(&mut step, told);
+        }
+        let settled = self.stand(&step);
+        self.write(&step);
+        if let Some(forgets) = settlement.forgets {
+            self.forget_failures(&step, forgets == "all");
+        }
+        Some(Settled { started: step.started.into_iter().collect(), ..settled })
+    }
+
+    /// What is launched, and a run for each handler that is listed at this moment.
+    fn emit(&mut self, step: &mut Move<'_>, emission: &EmissionRow) {
+        let now = self.now();
+        let root = emission.detached_root.unwrap_or(step.settlement.root);
+        self.publish(root, (emission.id, &emission.topic), emission.payload.clone());
+        let above = emission.detached_root.map_or_else(|| step.held.lineage.clone(), Lineage::root);
+        let undoing = step.undoing && emission.detached_root.is_none();
+        let counts = |deadline: &OffsetDateTime| !undoing || *deadline > now;
+        let give_up_at = emission.deadlines.iter().copied().filter(counts).min();
+        for (handler, topic) in self.listening(&emission.topic) {
+            step.started.insert(handler.to_string());
+            let mut row = Row::new(child_of(&above), emission.id, (topic, handler), step.last_event);
+            row.parent = emission.detached_root.is_none().then(|| step.held.id());
+            row.ready_at = earlier(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at);
+            row.context = emission.context.clone().unwrap_or_else(|| step.knows.clone());
+            row.undoing_since = undoing.then_some(now);
+            row.give_up_at = give_up_at;
+            step.waits |= row.parent.is_some();
+            self.insert(row);
+        }
+    }
+
+    /// The finished runs that have to be undone: who handled the message and has not turned back.
+    fn send_back(&mut self, step: &mut Move<'_>, told: &ToldRow) {
+        let now = self.now();
+        let Some(hierarchy) = self.hierarchy(step.settlement.root) else {
+            return;
+        };
+        let (record, message) = (&hierarchy.record, told.message_id);
+        let seen = record.of_message(message, EventKind::Seen);
+        let mut rows = vec![];
+        for (seen, handler) in seen.filter_map(|seen| Some((seen, seen.handler.clone()?))) {
+            if record.of_handler(message, EventKind::RollingBack, &handler).is_some() {
+                continue;
+            }
+            step.started.insert(handler.to_string());
+            let own = record.of_handler(message, EventKind::Committed, &handler);
+            let own = own.map(|committed| committed.context.clone()).unwrap_or_default();
+            let pair = (record.topic_of(message), handler);
+            let mut row = Row::new(seen.lineage.clone(), message, pair, step.last_event);
+            row.parent = Some(step.held.id());
+            row.ready_at = now + place(told.at);
+            (row.backward, row.told) = (true, true);
+            row.failure = step.settlement.told_because.clone();
+            row.undoing_since = Some(now);
+            // Whoever still holds an epoch of the way forward holds none of the way back.
+            (row.epoch, row.first_epoch) = (micros(step.last_event), micros(step.last_event));
+            // What it knew itself, and over it what the parent knows now.
+            row.context = own.overlaid_by(&step.knows);
+            rows.push(row);
+        }
+        step.waits |= !rows.is_empty();
+        rows.into_iter().for_each(|row| self.insert(row));
+    }
+
+    /// Where the run stands now.
+    fn stand(&mut self, step: &Move<'_>) -> Settled {
+        let (now, settlement, held) = (self.now(), step.settlement, &step.held);
+        let run = (held.root(), held.id());
+        let settled = |state: RunState, give_up_at: Option<OffsetDateTime>| Settled {
+            goes_on: state == RunState::Running,
+            overdue: give_up_at.is_some_and(|at| at <= now),
+            ended: state == RunState::Ended,
+            last_event_at: step.last_event,
+            started: vec![],
+        };
+        if settlement.ends == Some(Ending::Unnoted) {
+            self.remove(run);
+            return settled(RunState::Ended, held.give_up_at);
+        }
+        let state = match (settlement.ends, step.waits) {
+            (Some(_), _) => RunState::Ended,
+            (None, true) => RunState::Waiting,
+            (None, false) => RunState::Running,
+        };
+        let turned = settlement.turns_back.then_some(now);
+        let since = turned.or(held.undoing_since);
+        let counts = |deadline: &OffsetDateTime| since.is_none_or(|since| *deadline > since);
+        let give_up_at = settlement.deadlines.iter().copied().filter(counts).min();
+        self.change(run, |row| {
+            row.state = state;
+            row.owner = row.owner.filter(|_| state == RunState::Running);
+            row.epoch += 1;
+            row.step.clone_from(&settlement.step);
+            row.next_step = settlement.next_step;
+            row.iteration = settlement.iteration;
+            row.handler_iteration = settlement.handler_iteration;
+            row.suspensions = settlement.suspensions;
+            row.outputs.clone_from(&settlement.outputs);
+            row.backward = settlement.backward;
+            row.failure.clone_from(&settlement.failure);
+            row.rollback_failure.clone_from(&settlement.rollback_failure);
+            row.context = step.knows.clone();
+            row.replied = settlement.replied;
+            row.gives_up &= !settlement.turns_back;
+            row.give_up_at = give_up_at;
+            row.undoing_since = since;
+            row.turned_back_at = turned.or(row.turned_back_at);
+            row.last_event_at = step.last_event;
+            (row.attempts, row.retries, row.reason) = (0, 0, None);
+        });
+        settled(state, give_up_at)
+    }
+
+    /// What goes on record: a microsecond apart and in order, since participants order events by time.
+    fn write(&mut self, step: &Move<'_>) {
+        let Move { settlement, identifier, held, .. } = step;
+        for row in &settlement.events {
+            let at = step.last_event - place(row.until_last);
+            let Some(mut event) = row.as_written(held, settlement, at) else {
+                continue;
+            };
+            if row.context.is_none() {
+                event.context = step.knows.clone();
+            }
+            event.identifier = event.handler.is_some().then(|| Arc::clone(identifier));
+            // A part of the hierarchy may have been told before, on request.
+            let twice = event.kind == EventKind::RollbackEmitted
+                && self.hierarchy(held.root()).is_some_and(|hierarchy| !hierarchy.record.admits(&event));
+            if !twice {
+                self.append(event);
+            }
+        }
+        let record = self.hierarchies.get_mut(&held.root()).map(|hierarchy| &mut hierarchy.record);
+        if let Some(record) = record.filter(|_| !settlement.return_values.is_empty()) {
+            let values =
+                settlement.return_values.iter().map(|value| (value.name.clone(), value.value.clone()));
+            record.values.entry(held.id()).or_default().extend(values);
+        }
+    }
+
+    /// The run has taken note of its children that failed.
+    fn forget_failures(&mut self, step: &Move<'_>, all: bool) {
+        let run = (step.held.root(), step.held.id());
+        let noted = self.children(run).filter(|child| child.state == RunState::Ended);
+        let noted = noted.filter(|child| all || child.rollback_failure.is_none());
+        let noted: Vec<_> = noted.map(Row::id).collect();
+        noted.into_iter().for_each(|child| drop(self.remove((run.0, child))));
+    }
+}
+
+impl EventRow {
+    /// The event as it goes on record, but for who writes it.
+    fn as_written(&self, held: &Row, settlement: &Settlement, at: OffsetDateTime) -> Option<Event> {
+        let kind = EventKind::from_name(self.kind)?;
+        let lineage = self.detached_root.map_or_else(|| held.lineage.clone(), Lineage::root);
+        let exception = match kind {
+            EventKind::RollbackEmitted => settlement.told_because.clone(),
+            _ => self.exception.clone(),
+        };
+        Some(Event {
+            handler: self.detached_root.is_none().then(|| held.handler.clone()),
+            step: self.step.clone(),
+            exception,
+            context: self.context.clone().unwrap_or_default(),
+            next_step: self.next_step,
+            handling: self.handler_iteration,
+            ..Event::new(kind, self.message_id, lineage, at)
+        })
+    }
+}
+
+/// So many microseconds.
+fn place(at: usize) -> Duration {
+    Duration::microseconds(i64::try_from(at).unwrap_or(i64::MAX))
+}

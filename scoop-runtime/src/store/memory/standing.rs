@@ -1,0 +1,117 @@
+//! How far a message is, and what its hierarchy looks like; see `message_standing.sql` and `run_tree.sql`.
+
+use scoop_core::{EventKind, Failure};
+use uuid::Uuid;
+
+use super::super::{HandlerOutcome, Standing};
+use super::Memory;
+use super::record::{Event, Record};
+use super::requests::children_of;
+use super::row::Row;
+use super::state::Hierarchy;
+use crate::clock::since_1970;
+use crate::tree::{RunEvent, RunRow};
+
+impl Memory {
+    /// How far a root message is.
+    pub(crate) async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+        self.run("standing", |state| {
+            let hierarchy = state.hierarchy(root);
+            let record = hierarchy.map(|hierarchy| &hierarchy.record);
+            let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
+            let rows = hierarchy.into_iter().flat_map(|hierarchy| hierarchy.rows.values());
+            let unfinished = rows.filter(|row| row.message == message).count();
+            let handled = record.into_iter().flat_map(|record| {
+                let seen = record.of_message(message, EventKind::Seen);
+                seen.map(move |seen| outcome_of(record, seen))
+            });
+            let handlers = if unfinished == 0 { handled.collect() } else { vec![] };
+            Ok(Standing { emitted, unfinished: i64::try_from(unfinished).unwrap_or(i64::MAX), handlers })
+        })
+        .await
+    }
+
+    /// The message that started a hierarchy.
+    pub(crate) async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
+        self.run("root_message", |state| {
+            let events =
+                state.hierarchy(root).into_iter().flat_map(|hierarchy| hierarchy.record.of_run(root));
+            let mut emitted = events.filter(|event| event.kind == EventKind::Emitted);
+            Ok(emitted.next().map(|event| event.message))
+        })
+        .await
+    }
+
+    /// The runs of a hierarchy, parents before their children.
+    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<RunRow>> {
+        self.run("tree", |state| {
+            Ok(state.home_of(message).map_or_else(Vec::new, |hierarchy| hierarchy.tree(message)))
+        })
+        .await
+    }
+}
+
+fn outcome_of(record: &Record, seen: &Event) -> HandlerOutcome {
+    let handler = seen.handler.as_deref().unwrap_or_default();
+    let end = record.end_of(seen.lineage.id(), seen.message);
+    match end.map(|end| end.kind) {
+        Some(EventKind::Committed) => HandlerOutcome::Committed,
+        Some(EventKind::RolledBack) => {
+            let turned = record.of_handler(seen.message, EventKind::RollingBack, handler);
+            HandlerOutcome::RolledBack(failure_of(turned))
+        }
+        Some(EventKind::RollbackFailed) => HandlerOutcome::RollbackFailed(failure_of(end)),
+        _ => HandlerOutcome::Unfinished,
+    }
+}
+
+/// The failure that an event has to have.
+pub(super) fn failure_of(event: Option<&Event>) -> Failure {
+    let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
+    event.and_then(|event| event.exception.clone()).unwrap_or_else(unknown)
+}
+
+impl Hierarchy {
+    fn tree(&self, message: Uuid) -> Vec<RunRow> {
+        let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
+        let mut at = 0;
+        while let Some(run) = begun.get(at).copied() {
+            begun.extend(children_of(&self.record, run));
+            at += 1;
+        }
+        let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
+        let mut rows: Vec<_> = begun.into_iter().map(|seen| self.begun(seen)).collect();
+        rows.extend(untouched.map(|row| self.shown(row, vec![])));
+        rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
+        rows
+    }
+
+    fn begun(&self, seen: &Event) -> RunRow {
+        let own = self.record.of_run(seen.lineage.id());
+        let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
+        let events: Vec<_> = own.map(told).collect();
+        match self.rows.get(&seen.lineage.id()) {
+            Some(row) => self.shown(row, events),
+            None => {
+                let handler = seen.handler.as_deref().unwrap_or_default();
+                let topic = self.record.topic_of(seen.message);
+                RunRow::new(seen.lineage.clone(), seen.message, (handler, &topic), None, events)
+            }
+        }
+    }
+
+    fn shown(&self, row: &Row, events: Vec<RunEvent>) -> RunRow {
+        let attempts = u32::try_from(row.attempts + row.retries).unwrap_or(0);
+        let stands = Some((row.state.as_str(), attempts, row.reason.clone()));
+        RunRow::new(row.lineage.clone(), row.message, (&row.handler, &row.topic), stands, events)
+    }
+}
+
+fn told(event: &Event) -> RunEvent {
+    RunEvent {
+        kind: event.kind,
+        step: event.step.clone(),
+        at: since_1970(event.at),
+        failure: event.exception.clone(),
+    }
+}

@@ -1,0 +1,342 @@
+//! All that a database in memory holds, and its indices.
+//!
+//! A hierarchy never needs rows of another, so each has its own. What the engine asks of all of them
+//! together (who is ready, overdue, owned by whom) is answered by indices, so that no operation costs more
+//! the longer the history is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use scoop_core::Lineage;
+use time::{Duration, OffsetDateTime};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::super::Key;
+use super::record::{Event, Record};
+use super::row::{Place, Row, RunState};
+use crate::engine::Waiters;
+
+/// A run: its hierarchy and its id.
+pub(super) type RunId = (Uuid, Uuid);
+
+/// A handler and its topic, in this order, as the index of ready runs has them.
+pub(super) type Pair = (Arc<str>, Arc<str>);
+
+/// A row of `handler`.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) topic: Arc<str>,
+    pub(super) handler: Arc<str>,
+    pub(super) since: OffsetDateTime,
+    pub(super) until: Option<OffsetDateTime>,
+    pub(super) dropped: bool,
+}
+
+/// A session that shows that a process lives: gone, it is dead.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The process that it belongs to, as [`super::Memory`] numbers them.
+    #[cfg_attr(not(feature = "simulation"), expect(dead_code, reason = "only a simulation cuts sessions"))]
+    pub(super) process: u64,
+    pub(super) hears: mpsc::UnboundedSender<Uuid>,
+}
+
+/// The rows of one hierarchy.
+#[derive(Default)]
+pub(super) struct Hierarchy {
+    pub(super) rows: BTreeMap<Uuid, Row>,
+    pub(super) record: Record,
+    children: BTreeMap<Uuid, Children>,
+}
+
+/// The rows of the children of a run.
+#[derive(Default)]
+struct Children {
+    all: BTreeSet<Uuid>,
+    /// How many of them have not ended.
+    open: usize,
+}
+
+/// Everything.
+#[derive(Default)]
+pub(super) struct State {
+    /// When the operation under way takes place.
+    pub(super) now: Option<OffsetDateTime>,
+    pub(super) hierarchies: BTreeMap<Uuid, Hierarchy>,
+    /// To which hierarchy a message or a run belongs.
+    pub(super) homes: BTreeMap<Uuid, Uuid>,
+    pub(super) topology: Vec<Listed>,
+    /// The living processes, each with the number of its session.
+    pub(super) workers: BTreeMap<Uuid, u64>,
+    pub(super) sessions: BTreeMap<u64, Session>,
+    pub(super) schedules: BTreeMap<(String, String), super::schedule::Scheduled>,
+    pub(super) ready: BTreeMap<Pair, BTreeSet<(OffsetDateTime, u64, RunId)>>,
+    owned: BTreeMap<Uuid, BTreeSet<RunId>>,
+    waiting: BTreeSet<RunId>,
+    pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
+    pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
+    /// Who waits for the end of a hierarchy.
+    pub(super) waiters: Arc<Waiters>,
+    written: u64,
+    turns: u64,
+    sessions_opened: u64,
+    #[cfg(feature = "simulation")]
+    processes: u64,
+    /// No epoch was ever higher.
+    epoch_max: i64,
+}
+
+impl State {
+    /// When the operation under way takes place: later than any before.
+    pub(super) fn now(&self) -> OffsetDateTime {
+        self.now.unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    }
+
+    pub(super) fn hierarchy(&self, root: Uuid) -> Option<&Hierarchy> {
+        self.hierarchies.get(&root)
+    }
+
+    /// The hierarchy of a message or a run.
+    pub(super) fn home_of(&self, id: Uuid) -> Option<&Hierarchy> {
+        self.hierarchies.get(self.homes.get(&id)?)
+    }
+
+    pub(super) fn row(&self, (root, id): RunId) -> Option<&Row> {
+        self.hierarchies.get(&root)?.rows.get(&id)
+    }
+
+    /// The row that is held under this key.
+    pub(super) fn held(&self, key: Key) -> Option<&Row> {
+        self.row((key.root, key.id)).filter(|row| row.is_held(key))
+    }
+
+    /// Puts a run into the working set that is not in it.
+    pub(super) fn insert(&mut self, mut row: Row) {
+        let (root, id) = (row.root(), row.id());
+        self.turns += 1;
+        row.turn = self.turns;
+        self.epoch_max = self.epoch_max.max(row.epoch);
+        self.homes.insert(id, root);
+        let place = row.place();
+        let hierarchy = self.hierarchies.entry(root).or_default();
+        if let Some(parent) = row.parent {
+            let children = hierarchy.children.entry(parent).or_default();
+            children.all.insert(id);
+            children.open += usize::from(row.state != RunState::Ended);
+        }
+        let pair = (row.handler.clone(), row.topic.clone());
+        hierarchy.rows.insert(id, row);
+        self.enter((root, id), pair, place);
+    }
+
+    /// Changes a row, and keeps the indices in step.
+    pub(super) fn change(&mut self, (root, id): RunId, change: impl FnOnce(&mut Row)) -> Option<&Row> {
+        let hierarchy = self.hierarchies.get_mut(&root)?;
+        let row = hierarchy.rows.get_mut(&id)?;
+        let (before, was_open) = (row.place(), row.state != RunState::Ended);
+        change(row);
+        if row.state == RunState::Ready && !matches!(before, Place::Ready(..)) {
+            self.turns += 1;
+            row.turn = self.turns;
+        }
+        let (after, is_open) = (row.place(), row.state != RunState::Ended);
+        self.epoch_max = self.epoch_max.max(row.epoch);
+        if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
+            children.open = children.open + usize::from(is_open) - usize::from(was_open);
+        }
+        if before != after {
+            let pair = (row.handler.clone(), row.topic.clone());
+            self.leave((root, id), &pair, &before);
+            self.enter((root, id), pair, after);
+        }
+        self.row((root, id))
+    }
+
+    /// Takes a run out of the working set.
+    pub(super) fn remove(&mut self, (root, id): RunId) -> Option<Row> {
+        let hierarchy = self.hierarchies.get_mut(&root)?;
+        let row = hierarchy.rows.remove(&id)?;
+        if let Some(parent) = row.parent
+            && let Some(children) = hierarchy.children.get_mut(&parent)
+        {
+            children.all.remove(&id);
+            children.open -= usize::from(row.state != RunState::Ended);
+            if children.all.is_empty() {
+                hierarchy.children.remove(&parent);
+            }
+        }
+        if hierarchy.record.of_run(id).next().is_none() {
+            self.homes.remove(&id);
+        }
+        let pair = (row.handler.clone(), row.topic.clone());
+        self.leave((root, id), &pair, &row.place());
+        if row.parent.is_none() {
+            self.waiters.root_ended(root);
+        }
+        Some(row)
+    }
+
+    fn enter(&mut self, run: RunId, pair: Pair, place: Place) {
+        match place {
+            Place::Ready(at, turn) => drop(self.ready.entry(pair).or_default().insert((at, turn, run))),
+            Place::Running(owner) => {
+                drop(owner.map(|owner| self.owned.entry(owner).or_default().insert(run)))
+            }
+            Place::Waiting(give_up) => {
+                self.waiting.insert(run);
+                self.overdue.extend(give_up.map(|at| (at, run)));
+            }
+            Place::Ended => {}
+            Place::Stuck(at) => drop(self.stuck.insert((at, run.1, run.0))),
+        }
+    }
+
+    fn leave(&mut self, run: RunId, pair: &Pair, place: &Place) {
+        match place {
+            Place::Ready(at, turn) => {
+                if let Some(queue) = self.ready.get_mut(pair) {
+                    queue.remove(&(*at, *turn, run));
+                    if queue.is_empty() {
+                        self.ready.remove(pair);
+                    }
+                }
+            }
+            Place::Running(owner) => {
+                if let Some(owner) = owner
+                    && let Some(owned) = self.owned.get_mut(owner)
+                {
+                    owned.remove(&run);
+                    if owned.is_empty() {
+                        self.owned.remove(owner);
+                    }
+                }
+            }
+            Place::Waiting(give_up) => {
+                self.waiting.remove(&run);
+                if let Some(at) = give_up {
+                    self.overdue.remove(&(*at, run));
+                }
+            }
+            Place::Ended => {}
+            Place::Stuck(at) => drop(self.stuck.remove(&(*at, run.1, run.0))),
+        }
+    }
+
+    /// The runs that a worker owns.
+    pub(super) fn owned_by(&self, worker: Uuid) -> Vec<RunId> {
+        self.owned.get(&worker).into_iter().flatten().copied().collect()
+    }
+
+    /// The runs that wait for others.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = RunId> {
+        self.waiting.iter().copied()
+    }
+
+    /// The rows of the children of a run.
+    pub(super) fn children(&self, (root, parent): RunId) -> impl Iterator<Item = &Row> {
+        let hierarchy = self.hierarchies.get(&root);
+        let children = hierarchy.and_then(|hierarchy| hierarchy.children.get(&parent));
+        let ids = children.into_iter().flat_map(|children| &children.all);
+        ids.filter_map(move |id| hierarchy?.rows.get(id))
+    }
+
+    /// Whether a run waits for nobody any more.
+    pub(super) fn is_alone(&self, (root, parent): RunId) -> bool {
+        let children = self.hierarchies.get(&root).and_then(|hierarchy| hierarchy.children.get(&parent));
+        children.is_none_or(|children| children.open == 0)
+    }
+
+    /// Writes an event that the indices admit, in the hierarchy of its lineage.
+    pub(super) fn append(&mut self, mut event: Event) {
+        self.written += 1;
+        event.place = self.written;
+        let root = event.lineage.root_id();
+        self.hierarchies.entry(root).or_default().record.append(event);
+    }
+
+    /// An epoch that is higher than any before: whoever once held a run cannot settle it.
+    pub(super) fn fresh_epoch(&mut self) -> i64 {
+        self.epoch_max = self.epoch_max.max(micros(self.now())) + 1;
+        self.epoch_max
+    }
+
+    /// Those that listen on a topic.
+    pub(super) fn listening(&self, topic: &str) -> Vec<Pair> {
+        let listed = self.topology.iter().filter(|listed| &*listed.topic == topic && listed.until.is_none());
+        listed.map(|listed| (listed.handler.clone(), listed.topic.clone())).collect()
+    }
+
+    /// The number of another process.
+    #[cfg(feature = "simulation")]
+    pub(super) fn new_process(&mut self) -> u64 {
+        self.processes += 1;
+        self.processes
+    }
+
+    /// A new session of this process.
+    pub(super) fn open(&mut self, process: u64, hears: mpsc::UnboundedSender<Uuid>) -> u64 {
+        self.sessions_opened += 1;
+        self.sessions.insert(self.sessions_opened, Session { process, hears });
+        self.sessions_opened
+    }
+
+    /// A session is gone. If a worker lived by it, the others hear of it.
+    pub(super) fn close(&mut self, session: u64) {
+        if self.sessions.remove(&session).is_none() {
+            return;
+        }
+        let died = self.workers.iter().find(|(_, of)| **of == session).map(|(worker, _)| *worker);
+        if let Some(worker) = died {
+            self.tell(worker);
+        }
+    }
+
+    /// Tells all processes that there may be something to do.
+    pub(super) fn tell(&self, worker: Uuid) {
+        for session in self.sessions.values() {
+            // One that does not listen any more is about to be closed.
+            let _ = session.hears.send(worker);
+        }
+    }
+
+    /// The workers whose sessions are gone.
+    pub(super) fn dead(&self, but: Uuid) -> impl Iterator<Item = Uuid> {
+        let dead = self
+            .workers
+            .iter()
+            .filter(move |(id, session)| **id != but && !self.sessions.contains_key(session));
+        dead.map(|(id, _)| *id)
+    }
+
+    /// Forgets the hierarchies of which nothing is unfinished. Says how many.
+    pub(super) fn forget_ended(&mut self) -> usize {
+        let ended = self.hierarchies.iter().filter(|(_, hierarchy)| hierarchy.rows.is_empty());
+        let ended: Vec<_> = ended.map(|(root, _)| *root).collect();
+        for root in &ended {
+            if let Some(Hierarchy { record, .. }) = self.hierarchies.remove(root) {
+                let runs = record.events.iter().map(|event| event.lineage.id());
+                let ids = runs.chain(record.messages.keys().copied());
+                for id in ids {
+                    self.homes.remove(&id);
+                }
+            }
+        }
+        ended.len()
+    }
+}
+
+/// So many microseconds after 1970.
+pub(super) fn micros(time: OffsetDateTime) -> i64 {
+    i64::try_from(time.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+/// The next time that can be told from this one.
+pub(super) fn after(time: OffsetDateTime) -> OffsetDateTime {
+    time + Duration::MICROSECOND
+}
+
+/// The lineage of a run of this parent, or of a root.
+pub(super) fn child_of(parent: &Lineage) -> Lineage {
+    parent.child(crate::ids::now_v7())
+}

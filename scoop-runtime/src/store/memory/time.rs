@@ -1,0 +1,163 @@
+//! What is due, and who has to give up.
+
+use scoop_core::EventKind;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::engine::GiveUp;
+use super::super::{FailedPart, Key, Pairs, Parent};
+use super::Memory;
+use super::claim::named;
+use super::row::{Row, RunState};
+use super::state::State;
+use crate::clock::Now;
+
+impl Memory {
+    /// In how many seconds there is something to do, for these handlers or for anybody who waits;
+    /// and whether any worker but this one is dead.
+    pub(crate) async fn due(&self, pairs: Pairs<'_>, worker: Uuid) -> sqlx::Result<(Option<f64>, bool)> {
+        self.run("due", |state| {
+            let ready = named(pairs).filter_map(|pair| state.ready.get(&pair)?.first().map(|(at, ..)| *at));
+            let overdue = state.overdue.first().map(|(at, _)| *at);
+            let first = ready.chain(overdue).min();
+            let seconds = first.map(|at| (at - state.now()).as_seconds_f64());
+            Ok((seconds, state.dead(worker).next().is_some()))
+        })
+        .await
+    }
+
+    /// Has the waiting runs give up that have missed a deadline, and says which those are.
+    pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+        self.run("overdue", |state| {
+            let (now, limit) = (state.now(), usize::try_from(limit).unwrap_or(usize::MAX));
+            let late = state.overdue.iter().take_while(|(at, _)| *at <= now).take(limit);
+            let late: Vec<_> = late.map(|(_, run)| *run).collect();
+            let parents = late.into_iter().filter_map(|run| {
+                let dropped = state.children(run).filter(|child| child.is_untouched());
+                let dropped: Vec<_> = dropped.map(Row::id).collect();
+                dropped.into_iter().for_each(|child| drop(state.remove((run.0, child))));
+                let row = state.change(run, |row| row.gives_up = true)?;
+                Some(Parent { root: run.0, id: run.1, at: row.last_event_at })
+            });
+            Ok(parents.collect())
+        })
+        .await
+    }
+
+    /// Which of these running runs have to give up, and in how many seconds.
+    pub(crate) async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+        self.run("stops", |state| {
+            let seconds = |row: &Row| match (row.gives_up, row.give_up_at) {
+                (true, _) => Some(0.0),
+                (false, at) => at.map(|at| (at - state.now()).as_seconds_f64()),
+            };
+            let held = keys.iter().filter_map(|key| {
+                let row = state.row((key.root, key.id)).filter(|row| row.epoch == key.epoch)?;
+                Some((key.id, seconds(row)?))
+            });
+            Ok(held.collect())
+        })
+        .await
+    }
+
+    /// Why the run has to give up, if it has to and is still held under this key.
+    pub(crate) async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
+        self.run("give_up", |state| {
+            let now = state.now();
+            let Some(row) = state.held(key).filter(|row| row.is_overdue(now)) else {
+                return Ok(None);
+            };
+            let requests = match row.undoing_since {
+                Some(_) => vec![],
+                None => state.requests_of(row),
+            };
+            Ok(Some(GiveUp { requests, context: row.context.clone(), now, since: row.undoing_since }))
+        })
+        .await
+    }
+
+    /// What time it is.
+    pub(crate) async fn now(&self) -> sqlx::Result<Now> {
+        self.run("now", |state| {
+            let now: OffsetDateTime = state.now();
+            Ok(Now { earliest: now, latest: now })
+        })
+        .await
+    }
+
+    /// Sets a run aside that cannot be continued.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
+        self.run("set_aside", |state| {
+            if state.held(key).is_some() {
+                let (now, reason) = (state.now(), reason.replace('\0', ""));
+                state.change((key.root, key.id), |row| {
+                    row.free(now);
+                    (row.state, row.reason) = (RunState::Stuck, Some(reason));
+                });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Sets a run aside that could not be undone, once more. It has taken note of the children that failed.
+    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
+        self.run("hold", |state| {
+            if state.held(key).is_none() {
+                return Ok(());
+            }
+            let (now, run) = (state.now(), (key.root, key.id));
+            let reason = format!("it could not be undone again: {}", failed.failure).replace('\0', "");
+            state.change(run, |row| {
+                row.free(now);
+                (row.state, row.reason) = (RunState::Stuck, Some(reason));
+                row.failed_part = Some(failed.part.clone());
+                row.failed_handling =
+                    failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+                row.rollback_failure = Some(failed.failure.clone());
+                (row.attempts, row.retries) = (0, 0);
+            });
+            let noted = state.children(run).filter(|child| child.state == RunState::Ended);
+            let noted: Vec<_> = noted.map(Row::id).collect();
+            noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gives the runs of these handlers that were set aside another chance.
+    pub(crate) async fn retry_stuck(&self, pairs: Pairs<'_>) -> sqlx::Result<u64> {
+        self.run("retry_stuck", |state| {
+            let own: std::collections::BTreeSet<_> = named(pairs).collect();
+            let is_own = |row: &&Row| {
+                row.failed_part.is_none() && own.contains(&(row.handler.clone(), row.topic.clone()))
+            };
+            let stuck = state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
+            let stuck: Vec<_> = stuck.filter(is_own).map(|row| (row.root(), row.id())).collect();
+            let now = state.now();
+            for run in &stuck {
+                state.change(*run, |row| {
+                    row.free(now);
+                    row.reason = None;
+                });
+            }
+            Ok(u64::try_from(stuck.len()).unwrap_or(u64::MAX))
+        })
+        .await
+    }
+}
+
+impl State {
+    /// What was asked of this run, or of those above it, oldest first.
+    fn requests_of(&self, row: &Row) -> Vec<scoop_core::Failure> {
+        let Some(hierarchy) = self.hierarchy(row.root()) else {
+            return vec![];
+        };
+        // A request is about a message of the run, or of one above it, and has the lineage of either.
+        let events = row.lineage.ids().iter().flat_map(|id| hierarchy.record.of_run(*id));
+        let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
+        let mut asked: Vec<_> = asked.collect();
+        asked.sort_by_key(|event| (event.at, event.place));
+        asked.into_iter().filter_map(|event| event.exception.clone()).collect()
+    }
+}

@@ -1,0 +1,187 @@
+//! Makes runs ready that wait for nobody any more, and frees what nobody works on: parents after their
+//! children's end, the runs of the dead, and what a worker has lost track of.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::super::engine::Woken;
+use super::super::{Pairs, Parent, Release};
+use super::Memory;
+use super::claim::named;
+use super::row::RunState;
+use super::state::{Pair, RunId, State, after};
+
+impl Memory {
+    /// Makes the runs ready that wait for nobody any more, and says whose they are.
+    pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
+        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), 0).await?;
+        Ok(woken.handlers)
+    }
+
+    /// The same, by a worker of these handlers that has room for so many of the parents, from the first
+    /// on: of these, the ones that wait for nobody are claimed.
+    pub(crate) async fn wake_here(
+        &self,
+        parents: &[Parent],
+        worker: Uuid,
+        identifier: &str,
+        pairs: Pairs<'_>,
+        room: usize,
+    ) -> sqlx::Result<Woken> {
+        self.run("wake", |state| {
+            let room = if state.workers.contains_key(&worker) { room } else { 0 };
+            let own: BTreeSet<Pair> = named(pairs).filter(|_| room > 0).collect();
+            let identifier: Arc<str> = identifier.into();
+            let mut woken = Woken { handlers: vec![], claimed: vec![] };
+            for (place, parent) in parents.iter().enumerate() {
+                let run = (parent.root, parent.id);
+                let waits = state.row(run).filter(|row| row.state == RunState::Waiting);
+                let Some(row) = waits.filter(|_| state.is_alone(run)) else {
+                    continue;
+                };
+                let mine = place < room
+                    && !row.is_untouched()
+                    && own.contains(&(row.handler.clone(), row.topic.clone()));
+                let handler = row.handler.to_string();
+                state.wake(run, parent.at, mine.then_some(worker));
+                match state.claimed(run, &identifier, true).filter(|_| mine) {
+                    Some(claimed) => woken.claimed.push(Ok(claimed)),
+                    None => woken.handlers.push(handler),
+                }
+            }
+            Ok(woken)
+        })
+        .await
+    }
+
+    /// Frees the runs of this worker that it does not work on, and says how many those were; and
+    /// makes the runs ready that it may have failed to wake.
+    pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
+        self.run("disown", |state| {
+            let (now, in_flight) = (state.now(), in_flight());
+            let owned = state.owned_by(worker).into_iter();
+            let lost: Vec<_> = owned.filter(|(_, id)| !in_flight.contains(id)).collect();
+            for run in &lost {
+                state.change(*run, |row| row.free(now));
+            }
+            state.sweep();
+            Ok(u64::try_from(lost.len()).unwrap_or(u64::MAX))
+        })
+        .await
+    }
+
+    /// Hands runs back.
+    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<()> {
+        self.run("release", |state| {
+            releases.iter().for_each(|release| state.release(release));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
+    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
+        self.run("reap", |state| {
+            let dead: Vec<_> = state.dead(worker).collect();
+            if dead.is_empty() {
+                return Ok((0, 0));
+            }
+            let freed: u64 = dead.iter().map(|dead| state.strike(*dead)).sum();
+            state.sweep();
+            Ok((dead.len(), freed))
+        })
+        .await
+    }
+
+    /// Makes the runs ready that nobody came to wake.
+    pub(crate) async fn sweep(&self) -> sqlx::Result<()> {
+        self.run("sweep", |state| {
+            state.sweep();
+            Ok(())
+        })
+        .await
+    }
+
+    /// Strikes this process out, and frees what it may have lost track of.
+    pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
+        self.run("leave", |state| {
+            state.strike(worker);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Tells the other processes that there may be something to do.
+    pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
+        self.run("notify", |state| {
+            state.tell(worker);
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl State {
+    /// A run waits for nobody any more, its last child having ended at this time: it is ready, or this
+    /// worker's from now on.
+    fn wake(&mut self, run: RunId, at: time::OffsetDateTime, worker: Option<Uuid>) {
+        let now = self.now();
+        self.change(run, |row| {
+            (row.owner, row.ready_at) = (worker, now);
+            if worker.is_some() {
+                row.state = RunState::Running;
+                row.epoch += 1;
+                row.last_event_at = now.max(after(row.last_event_at)).max(after(at));
+            } else {
+                row.state = RunState::Ready;
+                row.last_event_at = row.last_event_at.max(at);
+            }
+        });
+    }
+
+    fn sweep(&mut self) {
+        let now = self.now();
+        let alone: Vec<_> = self.waiting().filter(|run| self.is_alone(*run)).collect();
+        for run in alone {
+            self.change(run, |row| row.free(now));
+        }
+    }
+
+    /// A worker is gone. What it was in the middle of counts as an attempt in vain.
+    fn strike(&mut self, worker: Uuid) -> u64 {
+        let now = self.now();
+        self.workers.remove(&worker);
+        let owned = self.owned_by(worker);
+        for run in &owned {
+            self.change(*run, |row| {
+                row.free(now);
+                row.attempts += 1;
+                row.reason = Some("the process that was at it is gone".into());
+            });
+        }
+        u64::try_from(owned.len()).unwrap_or(u64::MAX)
+    }
+
+    fn release(&mut self, release: &Release) {
+        let now = self.now();
+        let Release { key, pause_seconds, reason, granted } = release;
+        if self.held(*key).is_none() {
+            return;
+        }
+        let pause = time::Duration::seconds_f64(*pause_seconds);
+        self.change((key.root, key.id), |row| {
+            let ready_at = match (reason, granted) {
+                (None, _) => now,
+                (Some(_), false) => now + pause,
+                (Some(_), true) if row.gives_up => now,
+                (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)),
+            };
+            row.free(ready_at);
+            row.attempts += i32::from(reason.is_some() && !granted);
+            row.retries += i32::from(*granted);
+            row.reason.clone_from(reason);
+        });
+    }
+}

@@ -1,0 +1,87 @@
+//! Launching, waiting for children, turning back, sleeping.
+
+use std::time::{Duration, SystemTime};
+
+use scoop::prelude::*;
+use scoop::{EventKind, InMemory};
+
+#[derive(Message, Serialize, Deserialize)]
+struct Order {
+    fails: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Reserve(u32);
+
+#[derive(Default)]
+struct OrderSaga;
+
+#[saga(name = "order")]
+#[subscribes(Order)]
+impl OrderSaga {
+    #[step(rollback = give_back)]
+    async fn reserve(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+        for item in 0..3 {
+            scope.launch(Reserve(item)).await?;
+        }
+        Ok(())
+    }
+
+    async fn give_back(&self, _: &mut Scope<'_>, _: &Order, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn rest(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+        scope.sleep(Duration::from_secs(14 * 24 * 60 * 60)).await
+    }
+
+    #[step]
+    async fn ship(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        if order.fails { Err(Error::msg("no ship")) } else { Ok(()) }
+    }
+}
+
+#[derive(Default)]
+struct ReserveSaga;
+
+#[saga(name = "reserve")]
+#[subscribes(Reserve)]
+impl ReserveSaga {
+    #[step(rollback = undo)]
+    async fn reserve(&self, _: &mut Scope<'_>, _: &Reserve) -> Result<()> {
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Reserve, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_weeks_pass_at_once() -> Result<()> {
+    let (database, began) = (InMemory::new(), std::time::Instant::now());
+    let start = database.now();
+    let scoop =
+        Scoop::builder().in_memory_on(&database).only::<OrderSaga>().only::<ReserveSaga>().start().await?;
+    assert_eq!(scoop.launch(Order { fails: false }).await?.wait().await?, Outcome::Committed);
+    let passed = database.now().duration_since(start)?;
+    assert!(passed >= Duration::from_secs(14 * 24 * 60 * 60), "{passed:?}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(database.working_set(), []);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_undone_children_first() -> Result<()> {
+    let database = InMemory::starting_at(SystemTime::UNIX_EPOCH);
+    let scoop =
+        Scoop::builder().in_memory_on(&database).only::<OrderSaga>().only::<ReserveSaga>().start().await?;
+    let order = scoop.launch(Order { fails: true }).await?;
+    assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
+    let log = database.event_log_of(order.id());
+    let undone = log.iter().filter(|event| event.kind == EventKind::RolledBack);
+    let undone: Vec<_> = undone.map(|event| event.handler.as_deref().unwrap_or_default()).collect();
+    assert_eq!(undone, ["sleep-handler", "reserve", "reserve", "reserve", "order"], "{log:#?}");
+    Ok(())
+}
