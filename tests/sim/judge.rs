@@ -30,6 +30,17 @@ impl Wrong {
     }
 }
 
+impl Wrong {
+    /// Whether this is the same mistake, as far as one can tell.
+    pub(crate) fn is_like(&self, other: &Wrong) -> bool {
+        let end = |wrong: &Wrong| {
+            let words = wrong.what.split_whitespace().rev().filter(|word| !word.contains(['-', '[', '`']));
+            words.take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        self.id == other.id && end(self) == end(other)
+    }
+}
+
 /// All that is wrong.
 pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     let log = log(played);
@@ -45,16 +56,26 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     wrong.extend(violations.map(|it| Wrong::new(it.invariant.id(), Some(it.hierarchy), it.what)));
     let differences = played.differences.iter();
     wrong.extend(differences.map(|(root, what)| Wrong::new(Invariant::Rebuilt.id(), Some(*root), what)));
-    wrong.extend(played.notes.wrong.iter().map(|what| {
-        let id = what.split(':').next().filter(|id| id.len() <= 3).unwrap_or("code");
-        Wrong::new(id, None, what)
-    }));
+    wrong.extend(complaints(played, &log));
     wrong.extend(unplanned(&log));
     wrong.extend(outcomes(played, &log));
     if is_calm(scenario) {
         wrong.extend(called_twice(&played.notes.calls));
     }
     wrong
+}
+
+/// What was found wrong on the way.
+fn complaints(played: &Played, log: &Log) -> Vec<Wrong> {
+    let counts = |call: &Option<usize>| {
+        call.is_none_or(|call| log.events.iter().any(|row| attempt(row) == Some(call)))
+    };
+    let wrong = played.notes.wrong.iter().filter(|(call, _)| counts(call));
+    let wrong = wrong.map(|(_, what)| {
+        let (id, what) = what.split_once(": ").unwrap_or(("code", what));
+        Wrong::new(id, None, what)
+    });
+    wrong.collect()
 }
 
 /// Whether nothing goes wrong on purpose, so that nothing may happen twice.

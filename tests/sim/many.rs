@@ -148,11 +148,11 @@ pub(crate) fn explain(seed: u64) -> bool {
     println!("seed {seed}: {} things are wrong", wrong.len());
     tell(&wrong);
     let smallest = shrink(&scenario, |candidate| {
-        judge::judge(candidate, &play::play(candidate)).iter().any(|wrong| wrong.id == first.id)
+        judge::judge(candidate, &play::play(candidate)).iter().any(|wrong| wrong.is_like(&first))
     });
     let played = play::play(&smallest);
     let wrong = judge::judge(&smallest, &played);
-    let hierarchy = wrong.iter().find(|wrong| wrong.id == first.id).and_then(|wrong| wrong.hierarchy);
+    let hierarchy = wrong.iter().find(|wrong| wrong.is_like(&first)).and_then(|wrong| wrong.hierarchy);
     println!("the smallest scenario in which {} does not hold:", first.id);
     println!("{}", serde_json::to_string(&smallest).unwrap_or_default());
     tell(&wrong);
@@ -161,7 +161,7 @@ pub(crate) fn explain(seed: u64) -> bool {
 }
 
 fn tell(wrong: &[Wrong]) {
-    for Wrong { id, hierarchy, what } in wrong.iter().take(5) {
+    for Wrong { id, hierarchy, what } in wrong.iter().take(3) {
         let hierarchy = hierarchy.map_or(String::new(), |hierarchy| format!(" in {hierarchy}"));
         println!("  {id}{hierarchy}: {what}");
     }

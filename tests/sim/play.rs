@@ -127,7 +127,7 @@ impl<'a> Stage<'a> {
                     let emit = launched.emit.clone();
                     self.world.notes().messages.insert(handle.message_id(), emit);
                 }
-                Err(error) => self.world.complain(format!("a launch failed: {error}")),
+                Err(error) => self.world.complain(None, format!("a launch failed: {error}")),
             },
             Deed::Ask(ask) => self.ask(&client, ask).await,
             Deed::Look => self.look(),
@@ -160,7 +160,7 @@ impl<'a> Stage<'a> {
 
     fn answered<T>(&self, answer: Result<T, scoop::RuntimeError>) {
         if let Err(error) = answer {
-            self.world.complain(format!("a request failed: {error}"));
+            self.world.complain(None, format!("a request failed: {error}"));
         }
     }
 

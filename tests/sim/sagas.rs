@@ -216,16 +216,19 @@ impl<'a, 'b> Act<'a, 'b> {
         let Child { handler, message_id, outcome, .. } = child;
         let place = || format!("{} of {}", self.scope.step(), self.scope.lineage());
         let complain = |what: &str| {
-            self.alive.world.complain(format!("I1: `{handler}` is {what} as {} begins", place()));
+            self.alive
+                .world
+                .complain(self.number, format!("I1: `{handler}` is {what} as {} begins", place()));
         };
         match outcome {
             ChildOutcome::Unfinished => complain("unfinished"),
-            ChildOutcome::NeverStarted => complain("not even started"),
+            // Whoever gave up waiting for some of them may still have to handle what others failed with.
+            ChildOutcome::NeverStarted if self.code == Code::Step => complain("not even started"),
             ChildOutcome::Committed if handler == "delta" => {
                 let emit = self.alive.world.notes().messages.get(message_id).cloned();
                 let replies = emit.is_some_and(|emit| {
                     let script = script_of(&emit, handler);
-                    script.steps.first().is_some_and(|step| step.turns.iter().all(|turn| turn.replies))
+                    script.steps.first().and_then(|step| step.turns.first()).is_some_and(|turn| turn.replies)
                 });
                 if replies && !answered {
                     complain("without an answer");
@@ -239,9 +242,10 @@ impl<'a, 'b> Act<'a, 'b> {
     fn remembers(&self, mark: Option<&Mark>) {
         let run = self.scope.lineage().id();
         if mark.is_none_or(|mark| mark.run != run) {
-            self.alive
-                .world
-                .complain(format!("I6: {mark:?} is what {} of {run} remembers", self.scope.step()));
+            self.alive.world.complain(
+                self.number,
+                format!("I6: {mark:?} is what {} of {run} remembers", self.scope.step()),
+            );
         }
     }
 
@@ -249,7 +253,9 @@ impl<'a, 'b> Act<'a, 'b> {
     fn undoes(&self, mark: &Mark) {
         let (run, iteration) = (self.scope.lineage().id(), self.scope.iteration());
         if mark.run != run || mark.iteration != iteration {
-            self.alive.world.complain(format!("I4: {mark:?} is given to what undoes {iteration} of {run}"));
+            self.alive
+                .world
+                .complain(self.number, format!("I4: {mark:?} is given to what undoes {iteration} of {run}"));
         }
     }
 

@@ -46,15 +46,21 @@ pub(crate) enum Ask {
 }
 
 /// A message: for whom, and what its handlers do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Emit {
     /// 0 to 3: to which of the topics.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) topic: u8,
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) detached: bool,
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) delay: u32,
     /// Deadlines for the way forward, the way back and both, in ms; 0 is none.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) deadlines: [u32; 3],
     /// What each handler does, in the order of [`HANDLERS`].
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) scripts: Vec<Script>,
 }
 
@@ -71,26 +77,38 @@ pub(crate) struct Script {
 /// What the code of a step does. The n-th turn is that of the n-th iteration; the last one stands for all
 /// that come later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Step {
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) turns: Vec<Turn>,
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) undo: Turn,
     /// Called more often than that, it rethrows.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) on_child_failure: Vec<Turn>,
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) finally: Turn,
 }
 
 /// What one call does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Turn {
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) emits: Vec<Emit>,
     /// How long the next step has to wait, in ms.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) sleeps: u32,
     /// How long the code takes, in ms.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) takes: u32,
     /// How many attempts fail before one may succeed.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) fails_first: u8,
     /// Whether it answers whoever launched the message.
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) replies: bool,
+    #[serde(skip_serializing_if = "is_default")]
     pub(crate) end: End,
 }
 
@@ -171,6 +189,11 @@ impl What {
             Self::Cut => "sessions cut",
         }
     }
+}
+
+/// Whether it is what stands for it where it is left out: scripts travel with messages.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// All sagas.

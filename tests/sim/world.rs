@@ -43,8 +43,9 @@ pub(crate) struct Notes {
     pub(crate) calls: Vec<Call>,
     /// What the handlers of a message are to do.
     pub(crate) messages: BTreeMap<Uuid, Emit>,
-    /// What code found wrong while it ran.
-    pub(crate) wrong: Vec<String>,
+    /// What was found wrong on the way; by which call, if it was one: what a call found does not count if
+    /// its outcome was refused, since then its run had gone on without it.
+    pub(crate) wrong: Vec<(Option<usize>, String)>,
     /// What went wrong on purpose, and how often.
     pub(crate) faults: BTreeMap<&'static str, u64>,
 }
@@ -67,8 +68,8 @@ impl World {
         *self.notes().faults.entry(fault).or_default() += 1;
     }
 
-    pub(crate) fn complain(&self, what: String) {
-        self.notes().wrong.push(what);
+    pub(crate) fn complain(&self, call: impl Into<Option<usize>>, what: String) {
+        self.notes().wrong.push((call.into(), what));
     }
 }
 
