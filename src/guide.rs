@@ -21,5 +21,8 @@ pub mod connections {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/memory.md")]
+pub mod memory {}
+
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}

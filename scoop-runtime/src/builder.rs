@@ -234,7 +234,7 @@ impl Builder {
         store::check(&pool, &sessions).await?;
         store::migrate(sessions.listening(), &schema).await?;
         let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
-        let store = Store::Postgres(Tables::new(sessions, &schema));
+        let store = Store::from(Tables::new(sessions, &schema));
         let limits = self.settings.limits();
         let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
             .await
@@ -264,7 +264,7 @@ impl Builder {
         }
         let (pool, embedded) = connect(self.database).await?;
         let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
-        let store = Store::Postgres(Tables::new(sessions, &schema));
+        let store = Store::from(Tables::new(sessions, &schema));
         Ok(Scoop::new(Some(pool), store, None, embedded, self.settings.limits()))
     }
 

@@ -240,7 +240,7 @@ mod tests {
         let pool = sqlx::PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let sessions = crate::store::Sessions::new(&pool, 1, &crate::store::Access::default());
         let schema = crate::store::Schema::new("scoop").unwrap();
-        let gathered = Gathered::new(Store::Postgres(crate::store::Tables::new(sessions, &schema)));
+        let gathered = Gathered::new(crate::store::Tables::new(sessions, &schema).into());
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
         assert!(gathered.queue().add(Waiting { message, answer }));

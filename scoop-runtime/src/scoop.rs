@@ -110,7 +110,7 @@ impl Scoop {
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
         let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &Access::default());
-        let store = Store::Postgres(Tables::new(sessions, &schema));
+        let store = Store::from(Tables::new(sessions, &schema));
         Self::new(Some(pool), store, None, None, Settings::default().limits())
     }
 

@@ -1,3 +1,10 @@
 //! The engine on a database in memory, where time is virtual: no server, and nothing takes time.
+//!
+//! `conformance` and `behaviour` are tests that run on PostgreSQL, too, as far as they do without SQL.
 
 mod basics;
+mod behaviour;
+mod conformance;
+mod repeated;
+mod support;
+mod time;

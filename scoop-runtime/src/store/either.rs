@@ -1,6 +1,7 @@
 //! The one or the other store, chosen when a program starts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use scoop_core::{Definition, Failure, Run};
 use sqlx::{PgConnection, PgExecutor};
@@ -28,8 +29,14 @@ pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
 /// Where runs and their history are kept.
 #[derive(Clone)]
 pub(crate) enum Store {
-    Postgres(Tables),
+    Postgres(Arc<Tables>),
     Memory(Memory),
+}
+
+impl From<Tables> for Store {
+    fn from(tables: Tables) -> Self {
+        Self::Postgres(Arc::new(tables))
+    }
 }
 
 /// Declares operations that both stores have; what each does is said there.

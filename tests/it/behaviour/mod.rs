@@ -16,6 +16,7 @@ mod ground;
 mod handed_over;
 mod hierarchies;
 mod idling;
+mod in_memory;
 mod keys;
 mod late_claim;
 mod launching;

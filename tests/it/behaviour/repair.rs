@@ -181,7 +181,7 @@ impl Broken {
     async fn is_undone(&self) -> Result<()> {
         assert!(matches!(self.root.ends().await?, Outcome::RolledBack(_)), "{}", self.root.tree().await?);
         assert_eq!(self.listed().await?, []);
-        assert_eq!(self.db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
+        assert_eq!(self.db.unfinished().await, 0);
         Ok(())
     }
 }
@@ -471,7 +471,7 @@ async fn of_two_operators_at_once_one_is_heard() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     broken.faults.mend("root 1");
     let run = broken.id_of("root-handler").await?;
-    let clients: Vec<_> = (0..4).map(|_| Scoop::client(broken.db.pool().clone())).collect();
+    let clients: Vec<_> = (0..4).map(|_| broken.db.client()).collect();
     let requests = clients.iter().map(|client| {
         let request = client.retry(run).into_future();
         tokio::spawn(request)
@@ -642,7 +642,7 @@ mod accepted {
             |tree: &scoop::Tree| matches!(tree.roots()[0].children[0].state, RunState::RolledBack(_));
         root.comes_to(undone).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
+        assert_eq!(db.unfinished().await, 0);
         Ok(())
     }
 }
@@ -730,13 +730,7 @@ mod by_chance {
 
     /// Returns when everybody waits for an operator, or nobody waits.
     async fn is_at_rest(db: &Database) {
-        eventually("nothing can go on", async || {
-            let busy = "SELECT count(*) FROM scoop.run WHERE state IN ('ready', 'running', 'ended') AND handler <> 'none'";
-            let waiting = "SELECT count(*) FROM scoop.run r WHERE r.state = 'waiting' AND NOT EXISTS (
-                SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended')";
-            db.number(busy).await + db.number(waiting).await == 0
-        })
-        .await;
+        eventually("nothing can go on", async || db.able_to_go_on().await == 0).await;
     }
 
     /// What somebody does who does not know what is best.
@@ -771,7 +765,7 @@ mod by_chance {
             }
             if chance.below(2) == 0 {
                 broken.scoop.shutdown().await;
-                Scoop::client(broken.db.pool().clone()).rebuild_working_set().await?;
+                broken.db.client().rebuild_working_set().await?;
                 let scoop = all(broken.db.scoop(), &broken.faults).start().await?;
                 broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
                 is_at_rest(&broken.db).await;

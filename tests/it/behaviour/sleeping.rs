@@ -65,17 +65,12 @@ mod steps {
         Ok(scoop.provide(ChildHandler { gate: gate.clone() }).start().await?)
     }
 
-    async fn server_time(db: &Database) -> Result<SystemTime> {
-        let micros = db.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
-        Ok(SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into()?))
-    }
-
     #[tokio::test(flavor = "multi_thread")]
     async fn who_sleeps_and_waits_goes_on_when_both_are_over() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = start(&db, &gate).await?;
-        let until = server_time(&db).await? + Duration::from_millis(50);
+        let until = db.time().await + Duration::from_millis(50);
         let root = scoop.launch(Nap { until, fails: false }).await?;
         let slept = |run: &&RunInfo| run.handler == "sleep-handler" && run.state == RunState::Committed;
         root.comes_to(|tree| tree.runs().into_iter().any(|run| slept(&run))).await?;
@@ -96,7 +91,7 @@ mod steps {
         let gate = Gate::default();
         gate.open(1);
         let first = start(&db, &gate).await?;
-        let until = server_time(&db).await? + Duration::from_secs(2);
+        let until = db.time().await + Duration::from_secs(2);
         let root = first.launch(Nap { until, fails: false }).await?;
         let rests = |tree: &Tree| {
             let state = |handler: &str| {

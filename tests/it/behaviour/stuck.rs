@@ -120,7 +120,7 @@ async fn left_half_way(db: &Database) -> Result<Handle> {
     let root = scoop.launch(Root).await?;
     root.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
     scoop.shutdown().await;
-    Ok(Scoop::client(db.pool().clone()).find(root.id()).await?)
+    Ok(db.client().find(root.id()).await?)
 }
 
 /// Why the run is stuck, when it has come to be.
@@ -201,7 +201,7 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
     let reason = reason(&root).await?;
 
-    let client = Scoop::client(db.pool().clone());
+    let client = db.client();
     let [stuck] = &*client.stuck_runs().await? else { panic!("one run is stuck") };
     assert_eq!((&*stuck.handler, stuck.step.as_deref()), ("checkout", Some("reserve")));
     assert_eq!((&stuck.reason, stuck.backward, stuck.gives_up), (&reason, false, false));

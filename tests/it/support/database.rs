@@ -1,6 +1,7 @@
 //! A database of its own for each test.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use scoop::prelude::*;
 use sqlx::postgres::PgPoolOptions;
@@ -41,6 +42,32 @@ impl Database {
     /// Another pool, as another process would have.
     pub(crate) async fn another_pool(&self, connections: u32) -> PgPool {
         connect(&self.named, connections).await
+    }
+
+    /// Somebody who launches and looks up.
+    pub(crate) fn client(&self) -> Scoop {
+        Scoop::client(self.pool.clone())
+    }
+
+    /// How many runs are unfinished.
+    pub(crate) async fn unfinished(&self) -> i64 {
+        self.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await
+    }
+
+    /// How many of them do not wait for others, nor for an operator.
+    pub(crate) async fn able_to_go_on(&self) -> i64 {
+        self.number(
+            "SELECT count(*) FROM scoop.run r WHERE r.handler <> 'none' AND (
+                 r.state IN ('ready', 'running', 'ended') OR r.state = 'waiting' AND NOT EXISTS (
+                     SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended'))",
+        )
+        .await
+    }
+
+    /// What time it is there.
+    pub(crate) async fn time(&self) -> SystemTime {
+        let micros = self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
+        SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into().expect("it is later than 1970"))
     }
 
     /// Runs statements that return nothing.

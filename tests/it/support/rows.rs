@@ -12,8 +12,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::time::SystemTime;
 
-use scoop::Failure;
+use scoop::{Failure, LoggedEvent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -73,9 +74,21 @@ struct Stored {
 impl History {
     pub(super) async fn read(pool: &PgPool, schema: &str) -> Self {
         let sql = sqlx::AssertSqlSafe(QUERY.replace("{schema}", schema));
-        let stored: Vec<Json<Stored>> =
+        let rows: Vec<Json<Value>> =
             sqlx::query_scalar(sql).fetch_all(pool).await.expect("the events can be read");
-        let stored: Vec<Stored> = stored.into_iter().map(|Json(stored)| stored).collect();
+        Self::of_rows(rows.into_iter().map(|Json(row)| row))
+    }
+
+    /// What is on record in memory.
+    pub(crate) fn of_log(mut events: Vec<LoggedEvent>) -> Self {
+        events.sort_by_key(|event| (event.at, event.id));
+        Self::of_rows(events.into_iter().map(logged))
+    }
+
+    /// Rows as [`QUERY`] gives them.
+    fn of_rows(rows: impl IntoIterator<Item = Value>) -> Self {
+        let stored = rows.into_iter().map(|row| serde_json::from_value(row).expect("a row of an event"));
+        let stored: Vec<Stored> = stored.collect();
         let mut names = HashMap::new();
         for row in stored.iter().filter(|row| row.kind == "EMITTED") {
             let next = names.len();
@@ -192,6 +205,18 @@ impl History {
         let rows = self.rows.iter().filter(|row| row.handler.as_deref() == Some(handler));
         rows.filter_map(|row| row.worker.as_deref()).collect()
     }
+}
+
+/// The event as a row of [`QUERY`].
+fn logged(event: LoggedEvent) -> Value {
+    let since = event.at.duration_since(SystemTime::UNIX_EPOCH).expect("it is later than that");
+    json!({
+        "message_id": event.message_id, "kind": event.kind.as_str(), "handler": event.handler,
+        "worker": event.worker, "step": event.step, "next_step": event.next_step,
+        "cfhi": event.child_failure_handler_iteration, "lineage": event.lineage.ids(),
+        "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
+        "micros": u64::try_from(since.as_micros()).expect("nobody lives to see it"),
+    })
 }
 
 impl Row {

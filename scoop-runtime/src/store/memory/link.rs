@@ -8,7 +8,7 @@ pub(super) use self::simulated::Linked;
 /// Nothing.
 #[cfg(not(feature = "simulation"))]
 #[derive(Clone, Default)]
-pub(super) struct Linked;
+pub(super) struct Linked(());
 
 #[cfg(not(feature = "simulation"))]
 impl Linked {

@@ -52,7 +52,8 @@ impl Memory {
         };
         let kept = hierarchy.rows.values().filter(|row| !lets_go(row));
         let mut kept: Vec<_> = kept.map(|row| row.essence(now).to_string()).collect();
-        (rebuilt.sort(), kept.sort());
+        rebuilt.sort();
+        kept.sort();
         (rebuilt != kept)
             .then(|| format!("there is\n{}\nbut the record says\n{}", kept.join("\n"), rebuilt.join("\n")))
     }

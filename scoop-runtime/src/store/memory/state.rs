@@ -184,7 +184,9 @@ impl State {
         match place {
             Place::Ready(at, turn) => drop(self.ready.entry(pair).or_default().insert((at, turn, run))),
             Place::Running(owner) => {
-                drop(owner.map(|owner| self.owned.entry(owner).or_default().insert(run)))
+                if let Some(owner) = owner {
+                    self.owned.entry(owner).or_default().insert(run);
+                }
             }
             Place::Waiting(give_up) => {
                 self.waiting.insert(run);

@@ -1,0 +1,120 @@
+//! A hierarchy leaves the same on record in memory as on PostgreSQL.
+
+use std::collections::BTreeMap;
+
+use scoop::InMemory;
+
+use super::*;
+use crate::support::{Database, History};
+
+#[derive(Message, Serialize, Deserialize)]
+struct Plan {
+    fails: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Part {
+    number: u32,
+    fails: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Aside;
+
+#[derive(Serialize, Deserialize, scoop::ContextKey)]
+struct Tenant(u32);
+
+/// Two parts, one of which fails at first; then a step that is repeated, and at last perhaps a failure.
+#[derive(Default)]
+struct Planner;
+
+#[saga(name = "in-memory-planner")]
+#[subscribes(Plan)]
+impl Planner {
+    #[step(rollback = forget, on_child_failure = again)]
+    async fn parts(&self, scope: &mut Scope<'_>, _: &Plan) -> Result<u32> {
+        scope.set(Tenant(7))?;
+        scope.launch(Part { number: 0, fails: false }).await?;
+        scope.launch(Part { number: 1, fails: true }).await?;
+        Ok(2)
+    }
+
+    async fn again(&self, scope: &mut Scope<'_>, _: &Plan, _: &Failure) -> Result<()> {
+        scope.launch(Part { number: 1, fails: false }).await?;
+        Ok(())
+    }
+
+    async fn forget(&self, scope: &mut Scope<'_>, _: &Plan, _: &u32, _: &Failure) -> Result<()> {
+        scope.launch(Part { number: 2, fails: false }).await?;
+        Ok(())
+    }
+
+    #[step(rollback = unsay)]
+    async fn say(&self, scope: &mut Scope<'_>, _: &Plan) -> Result<()> {
+        scope.detach(Aside).await?;
+        Ok(())
+    }
+
+    async fn unsay(&self, _: &mut Scope<'_>, _: &Plan, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, plan: &Plan) -> Result<()> {
+        if plan.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+#[derive(Default)]
+struct Worker;
+
+#[saga(name = "in-memory-worker")]
+#[subscribes(Part)]
+impl Worker {
+    #[step(rollback = undo)]
+    async fn begin(&self, _: &mut Scope<'_>, _: &Part) -> Result<()> {
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Part, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn finish(&self, _: &mut Scope<'_>, part: &Part) -> Result<()> {
+        if part.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+/// Two hierarchies, one after the other, to their end.
+async fn both(builder: scoop::Builder) -> Result<[Outcome; 2]> {
+    let scoop = builder.only::<Planner>().only::<Worker>().start().await?;
+    let mut outcomes = vec![];
+    for fails in [false, true] {
+        outcomes.push(scoop.launch(Plan { fails }).await?.ends().await?);
+    }
+    scoop.shutdown().await;
+    Ok(outcomes.try_into().expect("there were two"))
+}
+
+/// The rows of each run in order, and those of nobody's. Which of two runs was quicker is chance.
+fn by_run(history: &History) -> BTreeMap<(String, Option<String>), Vec<String>> {
+    let mut runs = BTreeMap::<_, Vec<String>>::new();
+    for row in history.rows() {
+        runs.entry((row.message.clone(), row.handler.clone())).or_default().push(row.to_string());
+    }
+    runs
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_of_each_run_are_the_same_in_memory() -> Result<()> {
+    let (db, memory) = (Database::new().await, InMemory::new());
+    let there = both(db.scoop()).await?;
+    let here = both(Scoop::builder().in_memory_on(&memory)).await?;
+    assert!(matches!(&there, [Outcome::Committed, Outcome::RolledBack(_)]), "{there:?}");
+    assert!(matches!(&here, [Outcome::Committed, Outcome::RolledBack(_)]), "{here:?}");
+    let (there, here) = (by_run(&db.history().await), by_run(&History::of_log(memory.event_log())));
+    assert!(there.len() > 10, "{there:#?}");
+    assert_eq!(here, there);
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! What users rely on beyond the rows that other participants see, on a database in memory.
+
+mod children;
+#[path = "../it/behaviour/keys.rs"]
+mod keys;
+#[path = "../it/behaviour/panics.rs"]
+mod panics;
+#[path = "../it/behaviour/repair.rs"]
+mod repair;
+#[path = "../it/behaviour/replies_windows.rs"]
+mod replies_windows;
+#[path = "../it/behaviour/requests_to_undo.rs"]
+mod requests_to_undo;
+#[path = "../it/behaviour/sleeping.rs"]
+mod sleeping;
+#[path = "../it/behaviour/stuck.rs"]
+mod stuck;
+
+use scoop::prelude::*;
+use scoop::{RollbackAnswer, RunInfo, RunState, Tree};
+
+use crate::support::Ends as _;
+use crate::support::messages::*;
