@@ -81,7 +81,7 @@ fn complaints(played: &Played, log: &Log) -> Vec<Wrong> {
 /// Whether nothing goes wrong on purpose, so that nothing may happen twice.
 fn is_calm(scenario: &Scenario) -> bool {
     let mut lives = scenario.processes.iter().flat_map(|process| &process.lives);
-    lives.all(|life| life.faults.is_empty() && life.stops == 0)
+    scenario.repairs.is_empty() && lives.all(|life| life.faults.is_empty() && life.stops == 0)
 }
 
 /// The log as the reference model reads it.
@@ -101,6 +101,7 @@ pub(crate) fn log(played: &Played) -> Log {
         listings: listings.collect(),
         // A row is given a later time than the clock shows where its run has one of that time already.
         tolerance: Duration::milliseconds(2),
+        repaired: played.repaired.clone(),
         ..Log::default()
     }
 }

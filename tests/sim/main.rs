@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         return ended(bugs::find_all());
     }
     let seeds = number("--seeds").unwrap_or(SEEDS);
-    ended(many::play(0..seeds, u64::MAX) && bugs::find_all())
+    ended(many::repeat_regressions() && many::play(0..seeds, u64::MAX) && bugs::find_all())
 }
 
 fn ended(well: bool) -> ExitCode {

@@ -15,6 +15,13 @@ use crate::table::table;
 /// Of so many seeds one is played twice, to see that the same happens.
 const TWICE: u64 = 50;
 
+/// Seeds that once found something, each played whenever the fixed ones are.
+///
+/// * 41, 368, 866: a parent whose events were not later than those of its children, since the database in
+///   memory let others look at a commit before its time.
+/// * 1000469: a rebuild brought back who was told to turn back and let go.
+const REGRESSIONS: [u64; 4] = [41, 368, 866, 1_000_469];
+
 /// How often a long run says how far it is.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
 
@@ -36,6 +43,15 @@ struct Totals {
 /// How many threads there are: one for each core.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Plays the seeds that once found something. Says whether nothing is wrong.
+pub(crate) fn repeat_regressions() -> bool {
+    let wrong = |seed: &u64| {
+        let scenario = Scenario::of(*seed);
+        !judge::judge(&scenario, &play::play(&scenario)).is_empty()
+    };
+    REGRESSIONS.into_iter().filter(wrong).all(explain)
 }
 
 /// Plays the seeds until there were so many hierarchies. Says whether nothing was wrong.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{InMemory, ListedHandler, LoggedEvent, Scoop};
+use scoop::{FailedCompensation, InMemory, ListedHandler, LoggedEvent, Mending, Scoop};
 use scoop_runtime::simulation::{self, Process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -13,11 +13,14 @@ use uuid::Uuid;
 use crate::dice::Dice;
 use crate::link::{Line, Wire};
 use crate::sagas::{self, Alpha, Beta, Delta, Epsilon, Gamma, Zeta};
-use crate::scenario::{self, ALL, Ask, Life, Scenario};
+use crate::scenario::{self, ALL, Ask, Life, Repair, Scenario};
 use crate::world::{Alive, Notes, World};
 
 /// After the healing everything has to be at rest within this (virtual) time.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// After so many runs that were resolved, one after the other, there are none left.
+const REPAIRS_MAX: usize = 100;
 
 /// What a simulation leaves behind.
 pub(crate) struct Played {
@@ -28,6 +31,8 @@ pub(crate) struct Played {
     pub(crate) at_rest: bool,
     /// Where the working set was not what the record says.
     pub(crate) differences: Vec<(Uuid, String)>,
+    /// The runs that operators have seen to.
+    pub(crate) repaired: Vec<Uuid>,
     pub(crate) hierarchies: u64,
 }
 
@@ -96,8 +101,14 @@ impl<'a> Stage<'a> {
         sleep_until(self.began + Duration::from_millis(self.scenario.heals_at.into())).await;
         self.world.heal();
         self.look();
-        let at_rest = self.comes_to_rest().await;
+        let mut helper = Helper::default();
+        let mut at_rest = self.comes_to_rest(&mut helper).await;
         self.look();
+        let mut repaired = vec![];
+        if !self.scenario.repairs.is_empty() {
+            at_rest &= self.repair(&mut helper, &mut repaired).await;
+            self.look();
+        }
         let listed = match &self.client {
             Some(client) => client.handlers().await.unwrap_or_default(),
             None => vec![],
@@ -105,7 +116,7 @@ impl<'a> Stage<'a> {
         let log = self.database.event_log();
         let notes = std::mem::take(&mut *self.world.notes());
         let hierarchies = self.hierarchies().len() as u64;
-        Played { log, listed, notes, at_rest, differences: self.differences, hierarchies }
+        Played { log, listed, notes, at_rest, differences: self.differences, repaired, hierarchies }
     }
 
     fn deeds(&self) -> Vec<(u32, Deed<'a>)> {
@@ -172,24 +183,27 @@ impl<'a> Stage<'a> {
         roots
     }
 
-    /// Holds the working set against the record.
+    /// Holds the working set against the record. Of what failed again, after an operator had it retried, the
+    /// record says nothing: a rebuild has it tried once more.
     fn look(&mut self) {
-        for root in self.hierarchies() {
+        let runs = self.database.working_set();
+        let stuck = runs.iter().filter(|run| run.state == "stuck");
+        let stuck: Vec<_> = stuck.map(|run| run.lineage.root_id()).collect();
+        for root in self.hierarchies().into_iter().filter(|root| !stuck.contains(root)) {
             let differs = self.database.rebuild_differs(root);
             self.differences.extend(differs.map(|difference| (root, difference)));
         }
     }
 
     /// Waits for the end of everything. Whatever had no process left gets one.
-    async fn comes_to_rest(&self) -> bool {
+    async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
         let alive = Alive::new(self.world.clone());
-        let mut helper = None;
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(50);
-        while !self.database.working_set().is_empty() {
+        while self.database.working_set().iter().any(|run| run.state != "stuck") {
             if helper.is_none() {
                 let builder = builder(&alive, ALL).concurrency(8).in_memory_on(&self.database);
-                helper = builder.start().await.ok();
+                *helper = builder.start().await.ok();
             }
             if Instant::now() > until {
                 return false;
@@ -199,6 +213,78 @@ impl<'a> Stage<'a> {
         }
         true
     }
+}
+
+/// The process that helps in the end, if one has to.
+type Helper = Option<Scoop>;
+
+impl Stage<'_> {
+    /// What operators do about what could not be undone: what the scenario says, and then they resolve all.
+    async fn repair(&mut self, helper: &mut Helper, repaired: &mut Vec<Uuid>) -> bool {
+        let Some(client) = self.client.clone() else {
+            return false;
+        };
+        for repair in &self.scenario.repairs {
+            let (Repair::Retry(nth) | Repair::Skip(nth) | Repair::Resolve(nth)) = *repair;
+            let Some(run) = failed(&client).await.get(nth as usize).map(|failed| failed.lineage.id()) else {
+                continue;
+            };
+            let request = match repair {
+                Repair::Retry(_) => client.retry(run),
+                Repair::Skip(_) => client.skip(run, "planned: skipped"),
+                Repair::Resolve(_) => client.resolve(run, "planned: resolved"),
+            };
+            self.answered(request.await);
+            repaired.push(run);
+            if !self.comes_to_rest_held(helper).await {
+                return false;
+            }
+            self.look();
+        }
+        for _ in 0..REPAIRS_MAX {
+            let failed = failed(&client).await;
+            let Some(next) = failed.iter().find(|failed| failed.mending == Mending::Awaited) else {
+                return self.database.working_set().is_empty();
+            };
+            let run = next.lineage.id();
+            self.answered(client.resolve(run, "planned: resolved in the end").await);
+            repaired.push(run);
+            if !self.comes_to_rest_held(helper).await {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Waits until nothing goes on but what waits for an operator, and those above it.
+    async fn comes_to_rest_held(&self, helper: &mut Helper) -> bool {
+        let held = || self.database.working_set().iter().any(|run| run.state == "stuck");
+        if !held() {
+            return self.comes_to_rest(helper).await;
+        }
+        let until = Instant::now() + PATIENCE;
+        let able = || {
+            let runs = self.database.working_set();
+            let stuck =
+                |root: Uuid| runs.iter().any(|run| run.state == "stuck" && run.lineage.root_id() == root);
+            let mut able = runs.iter().filter(|run| run.state != "stuck" && run.state != "ended");
+            able.any(|run| run.state != "waiting" || !stuck(run.lineage.root_id()))
+        };
+        let mut pause = Duration::from_millis(50);
+        while able() {
+            if Instant::now() > until {
+                return false;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(20));
+        }
+        true
+    }
+}
+
+/// What could not be undone and is not settled.
+async fn failed(client: &Scoop) -> Vec<FailedCompensation> {
+    client.failed_compensations().await.unwrap_or_default()
 }
 
 /// The lives of a process, one after the other. What is left of a dead one stays until the end.

@@ -17,6 +17,17 @@ pub(crate) struct Scenario {
     pub(crate) looks: Vec<u32>,
     /// When all faults end and whatever has begun must come to its end, in ms.
     pub(crate) heals_at: u32,
+    /// What operators do then about what could not be undone. In the end they resolve the rest of it,
+    /// unless they do nothing at all.
+    pub(crate) repairs: Vec<Repair>,
+}
+
+/// What an operator does about the n-th run that could not be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Repair {
+    Retry(u32),
+    Skip(u32),
+    Resolve(u32),
 }
 
 /// A message that is launched from outside.
@@ -213,7 +224,9 @@ impl Scenario {
         let requests = (0..requests).map(|_| asked(&mut dice, count)).collect();
         let processes = (0..dice.between(1, 3)).map(|nth| process(&mut dice, nth, calm)).collect();
         let looks = (0..dice.between(1, 3)).map(|_| dice.below(heals_at)).collect();
-        Self { seed, launches, requests, processes, looks, heals_at }
+        let repairs = if dice.percent(60) { dice.between(1, 4) } else { 0 };
+        let repairs = (0..repairs).map(|_| repair(&mut dice)).collect();
+        Self { seed, launches, requests, processes, looks, heals_at, repairs }
     }
 }
 
@@ -298,6 +311,15 @@ fn asked(dice: &mut Dice, launches: u32) -> Asked {
         _ => Ask::Advance(dice.mostly_below(5_000)),
     };
     Asked { at: dice.below(3_500), what }
+}
+
+fn repair(dice: &mut Dice) -> Repair {
+    let nth = dice.below(4);
+    match dice.below(3) {
+        0 => Repair::Retry(nth),
+        1 => Repair::Skip(nth),
+        _ => Repair::Resolve(nth),
+    }
 }
 
 fn process(dice: &mut Dice, nth: u32, calm: bool) -> Process {
