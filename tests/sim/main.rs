@@ -11,6 +11,7 @@
 //! ```text
 //! cargo test --test sim                                       the fixed seeds, and the deliberate bugs
 //! cargo test --test sim -- --seed 41                          one seed, with its event table
+//! cargo test --test sim -- --scenario '{..}'                  a scenario as it was printed
 //! cargo test --release --test sim -- --hierarchies 1000000    a long run, of other seeds each day
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
 //! ```
@@ -45,6 +46,11 @@ fn main() -> ExitCode {
     let filter = args.first().filter(|arg| !arg.starts_with("--"));
     if filter.is_some_and(|filter| !"sim".contains(&**filter)) {
         return ExitCode::SUCCESS;
+    }
+    let scenario = args.iter().position(|arg| arg == "--scenario").and_then(|at| args.get(at + 1));
+    if let Some(scenario) = scenario {
+        let scenario = serde_json::from_str(scenario).expect("a scenario as it was printed");
+        return ended(many::explain_scenario(&scenario));
     }
     if let Some(seed) = number("--seed") {
         return ended(many::explain(seed));

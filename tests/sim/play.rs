@@ -195,12 +195,23 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Whether anything is to be done but by operators: what waits for them is stuck, and those above it wait.
+    fn somebody_goes_on(&self) -> bool {
+        let runs = self.database.working_set();
+        let stuck = runs.iter().filter(|run| run.state == "stuck");
+        let is_held = |root: Uuid| stuck.clone().any(|run| run.lineage.root_id() == root);
+        let others = runs.iter().filter(|run| run.state != "stuck");
+        let mut able =
+            others.filter(|run| !matches!(run.state, "waiting" | "ended") || !is_held(run.lineage.root_id()));
+        able.next().is_some()
+    }
+
     /// Waits for the end of everything. Whatever had no process left gets one.
     async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
         let alive = Alive::new(self.world.clone());
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(50);
-        while self.database.working_set().iter().any(|run| run.state != "stuck") {
+        while self.somebody_goes_on() {
             if helper.is_none() {
                 let builder = builder(&alive, ALL).concurrency(8).in_memory_on(&self.database);
                 *helper = builder.start().await.ok();
@@ -236,7 +247,7 @@ impl Stage<'_> {
             };
             self.answered(request.await);
             repaired.push(run);
-            if !self.comes_to_rest_held(helper).await {
+            if !self.comes_to_rest(helper).await {
                 return false;
             }
             self.look();
@@ -249,36 +260,11 @@ impl Stage<'_> {
             let run = next.lineage.id();
             self.answered(client.resolve(run, "planned: resolved in the end").await);
             repaired.push(run);
-            if !self.comes_to_rest_held(helper).await {
+            if !self.comes_to_rest(helper).await {
                 return false;
             }
         }
         false
-    }
-
-    /// Waits until nothing goes on but what waits for an operator, and those above it.
-    async fn comes_to_rest_held(&self, helper: &mut Helper) -> bool {
-        let held = || self.database.working_set().iter().any(|run| run.state == "stuck");
-        if !held() {
-            return self.comes_to_rest(helper).await;
-        }
-        let until = Instant::now() + PATIENCE;
-        let able = || {
-            let runs = self.database.working_set();
-            let stuck =
-                |root: Uuid| runs.iter().any(|run| run.state == "stuck" && run.lineage.root_id() == root);
-            let mut able = runs.iter().filter(|run| run.state != "stuck" && run.state != "ended");
-            able.any(|run| run.state != "waiting" || !stuck(run.lineage.root_id()))
-        };
-        let mut pause = Duration::from_millis(50);
-        while able() {
-            if Instant::now() > until {
-                return false;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(20));
-        }
-        true
     }
 }
 

@@ -147,9 +147,10 @@ impl<'a> Hierarchy<'a> {
             return true;
         };
         match self.pasts.phase(teller) {
-            Phase::Failed => self.is_alive(teller.id()),
             Phase::Backward => teller.is_newest_window(told) && !self.is_overdue(teller),
-            _ => true,
+            Phase::Failed => self.is_alive(teller.id()) && teller.told_again(told),
+            Phase::Done => false,
+            Phase::Forward | Phase::Told => true,
         }
     }
 
