@@ -19,9 +19,9 @@ const TWICE: u64 = 50;
 ///
 /// * 41, 368, 866: a parent whose events were not later than those of its children, since the database in
 ///   memory let others look at a commit before its time.
-/// * 1623: a rebuild brought back a run that an operator had retried, and settled since with the one above.
+/// * 1623, 1001335: a rebuild brought back a run that an operator had retried, and settled since with the one above.
 /// * 1000469: a rebuild brought back who was told to turn back and let go.
-const REGRESSIONS: [u64; 5] = [41, 368, 866, 1_623, 1_000_469];
+const REGRESSIONS: [u64; 6] = [41, 368, 866, 1_623, 1_000_469, 1_001_335];
 
 /// How often a long run says how far it is.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);

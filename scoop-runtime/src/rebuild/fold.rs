@@ -163,7 +163,8 @@ impl<'a> Hierarchy<'a> {
     /// Who could not be undone is back if an operator has seen to it, or to what failed below it.
     fn find_revived(&mut self, id: Uuid) {
         let run = &self.pasts.runs[&id];
-        let went_on = run.failed().zip(run.suspended()).is_some_and(|(failed, last)| last.at > failed.at);
+        let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
+        let went_on = again.is_some_and(|(_, last)| !self.pasts.is_settled_above(run, last.at));
         let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
         let below = children.any(|child| self.is_alive(child.id()) || self.pasts.phase(child) == Phase::Done);
         if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {

@@ -278,7 +278,7 @@ impl<'a> Pasts<'a> {
 
     /// Whether an operator has seen to a run above since then, which had waited for this one: with that this
     /// one is settled, too.
-    fn is_settled_above(&self, run: &Past<'_>, since: OffsetDateTime) -> bool {
+    pub(super) fn is_settled_above(&self, run: &Past<'_>, since: OffsetDateTime) -> bool {
         let above = self.above(run).filter(|above| above.waited_for(run, since));
         above.is_some_and(|above| above.last().at > since || self.is_settled_above(above, since))
     }
