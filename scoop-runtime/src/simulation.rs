@@ -2,7 +2,7 @@
 //! follow from a seed. Of the feature `simulation`, which costs nothing where it is off.
 //!
 //! A run is the same each time if it has one thread (`current_thread`) with a paused clock, a
-//! [seed](seed) and a database that [starts at a fixed time](crate::InMemory::starting_at), and if the code of the sagas
+//! [`seed`] and a database that [starts at a fixed time](crate::InMemory::starting_at), and if the code of the sagas
 //! and the [`Link`]s draw nothing by chance themselves.
 
 use std::sync::Arc;
