@@ -2,6 +2,7 @@
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
+mod bug;
 mod builder;
 mod children;
 mod client;

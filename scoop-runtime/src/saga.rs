@@ -278,6 +278,11 @@ pub struct Registration {
 inventory::collect!(Registration);
 
 impl Registration {
+    /// The saga as plain data.
+    pub fn definition(&self) -> Definition {
+        (self.definition)()
+    }
+
     /// The registration of `S`, which `default` makes if it can be made from nothing.
     pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
         Self {

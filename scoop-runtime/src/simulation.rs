@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::InMemory;
+pub use crate::bug::{Bug, make};
 pub use crate::store::Link;
 use crate::store::Memory;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{Findings, Hierarchy, Run, hierarchies, step};
+use super::history::{Findings, Hierarchy, Run, hierarchies, steps};
 use super::{AtRest, Effect, Invariant, Log, Part, Place};
 use crate::{Definition, EventKind, StepKind};
 
@@ -48,11 +48,13 @@ fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, usize> {
     });
     let undone = executed.iter().rev().take(undone.count());
     let mut counts = BTreeMap::new();
+    // Operators have parts run again, or skip them: then rows and executions do not match.
+    let undone = undone.filter(|_| !hierarchy.repaired);
     for (part, (name, iteration)) in
         executed.iter().map(|it| (Part::Step, it)).chain(undone.map(|it| (Part::Compensation, it)))
     {
-        let counted = step(&versions, name)
-            .is_some_and(|step| step.kind == StepKind::Code && (part == Part::Step || step.compensated));
+        let counted = steps(&versions, name)
+            .any(|step| step.kind == StepKind::Code && (part == Part::Step || step.compensated));
         if counted {
             *counts.entry((part, name.clone(), *iteration)).or_insert(0) += 1;
         }
@@ -88,6 +90,9 @@ fn in_transactions(
             continue;
         }
         let (part, name, iteration) = key;
+        if hierarchy.repaired && *part == Part::Compensation {
+            continue;
+        }
         let invariant = match part {
             Part::Compensation if noted > recorded => Invariant::CompensatedOnce,
             Part::Step if noted > recorded && recorded > 0 => Invariant::ExecutedOnce,

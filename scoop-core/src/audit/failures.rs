@@ -2,7 +2,7 @@
 //! ended so as a whole.
 
 use super::Invariant;
-use super::history::{Findings, Hierarchy, Row, Run, Window, kind_of, step};
+use super::history::{Findings, Hierarchy, Row, Run, Window, kind_of, steps};
 use crate::{EventKind, Failure};
 
 pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
@@ -122,7 +122,8 @@ fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> boo
         Some(step)
     };
     let name = if window.backward { of_part() } else { Some(suspended) };
-    name.and_then(|name| step(&versions, name)).is_none_or(|step| step.handles_child_failure)
+    let known: Vec<_> = name.into_iter().flat_map(|name| steps(&versions, name)).collect();
+    known.is_empty() || known.iter().any(|step| step.handles_child_failure)
 }
 
 /// What has to be told of: why who could not be undone could not, and why who turned back by itself did.

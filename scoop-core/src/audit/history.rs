@@ -248,7 +248,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The step of that name, in any version.
-pub(super) fn step<'a>(versions: &[&'a Definition], name: &str) -> Option<&'a StepDefinition> {
-    versions.iter().find_map(|version| version.steps.iter().find(|step| step.name == name))
+/// The step of that name, as each version has it.
+pub(super) fn steps<'a>(versions: &[&'a Definition], name: &str) -> impl Iterator<Item = &'a StepDefinition> {
+    let steps = versions.iter().flat_map(|version| version.steps.iter());
+    steps.filter(move |step| step.name == name)
 }

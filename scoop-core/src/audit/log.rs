@@ -22,7 +22,8 @@ pub struct Log {
     /// Who listened, and when. A topic of which nothing is said here has nobody that must have heard.
     pub listings: Vec<Listing>,
     /// How far apart the time of a listing and that of an emission must be for it to be certain which
-    /// was first; likewise for deadlines. Zero where one clock is read under one lock.
+    /// was first; likewise for deadlines and requests to give up. Zero where one clock is read under one
+    /// lock.
     pub tolerance: Duration,
     /// The runs that an operator has seen to: who could not be undone may go on there.
     pub repaired: Vec<Uuid>,

@@ -60,7 +60,9 @@ fn gives_up_when_asked(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut 
         if !run.seen.event.lineage.ids().starts_with(scope) {
             continue;
         }
-        let mut later = moves(run).into_iter().filter(|row| row.at > request.at);
+        let mut later = moves(run)
+            .into_iter()
+            .filter(|row| row.at > request.at && row.event.at > request.event.at + hierarchy.log.tolerance);
         if let Some(row) = later.nth(1) {
             let what = format!("{} goes on after {}", row.told(), request.told());
             hierarchy.find(findings, Invariant::GivesUp, what);
@@ -79,7 +81,8 @@ fn keeps_its_deadlines(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut 
         };
         for key in ["HappyPathDeadlineKey", "AbsoluteDeadlineKey"] {
             let deadline = instant(&before.event.context, key, "deadline");
-            let missed = deadline.filter(|deadline| *deadline + hierarchy.log.tolerance < row.event.at);
+            let missed =
+                deadline.filter(|deadline| deadline.saturating_add(hierarchy.log.tolerance) < row.event.at);
             if let Some(deadline) = missed {
                 let what = format!("{} after {deadline}, its deadline", row.told());
                 hierarchy.find(findings, Invariant::GivesUp, what);

@@ -10,6 +10,7 @@ use scoop_core::{
 use super::execute::{Halt, Job};
 use super::{Engine, Opened, panics};
 use crate::RuntimeError;
+use crate::bug::{Bug, made};
 use crate::error::is_transient_in_step;
 use crate::payload;
 use crate::saga::Attempted;
@@ -28,6 +29,9 @@ pub(super) async fn call_and_conclude(
         Ok(message) => message,
         Err(unfit) => return Ok((call.conclude(job.run.context.clone(), Err(unfit?)), None)),
     };
+    if made(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
+        let _ = perform(engine, job, &call, message).await;
+    }
     let (outcome, opened, context) = perform(engine, job, &call, message).await;
     let error = match outcome {
         Ok(returned) => {

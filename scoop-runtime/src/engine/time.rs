@@ -15,6 +15,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 use super::Engine;
+use crate::bug::{Bug, made};
 use crate::store::Key;
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -62,6 +63,9 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
 /// Sees to what is due. Says how long nothing else will be, if it can be told yet.
 async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
+    if made(Bug::NotificationsOnly) {
+        return Ok(Some(poll));
+    }
     let (due, somebody_is_dead) = engine.store.due(engine.registry.pairs(), engine.worker).await?;
     if somebody_is_dead {
         engine.wakeups.reaper.notify_one();

@@ -122,15 +122,49 @@ impl<'a> Hierarchy<'a> {
                 Phase::Failed => self.find_revived(*id),
             }
         }
+        self.let_go();
         for (_, id) in &runs {
             self.find_held(*id);
         }
     }
 
+    /// Who was told to turn back, and had not when whoever told it gave up waiting, never does.
+    fn let_go(&mut self) {
+        let told = self.going.iter().filter(|id| self.pasts.phase(&self.pasts.runs[id]) == Phase::Told);
+        let let_go = told.filter(|id| !self.is_sent_for(&self.pasts.runs[id]));
+        let let_go: Vec<_> = let_go.copied().collect();
+        for id in let_go {
+            self.going.remove(&id);
+        }
+    }
+
+    /// Whether the run that told this one to turn back still waits for it, if a run did.
+    fn is_sent_for(&self, run: &Past<'_>) -> bool {
+        let Some(told) = self.pasts.told(run).filter(|told| told.handler.is_some()) else {
+            return true;
+        };
+        let Some(teller) = self.pasts.runs.get(&told.lineage.id()) else {
+            return true;
+        };
+        match self.pasts.phase(teller) {
+            Phase::Backward => teller.is_newest_window(told) && !self.is_overdue(teller),
+            Phase::Failed => self.is_alive(teller.id()) && teller.told_again(told),
+            Phase::Done => false,
+            Phase::Forward | Phase::Told => true,
+        }
+    }
+
+    /// Whether the run has to give up by now.
+    fn is_overdue(&self, run: &Past<'_>) -> bool {
+        let row = self.row(run);
+        row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
+    }
+
     /// Who could not be undone is back if an operator has seen to it, or to what failed below it.
     fn find_revived(&mut self, id: Uuid) {
         let run = &self.pasts.runs[&id];
-        let went_on = run.failed().zip(run.suspended()).is_some_and(|(failed, last)| last.at > failed.at);
+        let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
+        let went_on = again.is_some_and(|(_, last)| !self.pasts.is_settled_above(run, last.at));
         let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
         let below = children.any(|child| self.is_alive(child.id()) || self.pasts.phase(child) == Phase::Done);
         if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
@@ -318,8 +352,7 @@ impl<'a> Hierarchy<'a> {
         if !emitter.is_newest_window(emission) {
             return false;
         }
-        let row = self.row(emitter);
-        !row.gives_up && row.give_up_at.is_none_or(|deadline| deadline > self.now)
+        !self.is_overdue(emitter)
     }
 
     fn delivery(&self, emission: &Recorded, handler: &str) -> Rebuilt {

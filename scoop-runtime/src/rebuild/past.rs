@@ -171,6 +171,20 @@ impl<'a> Past<'a> {
         child.failed().is_some_and(|failed| suspended.is_some_and(|suspended| failed.at > suspended))
     }
 
+    /// Whether this child was what it waited for at that time.
+    fn waited_for(&self, child: &Past<'_>, at: OffsetDateTime) -> bool {
+        let suspended = self.suspensions().rfind(|event| event.at < at);
+        let failed = child.failed().zip(suspended);
+        failed.is_some_and(|(failed, suspended)| failed.at > suspended.at)
+    }
+
+    /// Whether an operator had the part run again that told somebody to turn back, and it waits since.
+    pub(super) fn told_again(&self, told: &Recorded) -> bool {
+        let waits = Some(self.last()).filter(|last| last.kind == EventKind::Suspended);
+        let again = waits.zip(self.failed()).filter(|(last, failed)| last.at > failed.at);
+        again.is_some_and(|(last, _)| last.step == told.step)
+    }
+
     /// Whether the emission belongs to the newest window, of those that the run waits for.
     pub(super) fn is_newest_window(&self, emission: &Recorded) -> bool {
         if self.last().kind != EventKind::Suspended {
@@ -258,7 +272,16 @@ impl<'a> Pasts<'a> {
     pub(super) fn is_revived(&self, run: &Past<'_>) -> bool {
         let failed = run.failed().map(|failed| failed.at);
         let mut revivals = self.revivals.iter().filter(|revival| revival.run == run.id());
-        revivals.any(|revival| failed.is_some_and(|failed| revival.at > failed))
+        revivals.any(|revival| {
+            failed.is_some_and(|failed| revival.at > failed) && !self.is_settled_above(run, revival.at)
+        })
+    }
+
+    /// Whether an operator has seen to a run above since then, which had waited for this one: with that this
+    /// one is settled, too.
+    pub(super) fn is_settled_above(&self, run: &Past<'_>, since: OffsetDateTime) -> bool {
+        let above = self.above(run).filter(|above| above.waited_for(run, since));
+        above.is_some_and(|above| above.last().at > since || self.is_settled_above(above, since))
     }
 
     /// Since when the run is part of a rollback.

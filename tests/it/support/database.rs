@@ -88,13 +88,14 @@ impl Database {
         texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// All that is on record.
+    /// All that is on record, which the reference model has judged.
     pub(crate) async fn history(&self) -> History {
-        History::read(&self.pool, "scoop").await
+        self.history_in("scoop").await
     }
 
     /// All that is on record in another schema.
     pub(crate) async fn history_in(&self, schema: &str) -> History {
+        super::audited::judge(&self.pool, schema).await;
         History::read(&self.pool, schema).await
     }
 }

@@ -1,5 +1,6 @@
 //! What the tests share: a database for each, the notation of the catalogue, signals.
 
+mod audited;
 mod calls;
 mod database;
 mod exceptions;

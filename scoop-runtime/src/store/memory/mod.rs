@@ -82,7 +82,7 @@ impl Memory {
     /// The same for whoever is no process.
     fn at_once<T>(&self, carry_out: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
-        let last = state.now;
+        let last = state.now.max(state.newest);
         state.now = Some(self.database.clock.now_after(last));
         carry_out(&mut state)
     }

@@ -14,7 +14,8 @@ use super::Memory;
 use super::launch::earlier;
 use super::record::Event;
 use super::row::{Row, RunState};
-use super::state::{State, after, child_of, micros};
+use super::state::{State, child_of, later, micros};
+use crate::bug::{Bug, made};
 
 impl Memory {
     /// Applies the settlements whose claims still hold, and says what became of them.
@@ -80,7 +81,7 @@ impl State {
         let mut step = Move {
             settlement,
             identifier,
-            last_event: now.max(after(held.last_event_at)) + Duration::microseconds(count),
+            last_event: later(now, held.last_event_at) + Duration::microseconds(count),
             knows: settlement.context.clone().unwrap_or_else(|| held.context.clone()),
             undoing: settlement.turns_back || held.undoing_since.is_some(),
             held,
@@ -106,15 +107,23 @@ impl State {
         let now = self.now();
         let root = emission.detached_root.unwrap_or(step.settlement.root);
         self.publish(root, (emission.id, &emission.topic), emission.payload.clone());
+        if is_lost(step.settlement, emission.id) {
+            return;
+        }
         let above = emission.detached_root.map_or_else(|| step.held.lineage.clone(), Lineage::root);
         let undoing = step.undoing && emission.detached_root.is_none();
         let counts = |deadline: &OffsetDateTime| !undoing || *deadline > now;
         let give_up_at = emission.deadlines.iter().copied().filter(counts).min();
         for (handler, topic) in self.listening(&emission.topic) {
             step.started.insert(handler.to_string());
+            let above =
+                if made(Bug::WrongLineage) { above.parent().unwrap_or(above.clone()) } else { above.clone() };
             let mut row = Row::new(child_of(&above), emission.id, (topic, handler), step.last_event);
             row.parent = emission.detached_root.is_none().then(|| step.held.id());
             row.ready_at = earlier(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at);
+            if made(Bug::ForgetReadyAt) {
+                row.ready_at = now;
+            }
             row.context = emission.context.clone().unwrap_or_else(|| step.knows.clone());
             row.undoing_since = undoing.then_some(now);
             row.give_up_at = give_up_at;
@@ -152,7 +161,10 @@ impl State {
             row.context = own.overlaid_by(&step.knows);
             rows.push(row);
         }
-        step.waits |= !rows.is_empty();
+        if made(Bug::SkipToldChild) && rows.len() > 1 {
+            rows.pop();
+        }
+        step.waits |= !rows.is_empty() && !made(Bug::ParentFirst);
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
@@ -167,7 +179,8 @@ impl State {
             last_event_at: step.last_event,
             started: vec![],
         };
-        if settlement.ends == Some(Ending::Unnoted) {
+        if settlement.ends == Some(Ending::Unnoted) || made(Bug::SwallowFailure) && settlement.ends.is_some()
+        {
             self.remove(run);
             return settled(RunState::Ended, held.give_up_at);
         }
@@ -185,15 +198,17 @@ impl State {
             row.owner = row.owner.filter(|_| state == RunState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);
-            row.next_step = settlement.next_step;
-            row.iteration = settlement.iteration;
+            row.next_step = settlement.next_step.filter(|_| !made(Bug::ForgetNext));
+            row.iteration = settlement.iteration.map(|it| if made(Bug::ForgetIteration) { 0 } else { it });
             row.handler_iteration = settlement.handler_iteration;
             row.suspensions = settlement.suspensions;
-            row.outputs.clone_from(&settlement.outputs);
+            row.outputs = settlement.outputs.clone().filter(|_| !made(Bug::LoseOutputs));
             row.backward = settlement.backward;
             row.failure.clone_from(&settlement.failure);
             row.rollback_failure.clone_from(&settlement.rollback_failure);
-            row.context = step.knows.clone();
+            if !made(Bug::StaleContext) {
+                row.context = step.knows.clone();
+            }
             row.replied = settlement.replied;
             row.gives_up &= !settlement.turns_back;
             row.give_up_at = give_up_at;
@@ -209,6 +224,9 @@ impl State {
     fn write(&mut self, step: &Move<'_>) {
         let Move { settlement, identifier, held, .. } = step;
         for row in &settlement.events {
+            if made(Bug::ForgetEmission) && is_lost(settlement, row.message_id) {
+                continue;
+            }
             let at = step.last_event - place(row.until_last);
             let Some(mut event) = row.as_written(held, settlement, at) else {
                 continue;
@@ -261,6 +279,12 @@ impl EventRow {
             ..Event::new(kind, self.message_id, lineage, at)
         })
     }
+}
+
+/// Whether nobody is to hear of this message: the last one of its move.
+fn is_lost(settlement: &Settlement, message: Uuid) -> bool {
+    let loses = made(Bug::ForgetDelivery) || made(Bug::ForgetEmission);
+    loses && settlement.emissions.last().is_some_and(|last| last.id == message)
 }
 
 /// So many microseconds.

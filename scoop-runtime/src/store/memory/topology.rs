@@ -7,7 +7,8 @@ use super::super::{Pairs, Parent};
 use super::Memory;
 use super::claim::named;
 use super::row::{Row, RunState};
-use super::state::{Listed, RunId, State};
+use super::state::{Listed, Pair, RunId, State};
+use crate::bug::{Bug, made};
 use crate::clock::since_1970;
 use crate::topology::ListedHandler;
 
@@ -18,6 +19,9 @@ impl Memory {
             for (handler, topic) in named(pairs) {
                 if !state.topology.iter().any(|listed| listed.is(&topic, &handler)) {
                     let since = state.now();
+                    if made(Bug::LateListeners) {
+                        state.deliver_late(&(handler.clone(), topic.clone()));
+                    }
                     state.topology.push(Listed { topic, handler, since, until: None, dropped: false });
                 }
             }
@@ -73,6 +77,29 @@ impl Listed {
 }
 
 impl State {
+    /// What was emitted before a handler listened, and is still waited for, is delivered to it.
+    fn deliver_late(&mut self, (handler, topic): &Pair) {
+        let now = self.now();
+        let waiting = self.waiting().collect::<Vec<_>>();
+        let mut rows = vec![];
+        for (root, id) in waiting {
+            let Some(hierarchy) = self.hierarchy(root) else {
+                continue;
+            };
+            let emitted = hierarchy.record.events.iter().filter(|event| {
+                let kind = event.kind == scoop_core::EventKind::Emitted;
+                kind && event.lineage.id() == id && hierarchy.record.topic_of(event.message) == *topic
+            });
+            for event in emitted {
+                let pair = (topic.clone(), handler.clone());
+                let mut row = Row::new(super::state::child_of(&event.lineage), event.message, pair, now);
+                row.parent = Some(id);
+                rows.push(row);
+            }
+        }
+        rows.into_iter().for_each(|row| self.insert(row));
+    }
+
     /// The deliveries that wait for a handler, and that nobody has begun.
     fn not_begun(&self, topic: &str, handler: &str) -> Vec<RunId> {
         let pair: (Arc<str>, Arc<str>) = (handler.into(), topic.into());

@@ -12,6 +12,7 @@ use super::Memory;
 use super::claim::named;
 use super::row::RunState;
 use super::state::{Pair, RunId, State, after};
+use crate::bug::{Bug, made};
 
 impl Memory {
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
@@ -127,6 +128,9 @@ impl State {
     /// A run waits for nobody any more, its last child having ended at this time: it is ready, or this
     /// worker's from now on.
     fn wake(&mut self, run: RunId, at: time::OffsetDateTime, worker: Option<Uuid>) {
+        if forgotten(run) {
+            return;
+        }
         let now = self.now();
         self.change(run, |row| {
             (row.owner, row.ready_at) = (worker, now);
@@ -143,7 +147,8 @@ impl State {
 
     fn sweep(&mut self) {
         let now = self.now();
-        let alone: Vec<_> = self.waiting().filter(|run| self.is_alone(*run)).collect();
+        let alone = self.waiting().filter(|run| self.is_alone(*run) && !forgotten(*run));
+        let alone: Vec<_> = alone.collect();
         for run in alone {
             self.change(run, |row| row.free(now));
         }
@@ -153,7 +158,7 @@ impl State {
     fn strike(&mut self, worker: Uuid) -> u64 {
         let now = self.now();
         self.workers.remove(&worker);
-        let owned = self.owned_by(worker);
+        let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
         for run in &owned {
             self.change(*run, |row| {
                 row.free(now);
@@ -184,4 +189,9 @@ impl State {
             row.reason.clone_from(reason);
         });
     }
+}
+
+/// Whether the run is one of those that nobody wakes.
+fn forgotten((_, id): RunId) -> bool {
+    made(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

@@ -1,0 +1,243 @@
+//! What is wrong with what a simulation left behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scoop::{EventKind, Failure, LoggedEvent};
+use scoop_core::audit::{
+    AtRest, Effect, Invariant, Listing, Log, LoggedEvent as Logged, LoggedMessage, Part, Place, audit,
+    audit_effects,
+};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::play::Played;
+use crate::sagas::{self, Attempt, PLANNED, script_of};
+use crate::scenario::{HANDLERS, Scenario};
+use crate::world::{Call, Code};
+
+/// Something that must not be.
+#[derive(Clone, Debug)]
+pub(crate) struct Wrong {
+    /// By which one tells whether it is the same mistake: the invariant.
+    pub(crate) id: String,
+    pub(crate) hierarchy: Option<Uuid>,
+    pub(crate) what: String,
+}
+
+impl Wrong {
+    fn new(id: &str, hierarchy: Option<Uuid>, what: impl Into<String>) -> Self {
+        Self { id: id.to_owned(), hierarchy, what: what.into() }
+    }
+}
+
+impl Wrong {
+    /// Whether this is the same mistake, as far as one can tell.
+    pub(crate) fn is_like(&self, other: &Wrong) -> bool {
+        let end = |wrong: &Wrong| {
+            let words = wrong.what.split_whitespace().rev().filter(|word| !word.contains(['-', '[', '`']));
+            words.take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        self.id == other.id && end(self) == end(other)
+    }
+}
+
+/// All that is wrong.
+pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
+    let log = log(played);
+    let definitions = sagas::definitions();
+    let mut wrong = vec![];
+    let at_rest = if played.at_rest { AtRest::Yes } else { AtRest::No };
+    if !played.at_rest {
+        wrong.push(Wrong::new("I7", None, "it does not come to rest"));
+    }
+    let effects = effects(&played.notes.calls);
+    let violations = audit(&log, &definitions, at_rest).into_iter();
+    let violations = violations.chain(audit_effects(&log, &definitions, &effects));
+    wrong.extend(violations.map(|it| Wrong::new(it.invariant.id(), Some(it.hierarchy), it.what)));
+    let differences = played.differences.iter();
+    wrong.extend(differences.map(|(root, what)| Wrong::new(Invariant::Rebuilt.id(), Some(*root), what)));
+    wrong.extend(complaints(played, &log));
+    wrong.extend(unplanned(&log));
+    wrong.extend(outcomes(played, &log));
+    if is_calm(scenario) {
+        wrong.extend(called_twice(&played.notes.calls));
+    }
+    wrong
+}
+
+/// What was found wrong on the way.
+fn complaints(played: &Played, log: &Log) -> Vec<Wrong> {
+    let counts = |call: &Option<usize>| {
+        call.is_none_or(|call| log.events.iter().any(|row| attempt(row) == Some(call)))
+    };
+    let wrong = played.notes.wrong.iter().filter(|(call, _)| counts(call));
+    let wrong = wrong.map(|(_, what)| {
+        let (id, what) = what.split_once(": ").unwrap_or(("code", what));
+        Wrong::new(id, None, what)
+    });
+    wrong.collect()
+}
+
+/// Whether nothing goes wrong on purpose, so that nothing may happen twice.
+fn is_calm(scenario: &Scenario) -> bool {
+    let mut lives = scenario.processes.iter().flat_map(|process| &process.lives);
+    scenario.repairs.is_empty() && lives.all(|life| life.faults.is_empty() && life.stops == 0)
+}
+
+/// The log as the reference model reads it.
+pub(crate) fn log(played: &Played) -> Log {
+    let messages: BTreeMap<_, _> = played.log.iter().map(|row| (row.message_id, &row.topic)).collect();
+    let messages = messages.into_iter().map(|(id, topic)| LoggedMessage { id, topic: topic.clone() });
+    let listings = played.listed.iter().map(|listed| Listing {
+        topic: listed.topic.clone(),
+        handler: listed.handler.clone(),
+        since: OffsetDateTime::UNIX_EPOCH + listed.since,
+        until: None,
+        dropped: false,
+    });
+    Log {
+        messages: messages.collect(),
+        events: played.log.iter().map(logged).collect(),
+        listings: listings.collect(),
+        // A row is given a later time than the clock shows where its run has one of that time already.
+        tolerance: Duration::milliseconds(2),
+        repaired: played.repaired.clone(),
+        ..Log::default()
+    }
+}
+
+fn logged(row: &LoggedEvent) -> Logged {
+    Logged {
+        message: row.message_id,
+        kind: row.kind,
+        handler: row.handler.clone(),
+        identifier: row.worker.clone(),
+        step: row.step.clone(),
+        lineage: row.lineage.clone(),
+        at: row.at.into(),
+        exception: row.exception.clone(),
+        next_step: row.next_step.and_then(|next| usize::try_from(next).ok()),
+        handler_iteration: row.child_failure_handler_iteration.and_then(|it| u32::try_from(it).ok()),
+        context: row.context.clone(),
+    }
+}
+
+/// What the code of steps and compensations says that it did.
+fn effects(calls: &[Call]) -> Vec<Effect> {
+    let effects = calls.iter().filter_map(|call| {
+        let part = match call.code {
+            Code::Step => Part::Step,
+            Code::Undo => Part::Compensation,
+            Code::OnChildFailure | Code::Finally => return None,
+        };
+        let (run, step, iteration) = (call.run, undone(&call.step).to_owned(), call.iteration);
+        Some(Effect { run, step, part, iteration, place: Place::Outside })
+    });
+    effects.collect()
+}
+
+/// The step that a part of a rollback undoes; of any other step the same.
+fn undone(step: &str) -> &str {
+    let part = step.strip_prefix("Rollback of ").and_then(|part| part.rsplit_once('['));
+    part.map_or(step, |(step, _)| step)
+}
+
+/// Failures that nobody planned: a value that was lost, a payload that cannot be read, and the like.
+fn unplanned(log: &Log) -> Vec<Wrong> {
+    let known = |failure: &Failure| {
+        let asked = ["CancellationRequestedException", "RollbackRequestedException"];
+        failure.message.contains(PLANNED)
+            || asked.contains(&&*failure.kind)
+            || failure.kind.starts_with("Missed")
+    };
+    let mut wrong = vec![];
+    for row in &log.events {
+        let origins = row.exception.as_ref().map(Failure::root_causes).unwrap_or_default();
+        if let Some(origin) = origins.into_iter().find(|origin| !known(origin)) {
+            let root = row.lineage.root_id();
+            wrong.push(Wrong::new("failure", Some(root), format!("nobody planned this: {origin}")));
+        }
+    }
+    wrong
+}
+
+/// I6, I10: the outcome on record, and whatever was emitted with it, is that of one call, and all that the
+/// script says was emitted.
+fn outcomes(played: &Played, log: &Log) -> Vec<Wrong> {
+    let mut wrong = vec![];
+    let mut used = BTreeSet::new();
+    let mut emitted: BTreeMap<&scoop::Lineage, Vec<&Logged>> = BTreeMap::new();
+    for row in log.events.iter().filter(|row| row.handler.is_some()) {
+        if row.kind == EventKind::Emitted {
+            emitted.entry(&row.lineage).or_default().push(row);
+            continue;
+        }
+        let with = emitted.remove(&row.lineage).unwrap_or_default();
+        let root = Some(row.lineage.root_id());
+        if let Some(call) = executed(played, row) {
+            if !used.insert((attempt(row), row.step.clone())) {
+                wrong.push(Wrong::new("I10", root, format!("the outcome of {call:?} is on record twice")));
+            }
+            let others = with.iter().find(|emitted| attempt(emitted) != attempt(row));
+            if others.is_some() {
+                wrong.push(Wrong::new("I6", root, format!("{call:?} emitted what another call has")));
+            }
+            let expected = expected(played, row, call);
+            if let Some(expected) = expected.filter(|expected| *expected != with.len()) {
+                let what = format!("{call:?} emitted {} messages instead of {expected}", with.len());
+                wrong.push(Wrong::new("I6", root, what));
+            }
+        } else if own_outcome(row) {
+            wrong.push(Wrong::new(
+                "I6",
+                root,
+                format!("{:?} of {:?} was never called", row.step, row.handler),
+            ));
+        }
+    }
+    wrong
+}
+
+/// Whether the row is the outcome of the code of a step or of a compensation.
+fn own_outcome(row: &Logged) -> bool {
+    let sleeps = row.handler.as_deref() == Some(scoop_core::SLEEP_HANDLER);
+    let step = row.step.as_deref().unwrap_or_default();
+    let waits = step.ends_with(')') || step.ends_with(']');
+    row.kind == EventKind::Suspended && row.handler_iteration.is_none() && !sleeps && !waits
+}
+
+fn attempt(row: &Logged) -> Option<usize> {
+    row.context.get::<Attempt>().ok().flatten().map(|attempt| attempt.0)
+}
+
+/// The call of a step whose outcome this row is.
+fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call> {
+    if !own_outcome(row) {
+        return None;
+    }
+    let call = played.notes.calls.get(attempt(row)?)?;
+    let same =
+        call.run == row.lineage.id() && Some(&*call.step) == row.step.as_deref() && call.code == Code::Step;
+    same.then_some(call)
+}
+
+/// How many messages that call had to emit, sleeping included, detached ones aside.
+fn expected(played: &Played, row: &Logged, call: &Call) -> Option<usize> {
+    let emit = played.notes.messages.get(&row.message)?;
+    let definition = sagas::definitions().into_iter().find(|it| it.saga == call.handler)?;
+    let code = definition.steps.iter().filter(|step| step.kind == scoop::StepKind::Code);
+    let position = code.into_iter().position(|step| step.name == call.step)?;
+    let step = script_of(emit, &call.handler).steps.get(position).cloned().unwrap_or_default();
+    let turn = step.turns.get(call.iteration as usize).or(step.turns.last()).cloned().unwrap_or_default();
+    let attribute = usize::from(call.handler == HANDLERS[4].0);
+    let launched = turn.emits.iter().filter(|emit| !emit.detached).count();
+    Some(launched + usize::from(turn.sleeps > 0) + attribute)
+}
+
+/// Where nothing goes wrong no attempt is made twice.
+fn called_twice(calls: &[Call]) -> Vec<Wrong> {
+    let mut known = BTreeSet::new();
+    let twice = calls.iter().filter(|call| !known.insert((call.key, call.attempt, call.code)));
+    let wrong = twice.map(|call| Wrong::new("I5", None, format!("{call:?} came twice, for no reason")));
+    wrong.collect()
+}

@@ -1,0 +1,156 @@
+//! What goes wrong between a process and its database: what its script says, and nothing after the healing.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use scoop_runtime::simulation::{Link, Process};
+use tokio::sync::Notify;
+
+use crate::dice::Dice;
+use crate::scenario::{Life, What};
+use crate::world::Alive;
+
+/// One life of a process, as its link sees it.
+pub(crate) struct Wire {
+    pub(crate) alive: Alive,
+    life: Life,
+    operations: AtomicU32,
+    dice: Mutex<Dice>,
+    process: OnceLock<Process>,
+    /// Rung when the process dies.
+    pub(crate) died: Notify,
+}
+
+impl Wire {
+    pub(crate) fn new(alive: Alive, life: Life, seed: u64) -> Arc<Self> {
+        let (operations, dice) = (AtomicU32::new(0), Mutex::new(Dice::new(seed)));
+        Arc::new(Self { alive, life, operations, dice, process: OnceLock::new(), died: Notify::new() })
+    }
+
+    /// The process whose link this is.
+    pub(crate) fn belongs_to(&self, process: Process) {
+        // There is one process for each link.
+        let _ = self.process.set(process);
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.alive.world.is_healed()
+    }
+
+    fn dice<T>(&self, roll: impl FnOnce(&mut Dice) -> T) -> T {
+        roll(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is planned for this operation, before or after it.
+    fn planned(&self, operation: u32, before: bool) -> Vec<What> {
+        if self.is_quiet() {
+            return vec![];
+        }
+        let faults = self.life.faults.iter().filter(|fault| fault.operation == operation);
+        let is_before =
+            |what: &What| matches!(what, What::Delay(_) | What::Fail | What::Crash(_) | What::Cut);
+        let planned = faults.map(|fault| fault.what).filter(|what| is_before(what) == before);
+        planned.collect()
+    }
+
+    async fn suffer(&self, faults: Vec<What>) -> io::Result<()> {
+        for what in faults {
+            self.alive.world.count(what.name());
+            match what {
+                What::Delay(ms) | What::DelayAnswer(ms) => {
+                    tokio::time::sleep(Duration::from_millis(ms.into())).await;
+                }
+                What::Fail | What::LoseAnswer => {
+                    return Err(io::Error::other("the connection is lost"));
+                }
+                What::Crash(ms) | What::CrashAfter(ms) => self.die(ms),
+                What::Cut => self.cut(),
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&self) {
+        if let Some(process) = self.process.get() {
+            process.cut();
+        }
+    }
+
+    /// Dies now. That its session is gone is noticed later.
+    pub(crate) fn die(&self, noticed_after: u32) {
+        self.alive.die();
+        self.died.notify_one();
+        if let Some(process) = self.process.get().cloned() {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(noticed_after.into())).await;
+                process.cut();
+            });
+        }
+    }
+
+    async fn takes_time(&self) {
+        let latency = if self.is_quiet() { 0 } else { self.life.latency };
+        if latency > 0 {
+            let micros = self.dice(|dice| dice.below(latency));
+            tokio::time::sleep(Duration::from_micros(micros.into())).await;
+        }
+    }
+}
+
+/// The link of a life.
+pub(crate) struct Line(pub(crate) Arc<Wire>);
+
+impl Link for Line {
+    fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
+        let wire = self.0.clone();
+        let operation = wire.operations.fetch_add(1, Ordering::Relaxed);
+        async move {
+            wire.alive.or_never().await;
+            wire.takes_time().await;
+            let suffered = wire.suffer(wire.planned(operation, true)).await;
+            wire.alive.or_never().await;
+            suffered
+        }
+        .boxed()
+    }
+
+    fn after(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
+        let wire = self.0.clone();
+        let operation = wire.operations.load(Ordering::Relaxed).saturating_sub(1);
+        async move {
+            let suffered = wire.suffer(wire.planned(operation, false)).await;
+            wire.alive.or_never().await;
+            suffered
+        }
+        .boxed()
+    }
+
+    fn heard(&self) -> BoxFuture<'static, u32> {
+        let wire = self.0.clone();
+        async move {
+            wire.alive.or_never().await;
+            let [lost, late, twice] = wire.life.notices.map(u32::from);
+            if wire.is_quiet() {
+                return 1;
+            }
+            if wire.dice(|dice| dice.percent(lost)) {
+                wire.alive.world.count("notifications lost");
+                return 0;
+            }
+            if wire.dice(|dice| dice.percent(late)) {
+                wire.alive.world.count("notifications late");
+                tokio::time::sleep(Duration::from_millis(wire.dice(|dice| dice.below(500)).into())).await;
+            }
+            let twice = wire.dice(|dice| dice.percent(twice));
+            if twice {
+                wire.alive.world.count("notifications doubled");
+            }
+            1 + u32::from(twice)
+        }
+        .boxed()
+    }
+}

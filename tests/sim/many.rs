@@ -1,0 +1,190 @@
+//! Plays many seeds, on all cores, and says what they did.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::judge::{self, Wrong};
+use crate::play::{self, Played};
+use crate::scenario::Scenario;
+use crate::shrink::shrink;
+use crate::table::table;
+
+/// Of so many seeds one is played twice, to see that the same happens.
+const TWICE: u64 = 50;
+
+/// Seeds that once found something, each played whenever the fixed ones are.
+///
+/// * 41, 368, 866: a parent whose events were not later than those of its children, since the database in
+///   memory let others look at a commit before its time.
+/// * 1623, 1001335: a rebuild brought back a run that an operator had retried, and settled since with the one above.
+/// * 1000469: a rebuild brought back who was told to turn back and let go.
+const REGRESSIONS: [u64; 6] = [41, 368, 866, 1_623, 1_000_469, 1_001_335];
+
+/// How often a long run says how far it is.
+const REPORT_PAUSE: Duration = Duration::from_secs(60);
+
+/// How many failures end a run.
+const FAILURES_MAX: usize = 3;
+
+/// What was played so far.
+#[derive(Default)]
+struct Totals {
+    seeds: AtomicU64,
+    hierarchies: AtomicU64,
+    events: AtomicU64,
+    calls: AtomicU64,
+    faults: Mutex<BTreeMap<&'static str, u64>>,
+    failures: Mutex<Vec<u64>>,
+    enough: AtomicBool,
+}
+
+/// How many threads there are: one for each core.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Plays the seeds that once found something. Says whether nothing is wrong.
+pub(crate) fn repeat_regressions() -> bool {
+    let wrong = |seed: &u64| {
+        let scenario = Scenario::of(*seed);
+        !judge::judge(&scenario, &play::play(&scenario)).is_empty()
+    };
+    REGRESSIONS.into_iter().filter(wrong).all(explain)
+}
+
+/// Plays the seeds until there were so many hierarchies. Says whether nothing was wrong.
+pub(crate) fn play(seeds: Range<u64>, hierarchies: u64) -> bool {
+    let (totals, next, began) = (Totals::default(), AtomicU64::new(seeds.start), Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let played = totals.hierarchies.load(Ordering::Relaxed);
+                    if seed >= seeds.end || played >= hierarchies || totals.enough.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    totals.play(seed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut reported = Instant::now();
+            while next.load(Ordering::Relaxed) < seeds.end
+                && totals.hierarchies.load(Ordering::Relaxed) < hierarchies
+                && !totals.enough.load(Ordering::Relaxed)
+            {
+                std::thread::sleep(Duration::from_millis(100));
+                if reported.elapsed() > REPORT_PAUSE {
+                    reported = Instant::now();
+                    println!("{}", totals.told(began.elapsed()));
+                }
+            }
+        });
+    });
+    println!("{}", totals.told(began.elapsed()));
+    let failures = totals.failures();
+    for seed in failures.iter().take(FAILURES_MAX) {
+        explain(*seed);
+    }
+    failures.is_empty()
+}
+
+impl Totals {
+    fn play(&self, seed: u64) {
+        let scenario = Scenario::of(seed);
+        let played = play::play(&scenario);
+        let mut fails = !judge::judge(&scenario, &played).is_empty();
+        if seed.is_multiple_of(TWICE) {
+            let again = play::play(&scenario);
+            let mut pairs = played.log.iter().zip(&again.log);
+            let other = pairs.find(|(one, other)| one != other);
+            if other.is_some() || played.log.len() != again.log.len() {
+                println!("seed {seed} does not do the same when it is played again: {other:#?}");
+                fails = true;
+            }
+        }
+        self.count(&played);
+        if fails {
+            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            failures.push(seed);
+            if failures.len() >= FAILURES_MAX {
+                self.enough.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn count(&self, played: &Played) {
+        self.seeds.fetch_add(1, Ordering::Relaxed);
+        self.hierarchies.fetch_add(played.hierarchies, Ordering::Relaxed);
+        self.events.fetch_add(played.log.len() as u64, Ordering::Relaxed);
+        self.calls.fetch_add(played.notes.calls.len() as u64, Ordering::Relaxed);
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        for (fault, count) in &played.notes.faults {
+            *faults.entry(fault).or_default() += count;
+        }
+    }
+
+    fn failures(&self) -> Vec<u64> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        failures.sort_unstable();
+        failures
+    }
+
+    fn told(&self, took: Duration) -> String {
+        let count = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let kinds: Vec<_> = faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+        let rate = count(&self.hierarchies) as f64 / took.as_secs_f64();
+        format!(
+            "{} seeds, {} hierarchies, {} events, {} calls; faults: {}; {rate:.0} hierarchies/s, {:.0} per core; {:.1} s",
+            count(&self.seeds),
+            count(&self.hierarchies),
+            count(&self.events),
+            count(&self.calls),
+            if kinds.is_empty() { "none".into() } else { kinds.join(", ") },
+            rate / threads() as f64,
+            took.as_secs_f64(),
+        )
+    }
+}
+
+/// Plays one seed, and if something is wrong, shows the smallest scenario in which it still is. Says whether
+/// nothing was.
+pub(crate) fn explain(seed: u64) -> bool {
+    explain_scenario(&Scenario::of(seed))
+}
+
+/// The same of a scenario as it was printed.
+pub(crate) fn explain_scenario(scenario: &Scenario) -> bool {
+    let seed = scenario.seed;
+    let played = play::play(scenario);
+    let wrong = judge::judge(scenario, &played);
+    let Some(first) = wrong.first().cloned() else {
+        println!("seed {seed}: nothing is wrong\n{}", table(&judge::log(&played), None));
+        return true;
+    };
+    println!("seed {seed}: {} things are wrong", wrong.len());
+    tell(&wrong);
+    let smallest = shrink(scenario, |candidate| {
+        judge::judge(candidate, &play::play(candidate)).iter().any(|wrong| wrong.is_like(&first))
+    });
+    let played = play::play(&smallest);
+    let wrong = judge::judge(&smallest, &played);
+    let hierarchy = wrong.iter().find(|wrong| wrong.is_like(&first)).and_then(|wrong| wrong.hierarchy);
+    println!("the smallest scenario in which {} does not hold:", first.id);
+    println!("{}", serde_json::to_string(&smallest).unwrap_or_default());
+    tell(&wrong);
+    println!("{}", table(&judge::log(&played), hierarchy));
+    false
+}
+
+fn tell(wrong: &[Wrong]) {
+    for Wrong { id, hierarchy, what } in wrong.iter().take(3) {
+        let hierarchy = hierarchy.map_or(String::new(), |hierarchy| format!(" in {hierarchy}"));
+        println!("  {id}{hierarchy}: {what}");
+    }
+}

@@ -1,0 +1,345 @@
+//! Plays a scenario on the real engine and a database in memory, in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use scoop::{FailedCompensation, InMemory, ListedHandler, LoggedEvent, Mending, Scoop};
+use scoop_runtime::simulation::{self, Process};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use uuid::Uuid;
+
+use crate::dice::Dice;
+use crate::link::{Line, Wire};
+use crate::sagas::{self, Alpha, Beta, Delta, Epsilon, Gamma, Zeta};
+use crate::scenario::{self, ALL, Ask, Life, Repair, Scenario};
+use crate::world::{Alive, Notes, World};
+
+/// After the healing everything has to be at rest within this (virtual) time.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// After so many runs that were resolved, one after the other, there are none left.
+const REPAIRS_MAX: usize = 100;
+
+/// What a simulation leaves behind.
+pub(crate) struct Played {
+    pub(crate) log: Vec<LoggedEvent>,
+    pub(crate) listed: Vec<ListedHandler>,
+    pub(crate) notes: Notes,
+    /// Whether all came to its end.
+    pub(crate) at_rest: bool,
+    /// Where the working set was not what the record says.
+    pub(crate) differences: Vec<(Uuid, String)>,
+    /// The runs that operators have seen to.
+    pub(crate) repaired: Vec<Uuid>,
+    pub(crate) hierarchies: u64,
+}
+
+/// Plays it, from the beginning to the end.
+pub(crate) fn play(scenario: &Scenario) -> Played {
+    simulation::seed(scenario.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    // Whoever asks for the time outside of the runtime learns of the real one.
+    let played = runtime.block_on(async { Stage::new(scenario).play().await });
+    drop(runtime);
+    simulation::seed(None);
+    played
+}
+
+struct Stage<'a> {
+    scenario: &'a Scenario,
+    database: InMemory,
+    world: Arc<World>,
+    client: Option<Scoop>,
+    began: Instant,
+    differences: Vec<(Uuid, String)>,
+    /// The hierarchies that were launched, by their position in the scenario.
+    launched: BTreeMap<u32, Uuid>,
+}
+
+/// Something that happens from outside, at a time.
+enum Deed<'a> {
+    Launch(u32, &'a scenario::Launched),
+    Ask(&'a Ask),
+    Look,
+}
+
+impl<'a> Stage<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let new_year = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+        Self {
+            scenario,
+            database: InMemory::starting_at(new_year),
+            world: Arc::default(),
+            client: None,
+            began: Instant::now(),
+            differences: vec![],
+            launched: BTreeMap::new(),
+        }
+    }
+
+    async fn play(mut self) -> Played {
+        let client = Scoop::builder().in_memory_on(&self.database).client().await;
+        self.client = client.ok();
+        let mut processes = JoinSet::new();
+        for (nth, process) in (0_u64..).zip(&self.scenario.processes) {
+            let seed = Dice::new(self.scenario.seed ^ nth.wrapping_mul(0x51_7c_c1_b7_27_22_0a_95)).roll();
+            let lives = process.lives.clone();
+            processes.spawn(live(self.database.clone(), self.world.clone(), lives, seed));
+        }
+        let mut deeds = self.deeds();
+        deeds.sort_by_key(|(at, _)| *at);
+        for (at, deed) in deeds {
+            sleep_until(self.began + Duration::from_millis(at.into())).await;
+            self.carry_out(deed).await;
+        }
+        sleep_until(self.began + Duration::from_millis(self.scenario.heals_at.into())).await;
+        self.world.heal();
+        self.look();
+        let mut helper = Helper::default();
+        let mut at_rest = self.comes_to_rest(&mut helper).await;
+        self.look();
+        let mut repaired = vec![];
+        if !self.scenario.repairs.is_empty() {
+            at_rest &= self.repair(&mut helper, &mut repaired).await;
+            self.look();
+        }
+        let listed = match &self.client {
+            Some(client) => client.handlers().await.unwrap_or_default(),
+            None => vec![],
+        };
+        let log = self.database.event_log();
+        let notes = std::mem::take(&mut *self.world.notes());
+        let hierarchies = self.hierarchies().len() as u64;
+        Played { log, listed, notes, at_rest, differences: self.differences, repaired, hierarchies }
+    }
+
+    fn deeds(&self) -> Vec<(u32, Deed<'a>)> {
+        let launches = (0_u32..).zip(&self.scenario.launches);
+        let launches = launches.map(|(nth, launch)| (launch.at, Deed::Launch(nth, launch)));
+        let requests = self.scenario.requests.iter().map(|asked| (asked.at, Deed::Ask(&asked.what)));
+        let looks = self.scenario.looks.iter().map(|at| (*at, Deed::Look));
+        launches.chain(requests).chain(looks).collect()
+    }
+
+    async fn carry_out(&mut self, deed: Deed<'_>) {
+        let Some(client) = self.client.clone() else {
+            return;
+        };
+        match deed {
+            Deed::Launch(nth, launched) => match sagas::launch_from_outside(&client, &launched.emit).await {
+                Ok(handle) => {
+                    self.launched.insert(nth, handle.id());
+                    let emit = launched.emit.clone();
+                    self.world.notes().messages.insert(handle.message_id(), emit);
+                }
+                Err(error) => self.world.complain(None, format!("a launch failed: {error}")),
+            },
+            Deed::Ask(ask) => self.ask(&client, ask).await,
+            Deed::Look => self.look(),
+        }
+    }
+
+    async fn ask(&self, client: &Scoop, ask: &Ask) {
+        let of = |nth: &u32| self.launched.get(nth).copied();
+        match ask {
+            Ask::Advance(ms) => self.database.advance(Duration::from_millis((*ms).into())),
+            Ask::Cancel(nth) => {
+                if let Some(id) = of(nth) {
+                    self.answered(client.cancel(id, "planned: cancelled").await);
+                }
+            }
+            Ask::CancelRun(nth, run) => {
+                let log = of(nth).map(|id| self.database.event_log_of(id)).unwrap_or_default();
+                let seen = log.iter().filter(|event| event.kind == scoop::EventKind::Seen);
+                if let Some(seen) = seen.clone().nth(*run as usize) {
+                    self.answered(client.cancel(seen.lineage.id(), "planned: cancelled in part").await);
+                }
+            }
+            Ask::Undo(nth) => {
+                if let Some(id) = of(nth) {
+                    self.answered(client.rollback(id, "planned: undone").await);
+                }
+            }
+        }
+    }
+
+    fn answered<T>(&self, answer: Result<T, scoop::RuntimeError>) {
+        if let Err(error) = answer {
+            self.world.complain(None, format!("a request failed: {error}"));
+        }
+    }
+
+    fn hierarchies(&self) -> Vec<Uuid> {
+        let log = self.database.event_log();
+        let mut roots: Vec<_> = log.iter().map(|event| event.lineage.root_id()).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Holds the working set against the record. Of what failed again, after an operator had it retried, the
+    /// record says nothing: a rebuild has it tried once more.
+    fn look(&mut self) {
+        let runs = self.database.working_set();
+        let stuck = runs.iter().filter(|run| run.state == "stuck");
+        let stuck: Vec<_> = stuck.map(|run| run.lineage.root_id()).collect();
+        for root in self.hierarchies().into_iter().filter(|root| !stuck.contains(root)) {
+            let differs = self.database.rebuild_differs(root);
+            self.differences.extend(differs.map(|difference| (root, difference)));
+        }
+    }
+
+    /// Whether anything is to be done but by operators: what waits for them is stuck, and those above it wait.
+    fn somebody_goes_on(&self) -> bool {
+        let runs = self.database.working_set();
+        let stuck = runs.iter().filter(|run| run.state == "stuck");
+        let is_held = |root: Uuid| stuck.clone().any(|run| run.lineage.root_id() == root);
+        let others = runs.iter().filter(|run| run.state != "stuck");
+        let mut able =
+            others.filter(|run| !matches!(run.state, "waiting" | "ended") || !is_held(run.lineage.root_id()));
+        able.next().is_some()
+    }
+
+    /// Waits for the end of everything. Whatever had no process left gets one.
+    async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
+        let alive = Alive::new(self.world.clone());
+        let until = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(50);
+        while self.somebody_goes_on() {
+            if helper.is_none() {
+                let builder = builder(&alive, ALL).concurrency(8).in_memory_on(&self.database);
+                *helper = builder.start().await.ok();
+            }
+            if Instant::now() > until {
+                return false;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(20));
+        }
+        true
+    }
+}
+
+/// The process that helps in the end, if one has to.
+type Helper = Option<Scoop>;
+
+impl Stage<'_> {
+    /// What operators do about what could not be undone: what the scenario says, and then they resolve all.
+    async fn repair(&mut self, helper: &mut Helper, repaired: &mut Vec<Uuid>) -> bool {
+        let Some(client) = self.client.clone() else {
+            return false;
+        };
+        for repair in &self.scenario.repairs {
+            let (Repair::Retry(nth) | Repair::Skip(nth) | Repair::Resolve(nth)) = *repair;
+            let Some(run) = failed(&client).await.get(nth as usize).map(|failed| failed.lineage.id()) else {
+                continue;
+            };
+            let request = match repair {
+                Repair::Retry(_) => client.retry(run),
+                Repair::Skip(_) => client.skip(run, "planned: skipped"),
+                Repair::Resolve(_) => client.resolve(run, "planned: resolved"),
+            };
+            self.answered(request.await);
+            repaired.push(run);
+            if !self.comes_to_rest(helper).await {
+                return false;
+            }
+            self.look();
+        }
+        for _ in 0..REPAIRS_MAX {
+            let failed = failed(&client).await;
+            let Some(next) = failed.iter().find(|failed| failed.mending == Mending::Awaited) else {
+                return self.database.working_set().is_empty();
+            };
+            let run = next.lineage.id();
+            self.answered(client.resolve(run, "planned: resolved in the end").await);
+            repaired.push(run);
+            if !self.comes_to_rest(helper).await {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// What could not be undone and is not settled.
+async fn failed(client: &Scoop) -> Vec<FailedCompensation> {
+    client.failed_compensations().await.unwrap_or_default()
+}
+
+/// The lives of a process, one after the other. What is left of a dead one stays until the end.
+async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64) {
+    let mut remains = vec![];
+    for (nth, life) in (1_u64..).zip(lives) {
+        sleep(Duration::from_millis(life.after.into())).await;
+        if world.is_healed() {
+            break;
+        }
+        let wire = Wire::new(Alive::new(world.clone()), life.clone(), seed.wrapping_add(nth));
+        let process = Process::new(&database, Arc::new(Line(wire.clone())));
+        wire.belongs_to(process.clone());
+        let builder = builder(&wire.alive, life.handlers).concurrency(life.concurrency.max(1).into());
+        let starting = builder.poll_interval(Duration::from_secs(1)).in_memory_as(&process).start();
+        let started = tokio::select! {
+            biased;
+            () = wire.died.notified() => None,
+            started = starting => started.ok(),
+        };
+        let Some(scoop) = started else {
+            process.cut();
+            continue;
+        };
+        let stops = async {
+            if life.stops == 0 {
+                std::future::pending::<()>().await;
+            }
+            sleep(Duration::from_millis(life.stops.into())).await;
+        };
+        tokio::select! {
+            biased;
+            () = wire.died.notified() => {}
+            () = stops => {
+                // Whoever dies in the middle of it never comes to its end.
+                let stopped = tokio::time::timeout(Duration::from_secs(5), scoop.shutdown()).await;
+                if stopped.is_err() {
+                    wire.die(0);
+                }
+            }
+        }
+        remains.push(scoop);
+    }
+    std::future::pending::<()>().await;
+    drop(remains);
+}
+
+/// A program with these sagas.
+fn builder(alive: &Alive, handlers: u8) -> scoop::Builder {
+    let mut builder = Scoop::builder();
+    let has = |nth: u8| handlers & (1 << nth) != 0;
+    if has(0) {
+        builder = builder.provide(Alpha(alive.clone())).only::<Alpha>();
+    }
+    if has(1) {
+        builder = builder.provide(Beta(alive.clone())).only::<Beta>();
+    }
+    if has(2) {
+        builder = builder.provide(Gamma(alive.clone())).only::<Gamma>();
+    }
+    if has(3) {
+        builder = builder.provide(Delta(alive.clone())).only::<Delta>();
+    }
+    if has(4) {
+        builder = builder.provide(Zeta(alive.clone())).only::<Zeta>();
+    }
+    // At least one, since nobody means none by naming none.
+    if has(5) || handlers == 0 {
+        builder = builder.provide(Epsilon(alive.clone())).only::<Epsilon>();
+    }
+    builder
+}

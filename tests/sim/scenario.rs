@@ -1,0 +1,360 @@
+//! What happens in a simulation, as plain data: it can be printed, repeated, and made smaller.
+
+use serde::{Deserialize, Serialize};
+
+use crate::dice::Dice;
+
+/// Everything that one simulation does, but for the ids and the delays that follow from its seed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Scenario {
+    pub(crate) seed: u64,
+    /// What is launched from outside.
+    pub(crate) launches: Vec<Launched>,
+    /// What is asked for from outside.
+    pub(crate) requests: Vec<Asked>,
+    pub(crate) processes: Vec<Process>,
+    /// When the working set is held against the record, in ms.
+    pub(crate) looks: Vec<u32>,
+    /// When all faults end and whatever has begun must come to its end, in ms.
+    pub(crate) heals_at: u32,
+    /// What operators do then about what could not be undone. In the end they resolve the rest of it,
+    /// unless they do nothing at all.
+    pub(crate) repairs: Vec<Repair>,
+}
+
+/// What an operator does about the n-th run that could not be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Repair {
+    Retry(u32),
+    Skip(u32),
+    Resolve(u32),
+}
+
+/// A message that is launched from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Launched {
+    pub(crate) at: u32,
+    pub(crate) emit: Emit,
+}
+
+/// Something that somebody asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) at: u32,
+    pub(crate) what: Ask,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// To cancel the n-th launch.
+    Cancel(u32),
+    /// To cancel a run of it: the n-th that began.
+    CancelRun(u32, u32),
+    /// To undo the n-th launch.
+    Undo(u32),
+    /// That the clock of the database be put forward by so many ms.
+    Advance(u32),
+}
+
+/// A message: for whom, and what its handlers do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Emit {
+    /// 0 to 3: to which of the topics.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) topic: u8,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) detached: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) delay: u32,
+    /// Deadlines for the way forward, the way back and both, in ms; 0 is none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) deadlines: [u32; 3],
+    /// What each handler does, in the order of [`HANDLERS`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) scripts: Vec<Script>,
+}
+
+/// The sagas, each with its topic and how many steps it has.
+pub(crate) const HANDLERS: [(&str, u8, usize); 6] =
+    [("alpha", 0, 3), ("beta", 1, 2), ("gamma", 1, 2), ("delta", 2, 2), ("zeta", 2, 1), ("epsilon", 3, 1)];
+
+/// What a handler does with a message, step by step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Script {
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What the code of a step does. The n-th turn is that of the n-th iteration; the last one stands for all
+/// that come later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Step {
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) turns: Vec<Turn>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) undo: Turn,
+    /// Called more often than that, it rethrows.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) on_child_failure: Vec<Turn>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) finally: Turn,
+}
+
+/// What one call does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Turn {
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) emits: Vec<Emit>,
+    /// How long the next step has to wait, in ms.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) sleeps: u32,
+    /// How long the code takes, in ms.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) takes: u32,
+    /// How many attempts fail before one may succeed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) fails_first: u8,
+    /// Whether it answers whoever launched the message.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) replies: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) end: End,
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    #[default]
+    Well,
+    /// With another iteration, if there is a turn for it.
+    Repeat,
+    /// With a jump, of which a run has two at most.
+    Jump(u8),
+    Fail,
+    FailCoded,
+    Panic,
+    /// With the failure of the children.
+    Rethrow,
+}
+
+/// A process of a simulation, through its lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) lives: Vec<Life>,
+}
+
+/// From a start to an end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Life {
+    /// How long after the last life it begins, in ms.
+    pub(crate) after: u32,
+    /// Which sagas it has: one bit for each of [`HANDLERS`].
+    pub(crate) handlers: u8,
+    pub(crate) concurrency: u8,
+    /// After how many ms it is shut down; 0 is never.
+    pub(crate) stops: u32,
+    /// How long each operation may take, in µs.
+    pub(crate) latency: u32,
+    /// How many of a hundred notifications are lost, come late, or twice.
+    pub(crate) notices: [u8; 3],
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Something that goes wrong with the n-th operation of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    pub(crate) operation: u32,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// It takes so many ms until it is carried out.
+    Delay(u32),
+    /// It is carried out, but the answer takes so many ms.
+    DelayAnswer(u32),
+    /// It is not carried out.
+    Fail,
+    /// It is carried out, but the answer is lost.
+    LoseAnswer,
+    /// The process dies before it; its session is found to be gone so many ms later.
+    Crash(u32),
+    /// The same after it.
+    CrashAfter(u32),
+    /// The session of the process is lost: the others take it for dead.
+    Cut,
+}
+
+impl What {
+    /// In a word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Delay(_) => "delayed",
+            Self::DelayAnswer(_) => "answered late",
+            Self::Fail => "failed",
+            Self::LoseAnswer => "answers lost",
+            Self::Crash(_) => "crashes before",
+            Self::CrashAfter(_) => "crashes after",
+            Self::Cut => "sessions cut",
+        }
+    }
+}
+
+/// Whether it is what stands for it where it is left out: scripts travel with messages.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// All sagas.
+pub(crate) const ALL: u8 = (1 << HANDLERS.len()) - 1;
+
+impl Scenario {
+    /// The scenario of this seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let calm = dice.percent(15);
+        let heals_at = dice.between(400, 4_000);
+        let launches: Vec<_> = (0..dice.between(1, 6))
+            .map(|_| Launched { at: dice.mostly_below(1_500), emit: root(&mut dice) })
+            .collect();
+        let count = u32::try_from(launches.len()).unwrap_or(1);
+        let requests = if dice.percent(45) { dice.between(1, 3) } else { 0 };
+        let requests = (0..requests).map(|_| asked(&mut dice, count)).collect();
+        let processes = (0..dice.between(1, 3)).map(|nth| process(&mut dice, nth, calm)).collect();
+        let looks = (0..dice.between(1, 3)).map(|_| dice.below(heals_at)).collect();
+        let repairs = if dice.percent(60) { dice.between(1, 4) } else { 0 };
+        let repairs = (0..repairs).map(|_| repair(&mut dice)).collect();
+        Self { seed, launches, requests, processes, looks, heals_at, repairs }
+    }
+}
+
+fn root(dice: &mut Dice) -> Emit {
+    let topic = if dice.percent(70) { 0 } else { u8::try_from(dice.between(1, 3)).unwrap_or(1) };
+    let mut budget = dice.between(2, 14);
+    emit(dice, topic, &mut budget)
+}
+
+fn emit(dice: &mut Dice, topic: u8, budget: &mut u32) -> Emit {
+    let delay = if dice.percent(8) { dice.mostly_below(3_000) } else { 0 };
+    let mut deadlines = [0; 3];
+    if dice.percent(6) {
+        deadlines[dice.below(3) as usize] = dice.between(1, 2_000);
+    }
+    let of_topic = HANDLERS.iter().filter(|(_, of, _)| *of == topic);
+    let scripts = of_topic.map(|(_, _, steps)| script(dice, topic, *steps, budget)).collect();
+    Emit { topic, detached: dice.percent(8), delay, deadlines, scripts }
+}
+
+fn script(dice: &mut Dice, topic: u8, steps: usize, budget: &mut u32) -> Script {
+    let step = |_| Step {
+        turns: (0..if dice.percent(15) { dice.between(2, 3) } else { 1 })
+            .map(|_| turn(dice, topic, budget, 12))
+            .collect(),
+        undo: if dice.percent(70) { Turn::default() } else { turn(dice, topic, budget, 12) },
+        on_child_failure: match dice.below(3) {
+            0 => vec![],
+            _ => (0..dice.between(1, 2)).map(|_| handling(dice, topic, budget)).collect(),
+        },
+        finally: if dice.percent(70) { Turn::default() } else { turn(dice, topic, budget, 6) },
+    };
+    Script { steps: (0..steps).map(step).collect() }
+}
+
+fn turn(dice: &mut Dice, topic: u8, budget: &mut u32, fails: u32) -> Turn {
+    let mut turn = Turn::default();
+    while topic < 3 && *budget > 0 && turn.emits.len() < 4 && dice.percent(45) {
+        *budget -= 1;
+        let below = u8::try_from(dice.between(u32::from(topic) + 1, 3)).unwrap_or(3);
+        turn.emits.push(emit(dice, below, budget));
+    }
+    turn.sleeps = if dice.percent(6) { dice.mostly_below(2_000) } else { 0 };
+    turn.takes = if dice.percent(25) { dice.mostly_below(400) } else { 0 };
+    turn.fails_first = if dice.percent(8) { u8::try_from(dice.between(1, 2)).unwrap_or(1) } else { 0 };
+    turn.replies = dice.percent(30);
+    let fails = dice.percent(fails);
+    turn.end = match dice.below(10) {
+        0..=5 if fails => End::Fail,
+        6..=7 if fails => End::FailCoded,
+        _ if fails => End::Panic,
+        0..=1 => End::Repeat,
+        2 if dice.percent(50) => End::Jump(u8::try_from(dice.below(3)).unwrap_or(0)),
+        _ => End::Well,
+    };
+    turn
+}
+
+/// What a child failure handler does: swallows, has the step repeated, emits anew, or fails.
+fn handling(dice: &mut Dice, topic: u8, budget: &mut u32) -> Turn {
+    let mut turn = turn(dice, topic, budget, 0);
+    if dice.percent(60) {
+        turn.emits.clear();
+    }
+    turn.sleeps = 0;
+    turn.end = match dice.below(8) {
+        0..=2 => End::Well,
+        3 => End::Repeat,
+        4 => End::Jump(u8::try_from(dice.below(3)).unwrap_or(0)),
+        5 => End::Fail,
+        _ => End::Rethrow,
+    };
+    turn
+}
+
+fn asked(dice: &mut Dice, launches: u32) -> Asked {
+    let which = dice.below(launches);
+    let what = match dice.below(10) {
+        0..=3 => Ask::Cancel(which),
+        4..=5 => Ask::CancelRun(which, dice.below(5)),
+        6..=8 => Ask::Undo(which),
+        _ => Ask::Advance(dice.mostly_below(5_000)),
+    };
+    Asked { at: dice.below(3_500), what }
+}
+
+fn repair(dice: &mut Dice) -> Repair {
+    let nth = dice.below(4);
+    match dice.below(3) {
+        0 => Repair::Retry(nth),
+        1 => Repair::Skip(nth),
+        _ => Repair::Resolve(nth),
+    }
+}
+
+fn process(dice: &mut Dice, nth: u32, calm: bool) -> Process {
+    let lives = if calm { 1 } else { dice.between(1, 3) };
+    Process { lives: (0..lives).map(|life| self::life(dice, nth, life, calm)).collect() }
+}
+
+fn life(dice: &mut Dice, nth: u32, life: u32, calm: bool) -> Life {
+    let handlers =
+        if dice.percent(60) { ALL } else { u8::try_from(dice.below(u32::from(ALL) + 1)).unwrap_or(ALL) };
+    let faults = if calm || dice.percent(15) { 0 } else { dice.between(1, 8) };
+    let reach = if dice.percent(50) { 40 } else { 200 };
+    let faults = (0..faults).map(|_| Fault { operation: dice.below(reach), what: what(dice) });
+    let faults: Vec<_> = faults.collect();
+    let mut notice = || if calm || dice.percent(60) { 0 } else { u8::try_from(dice.below(100)).unwrap_or(0) };
+    let notices = [notice(), notice(), notice()];
+    Life {
+        after: if nth + life == 0 { 0 } else { dice.mostly_below(1_500) },
+        handlers,
+        concurrency: u8::try_from(dice.between(1, 8)).unwrap_or(4),
+        stops: if life > 0 || dice.percent(80) { 0 } else { dice.between(1, 2_000) },
+        latency: if dice.percent(30) { 0 } else { dice.mostly_below(20_000) },
+        notices,
+        faults,
+    }
+}
+
+fn what(dice: &mut Dice) -> What {
+    match dice.below(16) {
+        0..=1 => What::Delay(dice.mostly_below(1_500)),
+        2..=4 => What::DelayAnswer(dice.mostly_below(1_500)),
+        5..=6 => What::Fail,
+        7..=9 => What::LoseAnswer,
+        10..=11 => What::Crash(dice.mostly_below(1_000)),
+        12..=13 => What::CrashAfter(dice.mostly_below(1_000)),
+        _ => What::Cut,
+    }
+}
