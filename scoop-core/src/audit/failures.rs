@@ -1,6 +1,8 @@
 //! I8: the failures of all children reach the parent, each once, and none is made up. I9: what ended badly
 //! ended so as a whole.
 
+use time::Duration;
+
 use super::Invariant;
 use super::history::{Findings, Hierarchy, Row, Run, Window, kind_of, steps};
 use crate::{EventKind, Failure};
@@ -64,7 +66,9 @@ fn is_heard(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>, findi
         EventKind::Suspended => handled || hierarchy.repaired,
         EventKind::RollingBack if next.gave_up() => true,
         EventKind::RollingBack | EventKind::RollbackFailed if handles => handled || next.gave_up(),
-        EventKind::RollingBack => handled && tells_of_exactly(next, &failed),
+        EventKind::RollingBack => {
+            handled && tells_of_exactly(next, &failed, hierarchy.log.tolerance.min(ONE_COMMIT))
+        }
         EventKind::RollbackFailed => (handled || next.gave_up()) && tells_of_all(next, &failed),
         EventKind::RolledBack => hierarchy.repaired,
         _ => false,
@@ -139,16 +143,25 @@ fn tells_of_all(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
     row.failure().is_some_and(|failure| to_tell(failed).all(|cause| tells_of(failure, cause)))
 }
 
+/// Children that turn back within this time may have done so in one commit: then they have no order.
+const ONE_COMMIT: Duration = Duration::milliseconds(1);
+
 /// Tells of all; and if all could be undone, of them in the order in which they turned back, each once.
-fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
+fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> bool {
     let Some(failure) = row.failure() else {
         return false;
     };
     if failed.iter().any(|failed| failed.unrolled.is_some()) {
         return kind_of(failure) == "ChildRollbackFailedException" && tells_of_all(row, failed);
     }
-    let mut pairs = failure.causes.iter().zip(to_tell(failed));
-    let one_by_one = failure.causes.len() == failed.len() && pairs.all(|(told, cause)| told == cause);
+    let mut left: Vec<_> = failed.iter().map(|failed| failed.turned).collect();
+    let one_by_one = failure.causes.iter().all(|told| {
+        let soon = left.first().map(|first| first.event.at + slack);
+        let next =
+            left.iter().position(|turned| turned.failure() == Some(told) && Some(turned.event.at) <= soon);
+        next.map(|at| left.remove(at)).is_some()
+    });
+    let one_by_one = one_by_one && left.is_empty();
     let told = one_by_one || is_cut(failure) && tells_of_all(row, failed);
     kind_of(failure) == "ChildRolledBackException" && told
 }
