@@ -166,12 +166,18 @@ impl<'a> Hierarchy<'a> {
         let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
         let went_on = again.is_some_and(|(_, last)| !self.pasts.is_settled_above(run, last.at));
         let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
-        let below = children.any(|child| self.is_alive(child.id()) || self.pasts.phase(child) == Phase::Done);
+        let below = children.any(|child| self.is_alive(child.id()) || self.leaves_it_to(child, run));
         if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
             self.going.insert(id);
         } else if below {
             self.held.insert(id);
         }
+    }
+
+    /// Whether this child is done after all, so that the run above can go on; unless an operator has seen to
+    /// one further up since then, who no longer waits for that run.
+    fn leaves_it_to(&self, child: &Past<'_>, run: &Past<'_>) -> bool {
+        self.pasts.phase(child) == Phase::Done && !self.pasts.is_settled_above(run, child.last().at)
     }
 
     /// What is in the way of a run that is back waits for an operator.
