@@ -48,7 +48,8 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     let mut wrong = vec![];
     let at_rest = if played.at_rest { AtRest::Yes } else { AtRest::No };
     if !played.at_rest {
-        wrong.push(Wrong::new("I7", None, "it does not come to rest"));
+        let unfinished = played.unfinished.join(", ");
+        wrong.push(Wrong::new("I7", None, format!("{unfinished}: it does not come to rest")));
     }
     let effects = effects(&played.notes.calls);
     let violations = audit(&log, &definitions, at_rest).into_iter();

@@ -12,7 +12,7 @@
 //! cargo test --test sim                                       the fixed seeds, and the deliberate bugs
 //! cargo test --test sim -- --seed 41                          one seed, with its event table
 //! cargo test --test sim -- --scenario '{..}'                  a scenario as it was printed
-//! cargo test --release --test sim -- --hierarchies 1000000    a long run, of other seeds each day
+//! cargo test --release --test sim -- --hierarchies 1000000    a long run: of other seeds with --from, to go on after failures with --failures
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
 //! ```
 
@@ -57,13 +57,13 @@ fn main() -> ExitCode {
     }
     if let Some(hierarchies) = number("--hierarchies") {
         let from = number("--from").unwrap_or(LONG_FROM);
-        return ended(many::play(from..u64::MAX, hierarchies));
+        return ended(many::play(from..u64::MAX, hierarchies, number("--failures")));
     }
     if args.iter().any(|arg| arg == "--bugs") {
         return ended(bugs::find_all());
     }
     let seeds = number("--seeds").unwrap_or(SEEDS);
-    ended(many::repeat_regressions() && many::play(0..seeds, u64::MAX) && bugs::find_all())
+    ended(many::repeat_regressions() && many::play(0..seeds, u64::MAX, None) && bugs::find_all())
 }
 
 fn ended(well: bool) -> ExitCode {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, ListedHandler, LoggedEvent, Mending, Scoop};
+use scoop::{FailedCompensation, InMemory, ListedHandler, LoggedEvent, Mending, Scoop, WorkingRun};
 use scoop_runtime::simulation::{self, Process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -29,6 +29,8 @@ pub(crate) struct Played {
     pub(crate) notes: Notes,
     /// Whether all came to its end.
     pub(crate) at_rest: bool,
+    /// What is unfinished in the end.
+    pub(crate) unfinished: Vec<String>,
     /// Where the working set was not what the record says.
     pub(crate) differences: Vec<(Uuid, String)>,
     /// The runs that operators have seen to.
@@ -113,10 +115,21 @@ impl<'a> Stage<'a> {
             Some(client) => client.handlers().await.unwrap_or_default(),
             None => vec![],
         };
+        let told = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
+        let unfinished = self.database.working_set().into_iter().map(told).collect();
         let log = self.database.event_log();
         let notes = std::mem::take(&mut *self.world.notes());
         let hierarchies = self.hierarchies().len() as u64;
-        Played { log, listed, notes, at_rest, differences: self.differences, repaired, hierarchies }
+        Played {
+            log,
+            listed,
+            notes,
+            at_rest,
+            unfinished,
+            differences: self.differences,
+            repaired,
+            hierarchies,
+        }
     }
 
     fn deeds(&self) -> Vec<(u32, Deed<'a>)> {

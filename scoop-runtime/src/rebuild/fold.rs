@@ -199,7 +199,8 @@ impl<'a> Hierarchy<'a> {
         match self.pasts.phase(run) {
             Phase::Forward => above(),
             Phase::Failed if self.is_alive(run.id()) => {
-                let parent = self.pasts.above(run).filter(|parent| self.is_alive(parent.id()));
+                // Whoever is held waits for an operator, and for nobody below.
+                let parent = self.pasts.above(run).filter(|parent| self.going.contains(&parent.id()));
                 parent.filter(|parent| parent.waits_for(run)).map(Past::id)
             }
             phase if phase == Phase::Told || run.was_told() => {
@@ -260,7 +261,7 @@ impl<'a> Hierarchy<'a> {
         if let Some(last) = last {
             row.step = last.step.clone();
             row.next_step = last.next_step;
-            row.iteration = Some(if backward.is_some() { 0 } else { run.iteration() });
+            row.iteration = Some(if run.turned().is_some() { 0 } else { run.iteration() });
             row.handler_iteration = last.handling;
         }
     }

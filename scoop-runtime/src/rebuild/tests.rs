@@ -380,7 +380,7 @@ fn who_failed_by_itself_in_the_end_is_held_when_those_below_are_back() {
         history.revivals.push(Revival { run: id(3), at: at(100) });
         history
     };
-    let held = states(&[("h2", "stuck", None), ("h3", "ready", Some(2))]);
+    let held = states(&[("h2", "stuck", None), ("h3", "ready", None)]);
     assert_eq!(by_itself(None).states(), held);
     assert_eq!(by_itself(Some(1)).states(), held, "it was not handled before");
     assert_eq!(by_itself(Some(0)).fields("h2", ["failed_part"]), [Value::Null]);

@@ -215,9 +215,10 @@ impl Unrolleds {
         decision.dropped.extend(in_the_way.iter().map(|run| run.id()));
         self.revive_above(target, &above, &mut decision.revived);
         let parent = above.first().map(|run| run.id());
+        let waits = above.first().filter(|run| run.failed_with_children()).map(|run| run.id());
         match remedy {
             Remedy::Resolve => decision.parent = parent,
-            Remedy::Retry | Remedy::Skip => decision.revived.push(target.revived("ready", parent)),
+            Remedy::Retry | Remedy::Skip => decision.revived.push(target.revived("ready", waits)),
         }
         Ok(decision)
     }
@@ -231,11 +232,13 @@ impl Unrolleds {
         }
     }
 
-    /// Those above have to wait for the run, and for what else is in their way.
+    /// Those above have to wait for the run, and for what else is in their way. Who failed by no fault of
+    /// those below waits for nobody but an operator, and is told of nothing.
     fn revive_above(&self, target: &Unrolled, above: &[&Unrolled], revived: &mut Vec<Revived>) {
         let mut below = target;
         for (at, run) in above.iter().enumerate() {
-            let parent = above.get(at + 1).map(|above| above.id());
+            let waits = above.get(at + 1).filter(|above| above.failed_with_children());
+            let parent = waits.map(|above| above.id());
             let state = if run.failed_with_children() { "waiting" } else { "stuck" };
             match run.presence {
                 Presence::Absent => revived.push(run.revived(state, parent)),
@@ -244,7 +247,8 @@ impl Unrolleds {
             }
             let absent = |other: &&&Unrolled| other.presence == Presence::Absent && other.id() != below.id();
             let others = self.in_the_way_of(run);
-            revived.extend(others.iter().filter(absent).map(|other| other.revived("stuck", Some(run.id()))));
+            let waits = Some(run.id()).filter(|_| state == "waiting");
+            revived.extend(others.iter().filter(absent).map(|other| other.revived("stuck", waits)));
             below = run;
         }
     }
@@ -450,10 +454,11 @@ mod tests {
         assert_eq!(revived(&decision), [(3, "waiting", Some(2)), (5, "ready", Some(3))]);
         // It failed by its own fault in the end: somebody has to see to that, too.
         runs[1].handling = None;
-        assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 5).unwrap()), [(5, "ready", Some(3))]);
+        // And it waits for nobody, so nobody below tells it of an end that would stay untold for ever.
+        assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 5).unwrap()), [(5, "ready", None)]);
         runs[1].presence = Presence::Absent;
         let decision = decide(runs, Remedy::Retry, 5).unwrap();
-        assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", Some(3))]);
+        assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", None)]);
     }
 
     #[test]

@@ -450,6 +450,8 @@ impl Settlement {
         if let Path::Backward { cause, .. } = run.path {
             self.backward = true;
             self.failure = Some(cause);
+            // It says nothing on the way back, and is not known to whoever has read the record.
+            self.iteration = self.iteration.map(|_| 0);
         }
     }
 }
