@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -20,21 +20,34 @@ pub(crate) struct Wire {
     life: Life,
     operations: AtomicU32,
     dice: Mutex<Dice>,
-    process: OnceLock<Process>,
+    process: Mutex<Option<Process>>,
     /// Rung when the process dies.
     pub(crate) died: Notify,
+}
+
+/// Between a link and its process.
+pub(crate) struct Tie(Arc<Wire>);
+
+impl Drop for Tie {
+    fn drop(&mut self) {
+        *self.0.process.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl Wire {
     pub(crate) fn new(alive: Alive, life: Life, seed: u64) -> Arc<Self> {
         let (operations, dice) = (AtomicU32::new(0), Mutex::new(Dice::new(seed)));
-        Arc::new(Self { alive, life, operations, dice, process: OnceLock::new(), died: Notify::new() })
+        Arc::new(Self { alive, life, operations, dice, process: Mutex::default(), died: Notify::new() })
     }
 
-    /// The process whose link this is.
-    pub(crate) fn belongs_to(&self, process: Process) {
-        // There is one process for each link.
-        let _ = self.process.set(process);
+    /// The process whose link this is, until the returned is dropped: the two hold each other.
+    pub(crate) fn belongs_to(self: &Arc<Self>, process: Process) -> Tie {
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        Tie(self.clone())
+    }
+
+    fn process(&self) -> Option<Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_quiet(&self) -> bool {
@@ -75,7 +88,7 @@ impl Wire {
     }
 
     fn cut(&self) {
-        if let Some(process) = self.process.get() {
+        if let Some(process) = self.process() {
             process.cut();
         }
     }
@@ -84,7 +97,7 @@ impl Wire {
     pub(crate) fn die(&self, noticed_after: u32) {
         self.alive.die();
         self.died.notify_one();
-        if let Some(process) = self.process.get().cloned() {
+        if let Some(process) = self.process() {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(noticed_after.into())).await;
                 process.cut();

@@ -288,7 +288,7 @@ async fn failed(client: &Scoop) -> Vec<FailedCompensation> {
 
 /// The lives of a process, one after the other. What is left of a dead one stays until the end.
 async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64) {
-    let mut remains = vec![];
+    let (mut remains, mut ties) = (vec![], vec![]);
     for (nth, life) in (1_u64..).zip(lives) {
         sleep(Duration::from_millis(life.after.into())).await;
         if world.is_healed() {
@@ -296,7 +296,7 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
         }
         let wire = Wire::new(Alive::new(world.clone()), life.clone(), seed.wrapping_add(nth));
         let process = Process::new(&database, Arc::new(Line(wire.clone())));
-        wire.belongs_to(process.clone());
+        ties.push(wire.belongs_to(process.clone()));
         let builder = builder(&wire.alive, life.handlers).concurrency(life.concurrency.max(1).into());
         let starting = builder.poll_interval(Duration::from_secs(1)).in_memory_as(&process).start();
         let started = tokio::select! {
@@ -328,7 +328,7 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
         remains.push(scoop);
     }
     std::future::pending::<()>().await;
-    drop(remains);
+    drop((remains, ties));
 }
 
 /// A program with these sagas.
