@@ -144,6 +144,12 @@ impl Unrolled {
         self.handling.is_some() && self.handling == Some(self.suspended_handling.map_or(0, |count| count + 1))
     }
 
+    /// Whether it went on after that failure, failed again, and left the working set since an operator saw to
+    /// one above it.
+    fn went_on_and_was_let_go(&self) -> bool {
+        self.presence == Presence::Absent && self.suspended_at.is_some_and(|at| at > self.failed_at)
+    }
+
     fn written(&self, kind: &'static str) -> Written {
         Written {
             message_id: self.message,
@@ -205,6 +211,8 @@ impl Unrolleds {
                 decision.repeats =
                     target.failed_with_children() && target.suspended_part.as_ref() == Some(&target.part);
             }
+            // What failed since is not on record any more: it is tried again, and can be skipped then.
+            Remedy::Skip if target.went_on_and_was_let_go() => {}
             Remedy::Skip => decision.events.push(target.written("SUSPENDED")),
             Remedy::Resolve => {
                 let settled = in_the_way.iter().rev().chain([&target]);
@@ -459,6 +467,18 @@ mod tests {
         runs[1].presence = Presence::Absent;
         let decision = decide(runs, Remedy::Retry, 5).unwrap();
         assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", None)]);
+    }
+
+    #[test]
+    fn a_part_is_skipped_once() {
+        let skipped = |suspended_at, presence| {
+            let run = Unrolled { suspended_at: Some(at(suspended_at)), presence, ..failed(&[2], 5) };
+            decide([run], Remedy::Skip, 2).unwrap()
+        };
+        let again = skipped(6, Presence::Absent);
+        assert_eq!((again.events.len(), revived(&again)), (0, vec![(2, "ready", None)]));
+        assert_eq!(skipped(4, Presence::Absent).events.len(), 1);
+        assert_eq!(skipped(6, Presence::Held).events.len(), 1, "the part that failed then is known");
     }
 
     #[test]
