@@ -163,7 +163,7 @@ mod interleavings {
                     let slot = block_on(slots.acquire_owned()).unwrap();
                     let now = |shares: &Shares| serde_json::to_value(shares.now()).unwrap();
                     assert_eq!(now(&shares), json!({}));
-                    let seat = Seat::new(shares.take(handler), slot);
+                    let seat = Seat::new(shares.take(handler), Slot::Common(slot));
                     assert_eq!(now(&shares), json!({ handler: 1 }));
                     match thread_rng().gen_bool(0.5) {
                         true => drop(seat),
