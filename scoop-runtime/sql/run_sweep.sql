@@ -1,5 +1,5 @@
 -- Which runs wait for nobody although nobody woke them, because who should have is dead, or never
--- learned that the last child's end was committed? Makes them ready.
+-- learned that the last child's end was committed? Makes them ready, and says whose they are.
 -- A run that has gone on since this statement began, and waits for new children that it does not
 -- see, has another epoch than it saw, and is left alone.
 -- Locks: the rows of run that become ready.
@@ -12,3 +12,4 @@ WHERE r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch
       SELECT FROM scoop.run child
       WHERE child.root = seen.root AND child.parent = seen.id AND child.state <> 'ended'
   )
+RETURNING r.handler

@@ -183,9 +183,10 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
 /// runs in flight since before, and one that comes later waits.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
-    let freed = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
-    if freed > 0 {
-        warn!(freed, "runs that were claimed without our learning of it are free again");
+    let disowned = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
+    engine.announce(&disowned.woken);
+    if disowned.freed > 0 {
+        warn!(freed = disowned.freed, "runs that were claimed without our learning of it are free again");
     }
     Ok(())
 }

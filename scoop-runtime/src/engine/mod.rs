@@ -126,7 +126,8 @@ impl Engine {
         self.store.publish(self.registry.pairs()).await?;
         schedule::publish(self).await?;
         self.store.retry_stuck(self.registry.pairs()).await?;
-        self.store.sweep().await
+        self.announce(&self.store.sweep().await?);
+        Ok(())
     }
 
     /// Runs until told to stop, then stops in good order: no new claims, running steps end and

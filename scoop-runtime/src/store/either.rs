@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use super::client::Launch;
-use super::engine::{GiveUp, History, Woken};
+use super::engine::{Disowned, GiveUp, History, Woken};
 use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
@@ -63,10 +63,10 @@ either! {
     async fn wake_here(
         &self, parents: &[Parent], worker: Uuid, identifier: &str, pairs: Pairs<'_>, room: usize,
     ) -> Woken;
-    async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> u64;
+    async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
     async fn release(&self, releases: &[Release]) -> ();
     async fn reap(&self, worker: Uuid) -> (usize, u64);
-    async fn sweep(&self) -> ();
+    async fn sweep(&self) -> Vec<String>;
     async fn leave(&self, worker: Uuid) -> ();
     async fn notify(&self, worker: Uuid) -> ();
 

@@ -7,9 +7,10 @@ use scoop_core::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgExecutor, Row};
+use sqlx::{PgConnection, PgExecutor, Postgres, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -50,6 +51,15 @@ pub(crate) struct Woken {
     pub(crate) handlers: Vec<String>,
     /// Those that were claimed along with it.
     pub(crate) claimed: Vec<Result<Claimed, Unreadable>>,
+}
+
+/// What a worker had lost track of.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Disowned {
+    /// How many runs are free again that it did not work on.
+    pub(crate) freed: u64,
+    /// Whose the runs are that nobody had woken, and that are ready now.
+    pub(crate) woken: Vec<String>,
 }
 
 /// A run that did not go the way it was to go.
@@ -260,10 +270,13 @@ impl Tables {
         Ok(woken)
     }
 
-    /// Frees the runs of this worker that it does not work on, and says how many those were; and
-    /// makes the runs ready that it may have failed to wake. What is in flight is asked when no claim is
-    /// under way.
-    pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
+    /// Frees the runs of this worker that it does not work on, and makes the runs ready that it may have
+    /// failed to wake. What is in flight is asked when no claim is under way.
+    pub(crate) async fn disown(
+        &self,
+        worker: Uuid,
+        in_flight: impl Fn() -> Vec<Uuid>,
+    ) -> sqlx::Result<Disowned> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let paused = sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
         let mut freed = 0;
@@ -272,9 +285,9 @@ impl Tables {
             let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
             freed = disown.execute(&mut *tx).await?.rows_affected();
         }
-        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
+        let woken = sqlx::query_scalar(self.sql.run_sweep.clone()).fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        Ok(freed)
+        Ok(Disowned { freed, woken })
     }
 
     /// Hands runs back.
@@ -473,28 +486,30 @@ impl Tables {
         Ok((dead.len(), freed.rows_affected()))
     }
 
-    /// Makes the runs ready that nobody came to wake.
-    pub(crate) async fn sweep(&self) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_sweep.clone()).done(&self.sessions).await?;
-        Ok(())
+    /// Makes the runs ready that nobody came to wake, and says whose they are.
+    pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
+        let woken = sqlx::query(self.sql.run_sweep.clone()).all(&self.sessions).await?;
+        woken.iter().map(|row| row.try_get("handler")).collect()
     }
 
-    /// Strikes this process out, and frees what it may have lost track of.
+    /// Strikes this process out, frees what it may have lost track of, and tells the others, since they may
+    /// go on with what it has handed back.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&mut *tx).await?;
         sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
+        self.notification(worker).execute(&mut *tx).await?;
         tx.commit().await
     }
 
     /// Tells the other processes that there may be something to do.
     pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
-        sqlx::query("SELECT pg_notify($1, $2)")
-            .bind(&self.sql.channel)
-            .bind(worker.to_string())
-            .done(&self.sessions)
-            .await?;
+        self.notification(worker).done(&self.sessions).await?;
         Ok(())
+    }
+
+    fn notification(&self, worker: Uuid) -> Query<'_, Postgres, PgArguments> {
+        sqlx::query("SELECT pg_notify($1, $2)").bind(&self.sql.channel).bind(worker.to_string())
     }
 
     /// The channel on which processes wake each other.

@@ -214,9 +214,9 @@ async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
     blocked(&pool).await;
     in_flight.lock().unwrap().push(key.id);
     tx.commit().await.unwrap();
-    assert_eq!(disowning.await.unwrap().unwrap(), 0);
+    assert_eq!(disowning.await.unwrap().unwrap().freed, 0);
     in_flight.lock().unwrap().clear();
-    assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap(), 1);
+    assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap().freed, 1);
     done(pool, server).await;
 }
 
@@ -238,9 +238,13 @@ async fn who_is_not_listed_frees_nothing() {
         assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
         vec![]
     };
-    assert_eq!(store.disown(worker, in_flight).await.unwrap(), 0);
+    assert_eq!(store.disown(worker, in_flight).await.unwrap().freed, 0);
     assert_eq!(comes_back().await, [key.id]);
-    assert_eq!(store.disown(worker, Vec::new).await.unwrap(), 1, "it is listed, and does not work on it");
+    assert_eq!(
+        store.disown(worker, Vec::new).await.unwrap().freed,
+        1,
+        "it is listed, and does not work on it"
+    );
     done(pool, server).await;
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::super::engine::Woken;
+use super::super::engine::{Disowned, Woken};
 use super::super::{Pairs, Parent, Release};
 use super::Memory;
 use super::claim::named;
@@ -57,9 +57,13 @@ impl Memory {
         .await
     }
 
-    /// Frees the runs of this worker that it does not work on, and says how many those were; and
-    /// makes the runs ready that it may have failed to wake.
-    pub(crate) async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> sqlx::Result<u64> {
+    /// Frees the runs of this worker that it does not work on, and makes the runs ready that it may have
+    /// failed to wake.
+    pub(crate) async fn disown(
+        &self,
+        worker: Uuid,
+        in_flight: impl Fn() -> Vec<Uuid>,
+    ) -> sqlx::Result<Disowned> {
         self.run("disown", |state| {
             let (now, in_flight) = (state.now(), in_flight());
             let owned = state.owned_by(worker).into_iter();
@@ -67,8 +71,8 @@ impl Memory {
             for run in &lost {
                 state.change(*run, |row| row.free(now));
             }
-            state.sweep();
-            Ok(u64::try_from(lost.len()).unwrap_or(u64::MAX))
+            let freed = u64::try_from(lost.len()).unwrap_or(u64::MAX);
+            Ok(Disowned { freed, woken: state.sweep() })
         })
         .await
     }
@@ -96,19 +100,17 @@ impl Memory {
         .await
     }
 
-    /// Makes the runs ready that nobody came to wake.
-    pub(crate) async fn sweep(&self) -> sqlx::Result<()> {
-        self.run("sweep", |state| {
-            state.sweep();
-            Ok(())
-        })
-        .await
+    /// Makes the runs ready that nobody came to wake, and says whose they are.
+    pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
+        self.run("sweep", |state| Ok(state.sweep())).await
     }
 
-    /// Strikes this process out, and frees what it may have lost track of.
+    /// Strikes this process out, frees what it may have lost track of, and tells the others, since they may
+    /// go on with what it has handed back.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
         self.run("leave", |state| {
             state.strike(worker);
+            state.tell(worker);
             Ok(())
         })
         .await
@@ -145,13 +147,12 @@ impl State {
         });
     }
 
-    fn sweep(&mut self) {
+    fn sweep(&mut self) -> Vec<String> {
         let now = self.now();
         let alone = self.waiting().filter(|run| self.is_alone(*run) && !forgotten(*run));
         let alone: Vec<_> = alone.collect();
-        for run in alone {
-            self.change(run, |row| row.free(now));
-        }
+        let mut wake = |run| self.change(run, |row| row.free(now)).map(|row| row.handler.to_string());
+        alone.into_iter().filter_map(&mut wake).collect()
     }
 
     /// A worker is gone. What it was in the middle of counts as an attempt in vain.
