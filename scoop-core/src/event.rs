@@ -4,6 +4,10 @@ use uuid::Uuid;
 
 use crate::{Context, Failure};
 
+/// Who is named as the worker in events that nobody's code led to, but an operator's decision: a SUSPENDED of a part that
+/// was skipped, a ROLLED_BACK of a run that was put right by hand.
+pub const OPERATOR: &str = "scoop-rs:operator";
+
 /// What happened. The names are the values of the type `message_event_type` in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {

@@ -35,7 +35,7 @@ pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
 pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, Here, Result};
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{Failure, Frame};
 pub use lineage::Lineage;
 pub use message::{Message, TOPIC_BYTES_MAX};

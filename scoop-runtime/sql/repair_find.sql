@@ -1,19 +1,19 @@
 -- Which runs of this hierarchy could not be undone, without anybody having settled that since? How far
 -- each is, and whether it is back in the working set; ancestors first.
+-- Of whoever failed again, the part of the last time counts.
 -- Locks: nothing.
 -- $1 root
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler,
        failed.created_at AS failed_at,
-       coalesce(r.failed_part, failed.step) AS part,
-       CASE WHEN r.failed_part IS NULL THEN failed.child_failure_handler_iteration ELSE r.failed_handling
-       END AS handling,
+       coalesce(again.step, failed.step) AS part,
+       CASE WHEN again.run IS NULL THEN failed.child_failure_handler_iteration ELSE again.handling END AS handling,
        r.state::text AS state, r.failed_part IS NOT NULL AS held,
        suspended.created_at AS suspended_at,
        CASE WHEN suspended.created_at > turned.created_at THEN suspended.step END AS suspended_part,
        CASE WHEN suspended.created_at > turned.created_at
             THEN suspended.child_failure_handler_iteration END AS suspended_handling,
        newest.context,
-       greatest(newest.created_at, r.last_event_at) AS newest_at,
+       greatest(newest.created_at, again.failed_at, r.last_event_at) AS newest_at,
        -- launched by the run above while that was on its way back
        coalesce((
            SELECT emitted.created_at > above.created_at
@@ -28,6 +28,13 @@ FROM scoop.message_event failed
 JOIN scoop.message_event turned
     ON turned.type = 'ROLLING_BACK' AND turned.coroutine_name = failed.coroutine_name
    AND turned.message_id = failed.message_id
+LEFT JOIN LATERAL (
+    SELECT f.*
+    FROM scoop.repeated_failure f
+    WHERE f.run = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    ORDER BY f.failed_at DESC
+    LIMIT 1
+) again ON true
 LEFT JOIN LATERAL (
     SELECT e.created_at, e.step, e.child_failure_handler_iteration
     FROM scoop.message_event e

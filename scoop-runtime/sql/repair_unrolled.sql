@@ -2,8 +2,8 @@
 -- Locks: nothing.
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler, m.topic,
-       coalesce(r.failed_part, failed.step) AS step,
-       coalesce(r.rollback_failure, failed.exception) AS failure,
+       coalesce(again.step, failed.step) AS step,
+       coalesce(again.exception, failed.exception) AS failure,
        failed.created_at AS failed_at,
        r.state::text AS state, r.failed_part IS NOT NULL AS held,
        EXISTS (
@@ -23,6 +23,13 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
        ) AS below
 FROM scoop.message_event failed
 JOIN scoop.message m ON m.id = failed.message_id
+LEFT JOIN LATERAL (
+    SELECT f.step, f.exception
+    FROM scoop.repeated_failure f
+    WHERE f.run = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+    ORDER BY f.failed_at DESC
+    LIMIT 1
+) again ON true
 LEFT JOIN scoop.run r
     ON r.root = failed.cooperation_lineage[1]
    AND r.id = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]

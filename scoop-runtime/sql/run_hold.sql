@@ -1,14 +1,19 @@
--- Sets a run aside that could not be undone, once more: it waits for an operator. It has taken note
--- of the children that failed.
--- Locks: its row of run, and those of its failed children.
+-- Sets a run aside that could not be undone, once more: it waits for an operator, and that it failed is put on record. It
+-- has taken note of the children that failed.
+-- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason
 WITH held AS (
     UPDATE scoop.run r
     SET state = 'stuck', owner = NULL, reason = $7, ready_at = clock_timestamp(),
-        failed_part = $4, failed_handling = $5, rollback_failure = $6, attempts = 0, retries = 0
+        last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
+        failed_part = $4, failed_handling = $5, attempts = 0, retries = 0
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-    RETURNING r.root, r.id
+    RETURNING r.root, r.id, r.last_event_at
+),
+recorded AS (
+    INSERT INTO scoop.repeated_failure (root, run, step, handling, exception, failed_at)
+    SELECT held.root, held.id, $4, $5, $6, held.last_event_at FROM held
 )
 DELETE FROM scoop.run child
 USING held

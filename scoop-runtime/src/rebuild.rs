@@ -30,7 +30,7 @@ impl Scoop {
     ///
     /// What each run has done, what it waits for, and who has to give up stays as it was. Forgotten are
     /// the number of attempts, the pauses between them, and the reasons of runs that are
-    /// [stuck](Scoop::stuck_runs) or of compensations that failed again: those are tried once more.
+    /// [stuck](Scoop::stuck_runs): those are tried once more.
     ///
     /// It reads all that is on record, in one transaction. Messages can be launched meanwhile, but whoever
     /// does waits for the end of it.

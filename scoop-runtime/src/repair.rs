@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 pub(crate) use self::decision::{
-    Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written,
+    Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written, held_again,
 };
 use crate::clock::since_1970;
 use crate::store::{Page, Store, lineage};

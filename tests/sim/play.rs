@@ -196,8 +196,7 @@ impl<'a> Stage<'a> {
         roots
     }
 
-    /// Holds the working set against the record. Of what failed again, after an operator had it retried, the
-    /// record says nothing: a rebuild has it tried once more.
+    /// Holds the working set against the record.
     fn look(&mut self) {
         let runs = self.database.working_set();
         let stuck = runs.iter().filter(|run| run.state == "stuck");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::{AtRest, Invariant, Log, LoggedEvent, Violation};
-use crate::{Definition, EventKind, Failure, StepDefinition};
+use crate::{Definition, EventKind, Failure, OPERATOR, StepDefinition};
 
 /// An event, and where in the log it stands.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,11 @@ impl Row<'_> {
     /// Whether the run gave up with this.
     pub(super) fn gave_up(&self) -> bool {
         self.failure().is_some_and(|failure| kind_of(failure) == "GaveUpException")
+    }
+
+    /// Whether an operator is answerable for it.
+    pub(super) fn is_operators(&self) -> bool {
+        self.event.identifier.as_deref() == Some(OPERATOR)
     }
 
     pub(super) fn failure(&self) -> Option<&Failure> {

@@ -58,7 +58,7 @@ pub(crate) struct Rebuilt {
     pub(crate) turned_back_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) last_event_at: OffsetDateTime,
-    pub(crate) reason: Option<&'static str>,
+    pub(crate) reason: Option<String>,
     pub(crate) failed_part: Option<String>,
     pub(crate) failed_handling: Option<i32>,
 }
@@ -160,16 +160,18 @@ impl<'a> Hierarchy<'a> {
         row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
     }
 
-    /// Who could not be undone is back if an operator has seen to it, or to what failed below it.
+    /// Who could not be undone is back if an operator has seen to it, or to what failed below it; and stays when
+    /// it fails again.
     fn find_revived(&mut self, id: Uuid) {
         let run = &self.pasts.runs[&id];
         let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
         let went_on = again.is_some_and(|(_, last)| !self.pasts.is_settled_above(run, last.at));
         let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
         let below = children.any(|child| self.is_alive(child.id()) || self.leaves_it_to(child, run));
+        let is_back = run.failed_again() && !self.pasts.is_settled_above(run, run.last().at);
         if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
             self.going.insert(id);
-        } else if below {
+        } else if below || is_back {
             self.held.insert(id);
         }
     }
@@ -288,7 +290,7 @@ impl<'a> Hierarchy<'a> {
         row.give_up_at = row.give_up_at.filter(|deadline| *deadline > self.now);
         if let Some(failed) = run.failed().filter(|_| self.held.contains(&run.id())) {
             row.state = "stuck";
-            row.reason = Some(crate::repair::HELD);
+            row.reason = Some(run.why_held());
             row.failed_part = failed.step.clone();
             row.failed_handling = failed.handling;
         }

@@ -7,7 +7,9 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// One row of `message_event`.
+use crate::repair::{HELD, held_again};
+
+/// One row of `message_event`; or of `repeated_failure`, as a ROLLBACK_FAILED more.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) lineage: Lineage,
@@ -88,8 +90,30 @@ impl<'a> Past<'a> {
         self.newest(EventKind::Committed)
     }
 
+    /// How it failed to be undone, the last time.
     pub(super) fn failed(&self) -> Option<&'a Recorded> {
         self.newest(EventKind::RollbackFailed)
+    }
+
+    /// Whether it did more than once: after an operator had seen to it.
+    pub(super) fn failed_again(&self) -> bool {
+        self.failures().nth(1).is_some()
+    }
+
+    /// How it failed to be undone the first time. Who was waiting for it then is told by that.
+    fn failed_first(&self) -> Option<&'a Recorded> {
+        self.failures().next()
+    }
+
+    fn failures(&self) -> impl Iterator<Item = &'a Recorded> {
+        self.own.iter().copied().filter(|event| event.kind == EventKind::RollbackFailed)
+    }
+
+    /// Why it waits for an operator.
+    pub(super) fn why_held(&self) -> String {
+        let failure = self.failures().skip(1).last().and_then(|failed| failed.exception.clone());
+        let failure = failure.and_then(|failure| serde_json::from_value(failure).ok());
+        failure.map_or_else(|| HELD.to_owned(), |failure| held_again(&failure))
     }
 
     /// Its newest event, launches aside.
@@ -158,7 +182,7 @@ impl<'a> Past<'a> {
     /// Whether it was waiting for this child when that could not be undone, and then could not be undone
     /// either.
     pub(super) fn failed_after(&self, child: &Past<'_>) -> bool {
-        let (Some(failed), Some(below)) = (self.failed(), child.failed()) else {
+        let (Some(failed), Some(below)) = (self.failed(), child.failed_first()) else {
             return false;
         };
         let suspended = self.suspended_before_failure();
@@ -168,13 +192,13 @@ impl<'a> Past<'a> {
     /// Whether this child is what it waits for.
     pub(super) fn waits_for(&self, child: &Past<'_>) -> bool {
         let suspended = self.suspended().map(|suspended| suspended.at);
-        child.failed().is_some_and(|failed| suspended.is_some_and(|suspended| failed.at > suspended))
+        child.failed_first().is_some_and(|failed| suspended.is_some_and(|suspended| failed.at > suspended))
     }
 
     /// Whether this child was what it waited for at that time.
     fn waited_for(&self, child: &Past<'_>, at: OffsetDateTime) -> bool {
         let suspended = self.suspensions().rfind(|event| event.at < at);
-        let failed = child.failed().zip(suspended);
+        let failed = child.failed_first().zip(suspended);
         failed.is_some_and(|(failed, suspended)| failed.at > suspended.at)
     }
 

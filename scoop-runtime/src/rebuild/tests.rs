@@ -332,6 +332,30 @@ fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
     assert_eq!(resolved.states(), states(&[("h2", "ready", None)]));
 }
 
+#[test]
+fn who_fails_again_waits_for_an_operator_again() {
+    let why = json!({ "type": "Error", "message": "no", "source": "s", "stackTrace": [], "causes": [] });
+    let again = |history: History| {
+        let failed =
+            history.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("Rollback of w[0,]").handling(0);
+        failed.but(|row| row.exception = Some(why.clone()))
+    };
+    let mut retried = broken();
+    retried.revivals.push(Revival { run: id(3), at: at(13) });
+    // The revival takes a second of its own.
+    let retried = again(retried.emitted(&[1, 2, 3], 40));
+    assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
+    let failure: scoop_core::Failure = serde_json::from_value(why.clone()).unwrap();
+    let reason = crate::repair::held_again(&failure);
+    let expected = [json!("Rollback of w[0,]"), json!(0), json!(reason)];
+    assert_eq!(retried.fields("h3", ["failed_part", "failed_handling", "reason"]), expected);
+
+    let skipped_above = retried.suspended(&[1, 2], 10, "children").handling(0);
+    assert_eq!(skipped_above.states(), states(&[("h2", "ready", None)]), "nobody waits for it any more");
+    let went_on = again(broken().suspended(&[1, 2, 3], 20, "Rollback of x[0,]"));
+    assert_eq!(went_on.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
+}
+
 /// Run 2 is on its way back, and has launched message 30 there, which run 5 handles.
 fn compensating() -> History {
     let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").next(1);

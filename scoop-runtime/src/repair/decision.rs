@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, Lineage};
+use scoop_core::{Context, Failure, Lineage};
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -64,8 +64,9 @@ pub(crate) struct Unrolled {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
     pub(crate) handler: String,
+    /// When it failed, the first time: who was waiting for it then is told by that.
     pub(crate) failed_at: OffsetDateTime,
-    /// The part of the rollback that failed, and how often its children's failures had been handled
+    /// The part of the rollback that failed, the last time, and how often its children's failures had been handled
     /// before, if they were the reason.
     pub(crate) part: String,
     pub(crate) handling: Option<u32>,
@@ -134,6 +135,11 @@ pub(crate) struct Revived {
 /// Why a run is set aside that nobody has seen to.
 pub(crate) const HELD: &str = "it could not be undone; retry, skip or resolve it";
 
+/// The same of a run that somebody has seen to, in vain.
+pub(crate) fn held_again(failure: &Failure) -> String {
+    format!("it could not be undone again: {failure}").replace('\0', "")
+}
+
 impl Unrolled {
     fn id(&self) -> Uuid {
         self.lineage.id()
@@ -142,12 +148,6 @@ impl Unrolled {
     /// Whether it failed since runs below it had: what is next is their handling.
     fn failed_with_children(&self) -> bool {
         self.handling.is_some() && self.handling == Some(self.suspended_handling.map_or(0, |count| count + 1))
-    }
-
-    /// Whether it went on after that failure, failed again, and left the working set since an operator saw to
-    /// one above it.
-    fn went_on_and_was_let_go(&self) -> bool {
-        self.presence == Presence::Absent && self.suspended_at.is_some_and(|at| at > self.failed_at)
     }
 
     fn written(&self, kind: &'static str) -> Written {
@@ -211,8 +211,6 @@ impl Unrolleds {
                 decision.repeats =
                     target.failed_with_children() && target.suspended_part.as_ref() == Some(&target.part);
             }
-            // What failed since is not on record any more: it is tried again, and can be skipped then.
-            Remedy::Skip if target.went_on_and_was_let_go() => {}
             Remedy::Skip => decision.events.push(target.written("SUSPENDED")),
             Remedy::Resolve => {
                 let settled = in_the_way.iter().rev().chain([&target]);
@@ -470,15 +468,13 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_skipped_once() {
-        let skipped = |suspended_at, presence| {
-            let run = Unrolled { suspended_at: Some(at(suspended_at)), presence, ..failed(&[2], 5) };
-            decide([run], Remedy::Skip, 2).unwrap()
-        };
-        let again = skipped(6, Presence::Absent);
-        assert_eq!((again.events.len(), revived(&again)), (0, vec![(2, "ready", None)]));
-        assert_eq!(skipped(4, Presence::Absent).events.len(), 1);
-        assert_eq!(skipped(6, Presence::Held).events.len(), 1, "the part that failed then is known");
+    fn who_is_held_says_why() {
+        let failure = Failure::new("Error", "no\0", "s");
+        assert_eq!(
+            held_again(&failure),
+            format!("it could not be undone again: {failure}").replace('\0', "")
+        );
+        assert!(!held_again(&failure).contains('\0'), "the database takes it");
     }
 
     #[test]

@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "intervention", include_str!("../../migrations/0004_intervention.sql")),
     (5, "lean", include_str!("../../migrations/0005_lean.sql")),
     (6, "settle", include_str!("../../migrations/0006_settle.sql")),
+    (7, "repeated failure", include_str!("../../migrations/0007_repeated_failure.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.

@@ -1,7 +1,7 @@
 //! What operators ask of the database: what could not be undone, or cannot be continued, and what is to
 //! become of it.
 
-use scoop_core::Context;
+use scoop_core::{Context, OPERATOR};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
@@ -14,10 +14,8 @@ use super::rows::{lineage, unsigned};
 use super::{FailedPart, Key, Parent, Sessions, Tables, Target};
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
+    held_again,
 };
-
-/// Who writes what an operator is answerable for, in events.
-pub(super) const OPERATOR: &str = "scoop-rs:operator";
 
 /// What became of a request.
 #[derive(Debug)]
@@ -195,9 +193,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Sets a run aside that could not be undone, once more.
+    /// Sets a run aside that could not be undone, once more, and puts that on record.
     pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
-        let reason = format!("it could not be undone again: {}", failed.failure);
         sqlx::query(self.sql.run_hold.clone())
             .bind(key.root)
             .bind(key.id)
@@ -205,7 +202,7 @@ impl Tables {
             .bind(&failed.part)
             .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
             .bind(Json(&failed.failure))
-            .bind(reason.replace('\0', ""))
+            .bind(held_again(&failed.failure))
             .done(&self.sessions)
             .await?;
         Ok(())

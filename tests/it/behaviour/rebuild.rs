@@ -388,6 +388,7 @@ async fn what_operators_decided_is_rebuilt() -> Result<()> {
     let root = scoop.find(root.id()).await?;
     root.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
     scoop.shutdown().await;
+    is_rebuilt(&db).await?;
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
 

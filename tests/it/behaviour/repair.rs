@@ -21,8 +21,12 @@ impl Faults {
         assert!(self.0.lock().unwrap().remove(name), "{name} is broken");
     }
 
+    fn has(&self, name: &str) -> bool {
+        self.0.lock().unwrap().contains(name)
+    }
+
     fn check(&self, name: &str) -> Result<()> {
-        if self.0.lock().unwrap().contains(name) {
+        if self.has(name) {
             return Err(IllegalStateException("it is broken").into());
         }
         Ok(())
@@ -58,6 +62,9 @@ impl RootHandler {
 
     async fn undo_zero(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
         compensated(scope);
+        if self.faults.has("root 0 needs a grandchild") {
+            scope.launch(Grandchild).await?;
+        }
         self.faults.check("root 0")
     }
 
@@ -126,6 +133,11 @@ impl GrandchildHandler {
     async fn zero(&self, scope: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
         invoked(scope);
         Ok(())
+    }
+
+    #[step(name = "1")]
+    async fn one(&self, _: &mut Scope<'_>, _: &Grandchild) -> Result<()> {
+        self.faults.check("grandchild 1")
     }
 
     async fn undo(&self, scope: &mut Scope<'_>, _: &Grandchild, _: &Failure) -> Result<()> {
@@ -316,6 +328,47 @@ async fn what_fails_again_waits_for_an_operator_and_no_program_wakes_it() -> Res
         rollback root-handler/0",
     );
     Ok(())
+}
+
+/// It goes on after the first failure, and fails again because of what it launches then, which fails again itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_part_that_failed_last_is_skipped_by_whoever_waits_meanwhile() -> Result<()> {
+    let faults = ["root 1", "root 0 needs a grandchild", "grandchild 1", "grandchild 0"];
+    let broken = Broken::by(&faults, |builder, faults| {
+        let grandchild = GrandchildHandler { faults: faults.clone() };
+        alone(builder, faults).only::<GrandchildHandler>().provide(grandchild)
+    })
+    .await?;
+    assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
+    let root = broken.id_of("root-handler").await?;
+    assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
+    let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    broken.root.comes_to(is_stuck).await?;
+    assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 0[0,]");
+
+    assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
+    let below_is_stuck = |tree: &scoop::Tree| {
+        let mut runs = tree.runs().into_iter();
+        runs.any(|run| run.handler == "grandchild-handler" && matches!(run.state, RunState::Stuck { .. }))
+    };
+    broken.root.comes_to(below_is_stuck).await?;
+    let failed = broken.failed("root-handler").await?;
+    assert_eq!((&*failed.step, failed.mending), ("Rollback of 0[0,]", Mending::UnderWay));
+    assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
+    assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
+    calls_of(&broken.root).expect(
+        "invoke root-handler/0
+        invoke root-handler/1
+        invoke root-handler/2
+        rollback root-handler/1
+        rollback root-handler/0
+        invoke grandchild-handler/0
+        rollback grandchild-handler/0
+        rollback grandchild-handler/0",
+    );
+    let grandchild = broken.id_of("grandchild-handler").await?;
+    assert_eq!(broken.scoop.resolve(grandchild, "").await?, RepairAnswer::Accepted);
+    broken.is_undone().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,7 +76,7 @@ impl State {
         let Some(Hierarchy { record, .. }) = self.hierarchy(root) else {
             return vec![];
         };
-        let mut events: Vec<_> = record.events.iter().collect();
+        let mut events: Vec<_> = record.events.iter().chain(&record.repeated_failures).collect();
         events.sort_by_key(|event| (event.at, event.place));
         let events: Vec<_> = events.into_iter().map(|event| event.recorded(record)).collect();
         let revivals = record.interventions.iter().map(|done| Revival { run: done.run, at: done.at });
@@ -132,7 +132,7 @@ impl Record {
         row.undoing_since = rebuilt.undoing_since;
         (row.failure, row.rollback_failure) = (failure(rebuilt.failure), failure(rebuilt.rollback_failure));
         row.turned_back_at = rebuilt.turned_back_at;
-        row.reason = rebuilt.reason.map(str::to_owned);
+        row.reason = rebuilt.reason;
         (row.failed_part, row.failed_handling) = (rebuilt.failed_part, rebuilt.failed_handling);
         Some(row)
     }
@@ -142,12 +142,9 @@ impl Row {
     /// The row without what a rebuild need not know: who works on it, attempts, pauses and reasons, and
     /// the id of a run that nobody has begun.
     fn essence(&self, now: OffsetDateTime) -> Value {
-        // Why a compensation failed again is on no record: it is tried once more.
-        let again = self.state == RunState::Stuck && self.rollback_failure.is_some();
-        let is_held = self.failed_part.is_some() && !again;
         let state = match self.state {
             RunState::Ended => "ended",
-            RunState::Stuck if is_held => "stuck",
+            RunState::Stuck if self.failed_part.is_some() => "stuck",
             // Whether a run waits follows from its children.
             _ => "open",
         };
@@ -155,7 +152,7 @@ impl Row {
             "handler": *self.handler, "topic": *self.topic, "message": self.message, "parent": self.parent,
             "id": (self.epoch > 0 || self.told).then(|| self.id()),
             "state": state, "told": self.told, "failure": self.failure,
-            "rollback_failure": self.rollback_failure.as_ref().filter(|_| !again),
+            "rollback_failure": self.rollback_failure,
         });
         let Value::Object(fields) = &mut essence else {
             return essence;
@@ -167,8 +164,7 @@ impl Row {
                 "backward": self.backward, "context": self.context, "replied": self.replied,
                 "gives_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
                 "undoing": self.undoing_since.is_some(), "failed_before": self.failed_before,
-                "failed_part": self.failed_part.as_ref().filter(|_| is_held),
-                "failed_handling": self.failed_handling.filter(|_| is_held),
+                "failed_part": self.failed_part, "failed_handling": self.failed_handling,
                 "due": far.map(super::state::micros),
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());

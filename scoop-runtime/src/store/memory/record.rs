@@ -58,6 +58,8 @@ pub(super) struct Record {
     /// Of each run what it returned and replied, by name.
     pub(super) values: BTreeMap<Uuid, BTreeMap<String, Value>>,
     pub(super) interventions: Vec<Intervened>,
+    /// That a run could not be undone again, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
+    pub(super) repeated_failures: Vec<Event>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
     /// The same, by message and kind.
@@ -123,6 +125,12 @@ impl Record {
     /// The one event of this kind that a handler has for a message.
     pub(super) fn of_handler(&self, message: Uuid, kind: EventKind, handler: &str) -> Option<&Event> {
         self.of_message(message, kind).find(|event| event.handler.as_deref() == Some(handler))
+    }
+
+    /// The last failure of a run that could not be undone, of which this is the first.
+    pub(super) fn newest_failure<'a>(&'a self, first: &'a Event) -> &'a Event {
+        let again = self.repeated_failures.iter().rev();
+        again.into_iter().find(|again| again.lineage == first.lineage).unwrap_or(first)
     }
 
     /// How a run ended the last time, if it did.

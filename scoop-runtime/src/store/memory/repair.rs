@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use scoop_core::{EventKind, Lineage};
+use scoop_core::{EventKind, Lineage, OPERATOR};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::repair::{OPERATOR, Page, Remedied, Repaired};
+use super::super::repair::{Page, Remedied, Repaired};
 use super::super::{Parent, Target};
 use super::Memory;
 use super::record::{Event, Intervened, Record};
@@ -254,18 +254,17 @@ impl Hierarchy {
 
     fn unrolled_run(&self, failed: &Event) -> Option<(OffsetDateTime, Unrolled)> {
         let (record, id) = (&self.record, failed.lineage.id());
+        let again = record.newest_failure(failed);
         let handler = failed.handler.as_deref()?;
         let turned = record.of_handler(failed.message, EventKind::RollingBack, handler)?;
         let row = self.rows.get(&id);
-        let held = row.and_then(|row| Some((row.failed_part.clone()?, row.failed_handling)));
+        let held = row.is_some_and(|row| row.failed_part.is_some());
         let presence = match row.map(|row| row.state) {
             None => Presence::Absent,
-            Some(RunState::Stuck) if held.is_some() => Presence::Held,
+            Some(RunState::Stuck) if held => Presence::Held,
             Some(RunState::Waiting) => Presence::Waiting,
             Some(_) => Presence::Busy,
         };
-        let (part, handling) =
-            held.unwrap_or_else(|| (failed.step.clone().unwrap_or_default(), failed.handling));
         let suspended = record.suspended(id);
         let backward = suspended.filter(|suspended| suspended.at > turned.at);
         let mut own = record.of_run(id).rev();
@@ -275,8 +274,8 @@ impl Hierarchy {
             message: failed.message,
             handler: handler.to_owned(),
             failed_at: failed.at,
-            part,
-            handling: handling.map(unsigned),
+            part: again.step.clone().unwrap_or_default(),
+            handling: again.handling.map(unsigned),
             presence,
             suspended_at: suspended.map(|suspended| suspended.at),
             suspended_part: backward.and_then(|suspended| suspended.step.clone()),
@@ -284,7 +283,8 @@ impl Hierarchy {
             context: newest.context.clone(),
             compensates: record.compensates(failed.message),
         };
-        Some((row.map_or(newest.at, |row| row.last_event_at.max(newest.at)), run))
+        let known_at = newest.at.max(again.at);
+        Some((row.map_or(known_at, |row| row.last_event_at.max(known_at)), run))
     }
 
     fn failed_compensations(&self) -> Vec<(OffsetDateTime, FailedCompensation)> {
@@ -305,15 +305,14 @@ impl Hierarchy {
             _ if self.failed().any(is_below) => Mending::FailedBelow,
             _ => Mending::Awaited,
         };
-        let part = held.and_then(|row| row.failed_part.clone());
-        let again = row.and_then(|row| row.rollback_failure.clone());
+        let newest = self.record.newest_failure(failed);
         FailedCompensation {
             lineage: failed.lineage.clone(),
             handler: failed.handler.as_deref().unwrap_or_default().to_owned(),
             topic: self.record.topic_of(failed.message).to_string(),
             message_id: failed.message,
-            step: part.or_else(|| failed.step.clone()).unwrap_or_default(),
-            failure: again.unwrap_or_else(|| super::standing::failure_of(Some(failed))),
+            step: newest.step.clone().unwrap_or_default(),
+            failure: super::standing::failure_of(Some(newest)),
             at: since_1970(failed.at),
             mending,
         }

@@ -8,9 +8,11 @@ use super::super::engine::GiveUp;
 use super::super::{FailedPart, Key, Pairs, Parent};
 use super::Memory;
 use super::claim::named;
+use super::record::Event;
 use super::row::{Row, RunState};
-use super::state::State;
+use super::state::{RunId, State, later};
 use crate::clock::Now;
+use crate::repair::held_again;
 
 impl Memory {
     /// In how many seconds there is something to do, for these handlers or for anybody who waits;
@@ -107,16 +109,15 @@ impl Memory {
                 return Ok(());
             }
             let (now, run) = (state.now(), (key.root, key.id));
-            let reason = format!("it could not be undone again: {}", failed.failure).replace('\0', "");
+            let handling = failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
             state.change(run, |row| {
                 row.free(now);
-                (row.state, row.reason) = (RunState::Stuck, Some(reason));
-                row.failed_part = Some(failed.part.clone());
-                row.failed_handling =
-                    failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
-                row.rollback_failure = Some(failed.failure.clone());
+                (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
+                row.last_event_at = later(now, row.last_event_at);
+                (row.failed_part, row.failed_handling) = (Some(failed.part.clone()), handling);
                 (row.attempts, row.retries) = (0, 0);
             });
+            state.record_failure(run, failed, handling);
             let noted = state.children(run).filter(|child| child.state == RunState::Ended);
             let noted: Vec<_> = noted.map(Row::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
@@ -148,6 +149,22 @@ impl Memory {
 }
 
 impl State {
+    /// Puts on record that a run that is back in the working set could not be undone again.
+    fn record_failure(&mut self, run: RunId, failed: &FailedPart, handling: Option<i32>) {
+        let Some(row) = self.row(run) else {
+            return;
+        };
+        let event = Event {
+            handler: Some(row.handler.clone()),
+            step: Some(failed.part.clone()),
+            exception: Some(failed.failure.clone()),
+            context: row.context.clone(),
+            handling,
+            ..Event::new(EventKind::RollbackFailed, row.message, row.lineage.clone(), row.last_event_at)
+        };
+        self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
+    }
+
     /// What was asked of this run, or of those above it, oldest first.
     fn requests_of(&self, row: &Row) -> Vec<scoop_core::Failure> {
         let Some(hierarchy) = self.hierarchy(row.root()) else {
