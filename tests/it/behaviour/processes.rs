@@ -66,6 +66,28 @@ mod shutdown {
         Ok(())
     }
 
+    /// Others need not find out by themselves, which takes them a minute at most.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_a_process_hands_back_another_takes_at_once() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let start = async || {
+            let scoop = db.scoop().only::<RootHandler>().poll_interval(Duration::from_secs(3600));
+            scoop.provide(RootHandler { gate: gate.clone() }).start().await
+        };
+        let (first, second) = (start().await?, start().await?);
+        let root = first.launch(Root).await?;
+        gate.arrivals(1).await;
+        let asked = tokio::time::timeout(Duration::from_millis(1), first.shutdown()).await;
+        assert!(asked.is_err(), "the step still runs");
+        gate.open(1);
+        first.shutdown().await;
+        let root = second.find(root.id()).await?;
+        let ends = tokio::time::timeout(Duration::from_secs(30), root.ends()).await;
+        assert_eq!(ends.expect("it was told")?, Outcome::Committed);
+        Ok(())
+    }
+
     /// What is launched through a stopped program is left to the next.
     #[tokio::test(flavor = "multi_thread")]
     async fn nothing_new_is_begun_after_a_shutdown() -> Result<()> {
