@@ -2,7 +2,7 @@
 -- each is, and whether it is back in the working set; ancestors first.
 -- Of whoever failed again, the part of the last time counts.
 -- Locks: nothing.
--- $1 root
+-- $1 root, $2 who is named in events that operators are answerable for
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler,
        failed.created_at AS failed_at,
        coalesce(again.step, failed.step) AS part,
@@ -14,6 +14,34 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
             THEN suspended.child_failure_handler_iteration END AS suspended_handling,
        newest.context,
        greatest(newest.created_at, again.failed_at, r.last_event_at) AS newest_at,
+       -- it gave up, and of those that the newest part told to turn back, or that handle what it launched, some had
+       -- not begun, and will not; an operator who skipped that part knew
+       coalesce(again.exception, failed.exception) ->> 'type' LIKE '%GaveUpException'
+       AND suspended.created_at > turned.created_at AND suspended.coroutine_identifier <> $2 AND EXISTS (
+           SELECT FROM scoop.message_event sent
+           WHERE sent.cooperation_lineage[cardinality(sent.cooperation_lineage)]
+                   = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
+             AND sent.type IN ('EMITTED', 'ROLLBACK_EMITTED')
+             AND sent.coroutine_name = failed.coroutine_name AND sent.step = suspended.step
+             AND CASE sent.type
+                 WHEN 'EMITTED' THEN EXISTS (
+                     SELECT FROM scoop.message launched
+                     JOIN scoop.handler h ON h.topic = launched.topic AND h.since <= sent.created_at
+                     WHERE launched.id = sent.message_id AND h.dropped IS NULL
+                       AND (h.until IS NULL OR h.until > sent.created_at)
+                       AND NOT EXISTS (
+                           SELECT FROM scoop.message_event seen
+                           WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler
+                             AND seen.message_id = sent.message_id))
+                 ELSE EXISTS (
+                     SELECT FROM scoop.message_event seen
+                     WHERE seen.type = 'SEEN' AND seen.message_id = sent.message_id
+                       AND NOT EXISTS (
+                           SELECT FROM scoop.message_event back
+                           WHERE back.type = 'ROLLING_BACK' AND back.coroutine_name = seen.coroutine_name
+                             AND back.message_id = seen.message_id))
+                 END
+       ) AS leaves_behind,
        -- launched by the run above while that was on its way back
        coalesce((
            SELECT emitted.created_at > above.created_at
@@ -36,7 +64,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) again ON true
 LEFT JOIN LATERAL (
-    SELECT e.created_at, e.step, e.child_failure_handler_iteration
+    SELECT e.created_at, e.step, e.child_failure_handler_iteration, e.coroutine_identifier
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
             = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]

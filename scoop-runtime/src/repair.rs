@@ -342,7 +342,8 @@ impl Scoop {
     /// If it fails again, that is seen there as well, and it can be retried, skipped or resolved again.
     ///
     /// A compensation that failed since a message that it launched did runs again as a whole. A
-    /// rollback that gave up because of a deadline goes on; only deadlines that are still to come count.
+    /// rollback that gave up because of a deadline goes on; only deadlines that are still to come count. If
+    /// it gave up while others had yet to begin with what it had told or asked them to do, that is repeated first.
     ///
     /// A [stuck](Scoop::stuck_runs) run is tried again at once, with the programs that run now.
     ///

@@ -147,8 +147,14 @@ fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
     hierarchy.find(findings, Invariant::Progress, format!("{} {what}", run.seen.told()));
 }
 
-/// Whether whoever told others to turn back gave up waiting for them.
+/// Whether whoever told others to turn back gave up waiting for them, and did not come to be undone without them after
+/// all, unless an operator wanted that.
 fn gave_up_on(hierarchy: &Hierarchy<'_>, told: Row<'_>) -> bool {
     let mut runs = hierarchy.runs.iter().filter(|run| run.seen.event.lineage == told.event.lineage);
-    runs.any(|run| run.rows.iter().any(|row| row.at > told.at && row.gave_up()))
+    runs.any(|run| {
+        let mut later = run.rows.iter().filter(|row| row.at > told.at);
+        let is_undone = later.clone().any(|row| row.kind() == EventKind::RolledBack);
+        let wanted = later.clone().any(|row| row.is_operators());
+        later.any(|row| row.gave_up()) && (!is_undone || wanted)
+    })
 }

@@ -76,6 +76,9 @@ pub(crate) struct Unrolled {
     /// The same, if that was on the way back.
     pub(crate) suspended_part: Option<String>,
     pub(crate) suspended_handling: Option<u32>,
+    /// Whether some of those whom that part told to turn back, or who handle what it launched, were not waited for
+    /// in the end: the run gave up.
+    pub(crate) leaves_behind: bool,
     pub(crate) context: Context,
     /// Whether the run above launched its message while that was on its way back: whoever wants it
     /// undone has no use for its failure.
@@ -208,8 +211,9 @@ impl Unrolleds {
         match remedy {
             Remedy::Retry if !in_the_way.is_empty() => return Err(Refusal::FailedBelow),
             Remedy::Retry => {
-                decision.repeats =
+                let failed_there =
                     target.failed_with_children() && target.suspended_part.as_ref() == Some(&target.part);
+                decision.repeats = failed_there || target.leaves_behind;
             }
             Remedy::Skip => decision.events.push(target.written("SUSPENDED")),
             Remedy::Resolve => {
@@ -319,6 +323,7 @@ mod tests {
             suspended_at: Some(at(0)),
             suspended_part: None,
             suspended_handling: None,
+            leaves_behind: false,
             context: Context::default(),
             compensates: false,
         }
@@ -465,6 +470,20 @@ mod tests {
         runs[1].presence = Presence::Absent;
         let decision = decide(runs, Remedy::Retry, 5).unwrap();
         assert_eq!(revived(&decision), [(3, "stuck", Some(2)), (5, "ready", None)]);
+    }
+
+    #[test]
+    fn a_part_that_left_somebody_behind_runs_again() {
+        let run = |leaves_behind, remedy| {
+            let run = Unrolled {
+                leaves_behind,
+                suspended_part: Some("Rollback of b[0,]".into()),
+                ..failed(&[2], 5)
+            };
+            decide([run], remedy, 2).unwrap().repeats
+        };
+        assert!(run(true, Remedy::Retry) && !run(false, Remedy::Retry));
+        assert!(!run(true, Remedy::Skip), "they are left as they are");
     }
 
     #[test]

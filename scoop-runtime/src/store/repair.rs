@@ -85,7 +85,11 @@ impl Tables {
         connection: &mut PgConnection,
         root: Uuid,
     ) -> sqlx::Result<(Unrolleds, OffsetDateTime)> {
-        let rows = sqlx::query(self.sql.repair_find.clone()).bind(root).fetch_all(&mut *connection).await?;
+        let rows = sqlx::query(self.sql.repair_find.clone())
+            .bind(root)
+            .bind(OPERATOR)
+            .fetch_all(&mut *connection)
+            .await?;
         let now: OffsetDateTime =
             sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
         let newest = rows.iter().map(|row| row.try_get("newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
@@ -258,6 +262,7 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
         suspended_at: row.try_get("suspended_at")?,
         suspended_part: row.try_get("suspended_part")?,
         suspended_handling: count("suspended_handling")?,
+        leaves_behind: row.try_get::<Option<bool>, _>("leaves_behind")?.unwrap_or(false),
         context: context.map(|Json(context)| context).unwrap_or_default(),
         compensates: row.try_get("compensates")?,
     })

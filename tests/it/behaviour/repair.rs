@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use scoop::{FailedCompensation, Handle, Lineage, Mending, RepairAnswer, RunState, RuntimeError};
 
 use super::*;
-use crate::support::{Database, calls_of, compensated, invoked};
+use crate::support::{Database, Gate, calls_of, compensated, invoked};
 
 /// What is broken at the moment. Clones are the same.
 #[derive(Clone, Default)]
@@ -738,6 +738,63 @@ mod deadlines {
             }
             Ok(())
         }
+    }
+
+    /// Fails when it may.
+    struct Waiting {
+        gate: Gate,
+    }
+
+    #[saga(name = "waiting-handler")]
+    #[subscribes(Root)]
+    impl Waiting {
+        #[step(name = "0", rollback = undo)]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Child).await?;
+            Ok(())
+        }
+
+        #[step(name = "1")]
+        async fn one(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            self.gate.pass().await;
+            Err(SIMULATED.into())
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            compensated(scope);
+            Ok(())
+        }
+    }
+
+    /// Nobody was there to undo the child by the deadline. It is not forgotten for that.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn whoever_was_not_waited_for_any_more_is_undone_when_the_rollback_goes_on() -> Result<()> {
+        let db = Database::new().await;
+        let gate = Gate::default();
+        let scoop = db.scoop().only::<Waiting>().provide(Waiting { gate: gate.clone() }).start().await?;
+        let faults = Faults::default();
+        let below = async || {
+            let child = ChildHandler { faults: faults.clone() };
+            db.scoop().only::<ChildHandler>().provide(child).start().await
+        };
+        let first = below().await?;
+        let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(2)).await?;
+        gate.arrivals(1).await;
+        first.shutdown().await;
+        gate.open(1);
+        let outcome = root.ends().await?;
+        assert!(matches!(outcome, Outcome::RollbackFailed(_)), "{outcome:?}");
+        let _second = below().await?;
+        let broken = Broken { root, scoop, db, faults };
+        assert_eq!(broken.retry("waiting-handler").await?, RepairAnswer::Accepted);
+        broken.is_undone().await?;
+        calls_of(&broken.root).expect(
+            "invoke child-handler/0
+            invoke child-handler/1
+            rollback child-handler/0
+            rollback waiting-handler/0",
+        );
+        Ok(())
     }
 
     #[tokio::test(flavor = "multi_thread")]

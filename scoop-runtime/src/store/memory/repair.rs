@@ -12,7 +12,7 @@ use super::Memory;
 use super::record::{Event, Intervened, Record};
 use super::requests::is_unrolled;
 use super::row::{Row, RunState};
-use super::state::{Hierarchy, State, after};
+use super::state::{Hierarchy, Listed, State, after};
 use crate::clock::since_1970;
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
@@ -72,7 +72,7 @@ impl State {
     fn repair(&mut self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let hierarchy = self.hierarchy(root).ok_or(Refusal::NotFailed)?;
-        let unrolled = hierarchy.unrolled();
+        let unrolled = hierarchy.unrolled(&self.topology);
         let newest = unrolled.iter().map(|(newest, _)| after(*newest)).max();
         let now = newest.map_or(self.now(), |newest| newest.max(self.now()));
         let unrolled = Unrolleds::new(unrolled.into_iter().map(|(_, run)| run));
@@ -227,6 +227,32 @@ impl Record {
         names.any(|name| !name.starts_with("Output of "))
     }
 
+    /// Whether some of those whom this part of a rollback told to turn back, or who handle what it launched, have
+    /// not begun with that; unless an operator has skipped the part.
+    fn leaves_behind(&self, part: &Event, topology: &[Listed]) -> bool {
+        if part.identifier.as_deref() == Some(OPERATOR) {
+            return false;
+        }
+        let mut sent = self.of_run(part.lineage.id()).filter(|event| {
+            event.handler == part.handler && event.step == part.step && event.lineage == part.lineage
+        });
+        sent.any(|sent| match sent.kind {
+            EventKind::Emitted => {
+                let topic = self.topic_of(sent.message);
+                let mut listened = topology.iter().filter(|listed| {
+                    let ended = listed.dropped || listed.until.is_some_and(|until| until <= sent.at);
+                    listed.topic == topic && listed.since <= sent.at && !ended
+                });
+                listened.any(|it| self.of_handler(sent.message, EventKind::Seen, &it.handler).is_none())
+            }
+            EventKind::RollbackEmitted => self.of_message(sent.message, EventKind::Seen).any(|seen| {
+                let handler = seen.handler.as_deref().unwrap_or_default();
+                self.of_handler(sent.message, EventKind::RollingBack, handler).is_none()
+            }),
+            _ => false,
+        })
+    }
+
     /// Whether the run above launched this message on its way back.
     fn compensates(&self, message: Uuid) -> bool {
         let emitted = self.of_message(message, EventKind::Emitted).next();
@@ -248,11 +274,11 @@ impl Hierarchy {
     }
 
     /// The same, as decisions want them, each with the time of the newest that is known of it.
-    fn unrolled(&self) -> Vec<(OffsetDateTime, Unrolled)> {
-        self.failed().filter_map(|failed| self.unrolled_run(failed)).collect()
+    fn unrolled(&self, topology: &[Listed]) -> Vec<(OffsetDateTime, Unrolled)> {
+        self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 
-    fn unrolled_run(&self, failed: &Event) -> Option<(OffsetDateTime, Unrolled)> {
+    fn unrolled_run(&self, failed: &Event, topology: &[Listed]) -> Option<(OffsetDateTime, Unrolled)> {
         let (record, id) = (&self.record, failed.lineage.id());
         let again = record.newest_failure(failed);
         let handler = failed.handler.as_deref()?;
@@ -267,6 +293,7 @@ impl Hierarchy {
         };
         let suspended = record.suspended(id);
         let backward = suspended.filter(|suspended| suspended.at > turned.at);
+        let gave_up = again.exception.as_ref().is_some_and(|it| it.kind.ends_with("GaveUpException"));
         let mut own = record.of_run(id).rev();
         let newest = own.find(|event| event.message == failed.message && event.handler == failed.handler)?;
         let run = Unrolled {
@@ -280,6 +307,8 @@ impl Hierarchy {
             suspended_at: suspended.map(|suspended| suspended.at),
             suspended_part: backward.and_then(|suspended| suspended.step.clone()),
             suspended_handling: backward.and_then(|suspended| suspended.handling).map(unsigned),
+            leaves_behind: gave_up
+                && backward.is_some_and(|suspended| record.leaves_behind(suspended, topology)),
             context: newest.context.clone(),
             compensates: record.compensates(failed.message),
         };
