@@ -104,7 +104,13 @@ BEGIN
                    seen.coroutine_name,
                    clock_timestamp() + told.at * interval '1 microsecond',
                    last_event,
-                   true, true, s.told_because, clock_timestamp(),
+                   true, true,
+                   -- whoever is told again is told what is on record
+                   coalesce(CASE WHEN held.failed_before THEN (
+                       SELECT e.exception FROM scoop.message_event e
+                       WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = told.message_id
+                   ) END, s.told_because),
+                   clock_timestamp(),
                    -- whoever still holds an epoch of the way forward holds none of the way back
                    (extract(epoch FROM last_event) * 1000000)::bigint,
                    (extract(epoch FROM last_event) * 1000000)::bigint,

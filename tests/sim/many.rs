@@ -31,9 +31,10 @@ const TWICE: u64 = 50;
 /// * 1007347: a run that waited for an operator was told of the end of one below it, so that no operator could
 ///   see to it any more.
 /// * 1018429: in which iteration a run had stood was in the working set on the way back, or not.
-const REGRESSIONS: [u64; 16] = [
+/// * 50020115, 50073840: who was told to turn back again was given another reason than is on record.
+const REGRESSIONS: [u64; 18] = [
     41, 368, 866, 1_623, 1_000_469, 1_001_335, 1_007_347, 1_018_429, 1_041_199, 1_064_225, 1_078_419,
-    1_105_595, 1_198_515, 1_251_205, 3_000_516, 10_000_706,
+    1_105_595, 1_198_515, 1_251_205, 3_000_516, 10_000_706, 50_020_115, 50_073_840,
 ];
 
 /// How often a long run says how far it is.

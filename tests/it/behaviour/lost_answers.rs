@@ -274,14 +274,23 @@ mod of_a_launch {
 mod of_a_late_launch {
     use super::*;
 
+    /// Says when it comes, so that one of them can be told from everything else that is sent.
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "patience")]
+    struct Coming(String);
+
+    fn coming(when: &str) -> Coming {
+        Coming(when.to_owned())
+    }
+
     #[derive(Default)]
     struct PatientHandler;
 
     #[saga(name = "patient-handler")]
-    #[subscribes(Child)]
+    #[subscribes(Coming)]
     impl PatientHandler {
         #[step(name = "0")]
-        async fn zero(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        async fn zero(&self, _: &mut Scope<'_>, _: &Coming) -> Result<()> {
             Ok(())
         }
     }
@@ -290,25 +299,25 @@ mod of_a_late_launch {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_is_found_that_began_with_a_launch_that_came_late() -> Result<()> {
         let db = Database::new().await;
-        let proxy = Proxy::new(b"patient-handler", Cut::Late);
+        let proxy = Proxy::new(b"comes late", Cut::Late);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<PatientHandler>();
         let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
-        scoop.launch(Child).await?.ends().await?;
+        scoop.launch(coming("first")).await?.ends().await?;
         let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                       AND state = 'active' AND pid <> pg_backend_pid()";
         eventually("it looks for no more work", async || db.number(active).await == 0).await;
 
         proxy.arm();
-        let launched = scoop.launch(Child).unique("one").await;
+        let launched = scoop.launch(coming("comes late")).unique("one").await;
         assert!(matches!(&launched, Err(error) if error.is_transient()), "its answer came");
         proxy.has_cut().await;
         // Whoever claims looks first.
         let elsewhere = Scoop::client(db.another_pool(1).await);
-        assert_eq!(elsewhere.launch(Child).await?.ends().await?, Outcome::Committed);
+        assert_eq!(elsewhere.launch(coming("meanwhile")).await?.ends().await?, Outcome::Committed);
         proxy.let_go();
         let launches = "SELECT count(*) FROM scoop.message";
         eventually("the launch came", async || db.number(launches).await == 3).await;
-        let again = elsewhere.launch(Child).unique("one").await?;
+        let again = elsewhere.launch(coming("comes late")).unique("one").await?;
         assert_eq!(again.ends().await?, Outcome::Committed);
         Ok(())
     }

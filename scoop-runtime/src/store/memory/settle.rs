@@ -153,7 +153,10 @@ impl State {
             row.parent = Some(step.held.id());
             row.ready_at = now + place(told.at);
             (row.backward, row.told) = (true, true);
-            row.failure = step.settlement.told_because.clone();
+            // Whoever is told again is told what is on record.
+            let on_record = record.of_message(message, EventKind::RollbackEmitted).next();
+            let on_record = on_record.and_then(|told| told.exception.clone());
+            row.failure = on_record.or_else(|| step.settlement.told_because.clone());
             row.undoing_since = Some(now);
             // Whoever still holds an epoch of the way forward holds none of the way back.
             (row.epoch, row.first_epoch) = (micros(step.last_event), micros(step.last_event));
