@@ -6,11 +6,38 @@
 //! and the [`Link`]s draw nothing by chance themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::InMemory;
 pub use crate::bug::{Bug, make};
 pub use crate::store::Link;
 use crate::store::Memory;
+
+/// That a handler listened on a topic. Times are those of the database since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The topic.
+    pub topic: String,
+    /// The handler.
+    pub handler: String,
+    /// Since when.
+    pub since: Duration,
+    /// Until when, if it was [retired](crate::Scoop::retire_handler).
+    pub until: Option<Duration>,
+    /// Whether [what waited for it](crate::Retire::dropping_what_waits) was dropped then.
+    pub dropped: bool,
+}
+
+/// Who has listened where, from the beginning on.
+///
+/// ```
+/// use scoop_runtime::{InMemory, simulation};
+///
+/// assert!(simulation::listings(&InMemory::new()).is_empty());
+/// ```
+pub fn listings(database: &InMemory) -> Vec<Listing> {
+    database.memory().listings()
+}
 
 /// From now on the ids that this thread draws follow from this seed; with `None`, from nothing again.
 pub fn seed(seed: impl Into<Option<u64>>) {

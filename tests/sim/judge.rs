@@ -93,8 +93,8 @@ pub(crate) fn log(played: &Played) -> Log {
         topic: listed.topic.clone(),
         handler: listed.handler.clone(),
         since: OffsetDateTime::UNIX_EPOCH + listed.since,
-        until: None,
-        dropped: false,
+        until: listed.until.map(|until| OffsetDateTime::UNIX_EPOCH + until),
+        dropped: listed.dropped,
     });
     Log {
         messages: messages.collect(),

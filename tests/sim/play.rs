@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, ListedHandler, LoggedEvent, Mending, Scoop, WorkingRun};
-use scoop_runtime::simulation::{self, Process};
+use scoop::{FailedCompensation, InMemory, LoggedEvent, Mending, Scoop, WorkingRun};
+use scoop_runtime::simulation::{self, Listing, Process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::dice::Dice;
 use crate::link::{Line, Wire};
 use crate::sagas::{self, Alpha, Beta, Delta, Epsilon, Gamma, Zeta};
-use crate::scenario::{self, ALL, Ask, Life, Repair, Scenario};
+use crate::scenario::{self, ALL, Ask, HANDLERS, Life, Repair, Scenario, TOPICS};
 use crate::world::{Alive, Notes, World};
 
 /// After the healing everything has to be at rest within this (virtual) time.
@@ -25,7 +25,7 @@ const REPAIRS_MAX: usize = 100;
 /// What a simulation leaves behind.
 pub(crate) struct Played {
     pub(crate) log: Vec<LoggedEvent>,
-    pub(crate) listed: Vec<ListedHandler>,
+    pub(crate) listed: Vec<Listing>,
     pub(crate) notes: Notes,
     /// Whether all came to its end.
     pub(crate) at_rest: bool,
@@ -111,10 +111,7 @@ impl<'a> Stage<'a> {
             at_rest &= self.repair(&mut helper, &mut repaired).await;
             self.look();
         }
-        let listed = match &self.client {
-            Some(client) => client.handlers().await.unwrap_or_default(),
-            None => vec![],
-        };
+        let listed = simulation::listings(&self.database);
         let told = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
         let unfinished = self.database.working_set().into_iter().map(told).collect();
         let log = self.database.event_log();
@@ -161,6 +158,17 @@ impl<'a> Stage<'a> {
     async fn ask(&self, client: &Scoop, ask: &Ask) {
         let of = |nth: &u32| self.launched.get(nth).copied();
         match ask {
+            Ask::Retire(nth, drops) => {
+                let Some((handler, topic, _)) = HANDLERS.get(usize::from(*nth)) else {
+                    return;
+                };
+                let retire = client.retire_handler(TOPICS[usize::from(*topic)], *handler);
+                let retire = if *drops { retire.dropping_what_waits() } else { retire };
+                if *drops {
+                    self.world.notes().dropped.insert(*handler);
+                }
+                self.answered(retire.await);
+            }
             Ask::Advance(ms) => self.database.advance(Duration::from_millis((*ms).into())),
             Ask::Cancel(nth) => {
                 if let Some(id) = of(nth) {

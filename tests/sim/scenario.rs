@@ -54,6 +54,8 @@ pub(crate) enum Ask {
     Undo(u32),
     /// That the clock of the database be put forward by so many ms.
     Advance(u32),
+    /// To strike out the n-th handler, and perhaps what waits for it.
+    Retire(u8, bool),
 }
 
 /// A message: for whom, and what its handlers do.
@@ -78,6 +80,9 @@ pub(crate) struct Emit {
 /// The sagas, each with its topic and how many steps it has.
 pub(crate) const HANDLERS: [(&str, u8, usize); 6] =
     [("alpha", 0, 3), ("beta", 1, 2), ("gamma", 1, 2), ("delta", 2, 2), ("zeta", 2, 1), ("epsilon", 3, 1)];
+
+/// The topics, by their numbers.
+pub(crate) const TOPICS: [&str; 4] = ["zero", "one", "two", "three"];
 
 /// What a handler does with a message, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,7 +226,7 @@ impl Scenario {
             .collect();
         let count = u32::try_from(launches.len()).unwrap_or(1);
         let requests = if dice.percent(45) { dice.between(1, 3) } else { 0 };
-        let requests = (0..requests).map(|_| asked(&mut dice, count)).collect();
+        let requests = (0..requests).map(|_| asked(&mut dice, count)).chain(retired(seed)).collect();
         let processes = (0..dice.between(1, 3)).map(|nth| process(&mut dice, nth, calm)).collect();
         let looks = (0..dice.between(1, 3)).map(|_| dice.below(heals_at)).collect();
         let repairs = if dice.percent(60) { dice.between(1, 4) } else { 0 };
@@ -311,6 +316,17 @@ fn asked(dice: &mut Dice, launches: u32) -> Asked {
         _ => Ask::Advance(dice.mostly_below(5_000)),
     };
     Asked { at: dice.below(3_500), what }
+}
+
+/// Who is struck out. Drawn from dice of its own, so that the rest of a scenario is what it was without.
+fn retired(seed: u64) -> Vec<Asked> {
+    let mut dice = Dice::new(seed ^ 0xa076_1d64_78bd_642f);
+    let count = if dice.percent(20) { dice.between(1, 3) } else { 0 };
+    let retired = (0..count).map(|_| {
+        let handler = u8::try_from(dice.below(6)).unwrap_or(0);
+        Asked { at: dice.below(3_500), what: Ask::Retire(handler, dice.percent(50)) }
+    });
+    retired.collect()
 }
 
 fn repair(dice: &mut Dice) -> Repair {

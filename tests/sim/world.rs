@@ -1,6 +1,6 @@
 //! What all processes of a simulation share besides the database: what their code did, and what is wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -48,6 +48,8 @@ pub(crate) struct Notes {
     pub(crate) wrong: Vec<(Option<usize>, String)>,
     /// What went wrong on purpose, and how often.
     pub(crate) faults: BTreeMap<&'static str, u64>,
+    /// The handlers that were struck out with what waited for them.
+    pub(crate) dropped: BTreeSet<&'static str>,
 }
 
 impl World {

@@ -45,6 +45,19 @@ impl Memory {
         .await
     }
 
+    /// Who has listened where, from the beginning on.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn listings(&self) -> Vec<crate::simulation::Listing> {
+        let told = |listed: &Listed| crate::simulation::Listing {
+            topic: listed.topic.to_string(),
+            handler: listed.handler.to_string(),
+            since: since_1970(listed.since),
+            until: listed.until.map(since_1970),
+            dropped: listed.dropped,
+        };
+        self.lock().topology.iter().map(told).collect()
+    }
+
     /// Strikes a handler out, and, if wanted, what waits for it.
     pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
         self.run("strike_out", |state| {
