@@ -8,6 +8,7 @@ WITH seen AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
     WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
+    ORDER BY r.id  -- as settlements lock them
 ),
 marked AS (
     UPDATE scoop.run r

@@ -40,20 +40,28 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// How soon to look again after a commit of somebody else is expected; doubled each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
 
+/// What came of an attempt to claim.
+enum Claims {
+    /// As many runs as there were slots for, so there may be more.
+    AsMany,
+    Fewer,
+    /// Nothing: there is something else to do first.
+    Interrupted,
+}
+
 pub(super) async fn serve(engine: Arc<Engine>) {
     let (mut poll, mut more, mut second_look) = (None, false, None);
-    loop {
-        let Some(permits) = slots(&engine, more).await else {
-            return;
-        };
-        let limit = permits.num_permits();
-        let claimed = claim(&engine, permits, &mut second_look).await;
-        more = matches!(claimed, Ok(claimed) if claimed == limit);
-        match claimed {
-            Ok(_) if more => continue,
-            Ok(_) => {}
+    while !engine.stopping.is_cancelled() {
+        match look_and_claim(&engine, more, &mut second_look).await {
+            Ok(Claims::AsMany) => {
+                more = true;
+                continue;
+            }
+            Ok(Claims::Fewer) => more = false,
+            Ok(Claims::Interrupted) => continue,
             Err(error) => {
                 warn!(%error, "ready runs could not be claimed");
+                more = false;
                 engine.doubt();
                 tokio::select! {
                     biased;
@@ -80,9 +88,9 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     }
 }
 
-/// As many slots as are free, at least one; nothing when the engine stops. If it is known that
-/// there is more to claim, some are gathered.
-async fn slots(engine: &Engine, gather: bool) -> Option<OwnedSemaphorePermit> {
+/// As many slots as are free, at least one; nothing when the engine stops, or something has to be looked up. If it is
+/// known that there is more to claim, some are gathered.
+async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> Option<OwnedSemaphorePermit> {
     let first = async {
         let part = u32::try_from(engine.settings.concurrency / GATHERED_PART).unwrap_or(u32::MAX);
         if gather && part > 1 {
@@ -97,6 +105,8 @@ async fn slots(engine: &Engine, gather: bool) -> Option<OwnedSemaphorePermit> {
         biased;
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
+        () = engine.wakeups.doubts.notified() => return None,
+        () = tokio::time::sleep_until(second_look.unwrap_or_else(Instant::now)), if second_look.is_some() => return None,
     };
     let mut permits = first.ok()?;
     let more = engine.slots.available_permits().min(BATCH_MAX.saturating_sub(permits.num_permits()));
@@ -107,21 +117,30 @@ async fn slots(engine: &Engine, gather: bool) -> Option<OwnedSemaphorePermit> {
     Some(permits)
 }
 
-/// Claims a run for each slot, if there are so many. Returns how many there were.
-async fn claim(
+/// Looks for what was lost, if anything may have been, whoever has the slots; and claims a run for each that is free.
+async fn look_and_claim(
     engine: &Arc<Engine>,
-    mut slots: OwnedSemaphorePermit,
+    gather: bool,
     second_look: &mut Option<Instant>,
-) -> sqlx::Result<usize> {
+) -> sqlx::Result<Claims> {
     let in_doubt = engine.in_doubt.swap(false, Ordering::Relaxed);
-    if in_doubt || second_look.is_some_and(|at| at <= Instant::now()) {
-        *second_look = in_doubt.then(|| Instant::now() + SECOND_LOOK);
+    let is_due = second_look.is_some_and(|at| at <= Instant::now());
+    if in_doubt {
+        *second_look = Some(Instant::now() + SECOND_LOOK);
+    } else if is_due {
+        *second_look = None;
+    }
+    if engine.sweeps.swap(false, Ordering::Relaxed) || in_doubt || is_due {
         disown(engine).await?;
     }
-    let claimed = claim_up_to(engine, slots.num_permits()).await?;
-    let count = claimed.len();
+    let Some(mut slots) = slots(engine, gather, *second_look).await else {
+        return Ok(Claims::Interrupted);
+    };
+    let limit = slots.num_permits();
+    let claimed = claim_up_to(engine, limit).await?;
+    let claims = if claimed.len() == limit { Claims::AsMany } else { Claims::Fewer };
     start_all(engine, claimed, &mut slots).await;
-    Ok(count)
+    Ok(claims)
 }
 
 /// Sets going what was claimed for these slots, and leaves those that are too many.

@@ -121,18 +121,19 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         rehearsed: None,
     };
     let mut halt = None;
-    while halt.is_none() && !engine.stopping.is_cancelled() {
+    // Whoever has begun to give up comes to the end of that: what cleans up is owed.
+    while halt.is_none() && !(engine.stopping.is_cancelled() && job.reasons.is_empty()) {
         halt = advance(&engine, &mut job).await.err();
     }
-    // From here on the books and we agree again, or the run is looked up.
-    drop(flight);
     match halt {
-        Some(halt) => halted(&engine, &job, halt).await,
-        None => release(&engine, Release::at_once(job.key)).await,
+        Some(halt) => halted(&engine, &job, halt, flight).await,
+        None => release(&engine, Release::at_once(job.key), flight).await,
     }
 }
 
-async fn halted(engine: &Engine, job: &Job, halt: Halt) {
+/// Has written why the run does not go on. It is in flight until that is done, so that nobody takes it for lost
+/// meanwhile; and not any more when its state is in doubt, so that it is found.
+async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     let saga = &*job.saga.definition.saga;
     let run = job.key.id;
     match halt {
@@ -140,42 +141,54 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt) {
         Halt::TakenOver => {
             info!(saga, %run, "the run was taken over; what was done here is void");
             // Or it was ours that was written, and the answer lost.
+            drop(flight);
             engine.doubt();
         }
         Halt::InDoubt(why) => {
             warn!(saga, %run, why, "whether the step was recorded is not known; looking it up");
+            drop(flight);
             engine.doubt();
         }
         Halt::Infrastructure(why) => {
             let pause = engine.settings.backoff.pause(job.attempts).as_secs_f64();
             warn!(saga, %run, why, pause, attempts = job.attempts + 1, "the step will run again");
-            release(engine, Release::after(job.key, pause, why, false)).await;
+            release(engine, Release::after(job.key, pause, why, false), flight).await;
         }
         Halt::Retry { why, pause } => {
             let pause = pause.as_secs_f64();
             info!(saga, %run, why, pause, retries = job.retries + 1, "the step is tried again");
-            release(engine, Release::after(job.key, pause, why, true)).await;
+            release(engine, Release::after(job.key, pause, why, true), flight).await;
         }
         Halt::FailedAgain(failed) => {
             error!(saga, %run, part = failed.part, failure = %failed.failure, "the run could not be undone, again");
-            if let Err(error) = engine.store.hold(job.key, &failed).await {
-                warn!(%error, saga, %run, "the run could not be set aside");
-                engine.doubt();
-            }
+            set_aside(engine, job, flight, engine.store.hold(job.key, &failed)).await;
         }
         Halt::Stuck(reason) => {
             error!(saga, %run, reason, "the run is set aside");
-            if let Err(error) = engine.store.set_aside(job.key, &reason).await {
-                warn!(%error, saga, %run, "the run could not be set aside");
-                engine.doubt();
-            }
+            set_aside(engine, job, flight, engine.store.set_aside(job.key, &reason)).await;
         }
     }
 }
 
-async fn release(engine: &Engine, release: Release) {
+async fn set_aside(
+    engine: &Engine,
+    job: &Job,
+    flight: InFlight,
+    setting: impl Future<Output = sqlx::Result<()>>,
+) {
+    let set = setting.await;
+    drop(flight);
+    if let Err(error) = set {
+        warn!(%error, saga = &*job.saga.definition.saga, run = %job.key.id, "the run could not be set aside");
+        engine.doubt();
+    }
+}
+
+async fn release(engine: &Engine, release: Release, flight: InFlight) {
     let run = release.key.id;
-    if let Err(error) = engine.store.release(&[release]).await {
+    let released = engine.store.release(&[release]).await;
+    drop(flight);
+    if let Err(error) = released {
         warn!(%error, %run, "the run could not be handed back");
         engine.doubt();
     }

@@ -157,7 +157,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
     loop {
         if swept.elapsed() >= sweep {
             swept = Instant::now();
-            engine.doubt();
+            engine.sweep();
         }
         match engine.store.reap(engine.worker).await {
             Ok((0, _)) => {}

@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
     /// Set when an answer of the database was lost, so that the books may not agree.
     in_doubt: AtomicBool,
+    /// Set when it is time to look for what was lost although nobody knows of it.
+    sweeps: AtomicBool,
     /// Those that are claimed for.
     slots: Arc<Semaphore>,
     spare: shares::Spare,
@@ -104,6 +106,7 @@ impl Engine {
             identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
             in_flight: Mutex::default(),
             in_doubt: AtomicBool::new(false),
+            sweeps: AtomicBool::new(false),
             settler,
             wakeups,
             watched: time::Watched::default(),
@@ -240,7 +243,7 @@ impl Engine {
         if !own.is_empty() {
             self.wakeups.claimer.notify_one();
         }
-        let busy = self.slots.available_permits() == 0;
+        let busy = self.slots.available_permits() == 0 || self.stopping.is_cancelled();
         if !foreign.is_empty() || (busy && !own.is_empty()) {
             self.wakeups.others.notify_one();
         }
@@ -260,6 +263,14 @@ impl Engine {
     /// An answer of the database was lost: what it did has to be looked up.
     fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
+        self.wakeups.doubts.notify_one();
+        self.wakeups.claimer.notify_one();
+    }
+
+    /// Nothing is known to be lost; it is looked for all the same.
+    fn sweep(&self) {
+        self.sweeps.store(true, Ordering::Relaxed);
+        self.wakeups.doubts.notify_one();
         self.wakeups.claimer.notify_one();
     }
 

@@ -87,7 +87,9 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             };
             shapes[place].push(pending);
         }
-        for batch in shapes {
+        for mut batch in shapes {
+            // In the order in which whoever cancels a hierarchy locks its runs: the two must not wait for each other.
+            batch.sort_unstable_by_key(|pending| pending.settlement.place());
             if !batch.is_empty() {
                 settle(&engine, batch).await;
             }

@@ -44,6 +44,8 @@ pub(super) type Bereft = (Parent, Option<OwnedSemaphorePermit>);
 pub(super) struct Wakeups {
     /// There may be something to claim.
     pub(super) claimer: Notify,
+    /// Something is in doubt, whoever has the slots.
+    pub(super) doubts: Notify,
     /// There may be something to claim soon, by a commit that nobody will tell us of.
     pub(super) expected: AtomicBool,
     /// Something may be due sooner than was known.
@@ -54,7 +56,8 @@ pub(super) struct Wakeups {
     pub(super) reaper: Notify,
     /// There is something that another process has to do.
     pub(super) others: Notify,
-    /// Bounded by the runs in flight: each sends one, and waits for its slot to send another.
+    /// A run in flight sends one, and waits for its slot to send another; whoever gives up, or is asked to, is sent
+    /// along, as many as a statement has found.
     parents: mpsc::UnboundedSender<Bereft>,
 }
 
@@ -63,6 +66,7 @@ impl Wakeups {
         let (parents, queue) = mpsc::unbounded_channel();
         let wakeups = Self {
             claimer: Notify::new(),
+            doubts: Notify::new(),
             expected: AtomicBool::new(false),
             clock: Notify::new(),
             was_due: AtomicBool::new(false),
@@ -96,21 +100,25 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
         }
         let now = Instant::now();
         batch.drain(..).for_each(|(parent, slot)| gathered.add(parent, slot, now));
-        let parents = gathered.take(now);
-        ask(&engine, &parents, gathered.slots.take()).await;
+        ask(&engine, gathered.take(now), gathered.slots.take()).await;
     }
     while let Some(due) = gathered.next() {
-        let parents = gathered.take(due);
-        ask(&engine, &parents, gathered.slots.take()).await;
+        ask(&engine, gathered.take(due), gathered.slots.take()).await;
     }
 }
 
 /// Looks whether these parents are ready, however long that takes.
-async fn ask(engine: &Arc<Engine>, parents: &[Parent], mut slots: Option<OwnedSemaphorePermit>) {
+async fn ask(engine: &Arc<Engine>, mut parents: Vec<Parent>, mut slots: Option<OwnedSemaphorePermit>) {
+    // In the order in which others lock them, too.
+    parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
     let mut claims = true;
     while !parents.is_empty() {
-        match hand_over::wake(engine, parents, slots.take(), claims).await {
+        match hand_over::wake(engine, &parents, slots.take(), claims).await {
             Ok(()) => return,
+            Err(error) if engine.stopping.is_cancelled() => {
+                warn!(%error, parents = parents.len(), "parents could not be woken before the end; a sweep finds them");
+                return;
+            }
             Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
         }
         claims = false;

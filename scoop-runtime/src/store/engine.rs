@@ -285,9 +285,9 @@ impl Tables {
             let disown = sqlx::query(self.sql.run_disown.clone()).bind(worker).bind(in_flight());
             freed = disown.execute(&mut *tx).await?.rows_affected();
         }
-        let woken = sqlx::query_scalar(self.sql.run_sweep.clone()).fetch_all(&mut *tx).await?;
         tx.commit().await?;
-        Ok(Disowned { freed, woken })
+        // By itself, since it takes its time, and claims are held off until that commit.
+        Ok(Disowned { freed, woken: self.sweep().await? })
     }
 
     /// Hands runs back.

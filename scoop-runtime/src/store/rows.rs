@@ -342,6 +342,11 @@ impl Settlement {
         (self.id, self.epoch)
     }
 
+    /// Where the run stands among all of them, by which those are locked that are locked together.
+    pub(crate) fn place(&self) -> (Uuid, Uuid) {
+        (self.root, self.id)
+    }
+
     /// How much there is to it.
     pub(crate) fn shape(&self) -> Shape {
         if Plain::of(self).is_some() {

@@ -69,7 +69,11 @@ impl Memory {
             let owned = state.owned_by(worker).into_iter();
             let lost: Vec<_> = owned.filter(|(_, id)| !in_flight.contains(id)).collect();
             for run in &lost {
-                state.change(*run, |row| row.free(now));
+                state.change(*run, |row| {
+                    row.free(now);
+                    row.attempts += 1;
+                    row.reason = Some("what became of it was not known".into());
+                });
             }
             let freed = u64::try_from(lost.len()).unwrap_or(u64::MAX);
             Ok(Disowned { freed, woken: state.sweep() })
