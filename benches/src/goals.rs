@@ -1,4 +1,4 @@
-//! What is measured, and how good it should be: the table of the issue, as data.
+//! What is measured, and how good it should be, as data.
 
 use serde::{Deserialize, Serialize};
 

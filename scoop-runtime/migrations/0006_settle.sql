@@ -1,7 +1,7 @@
 -- What follows from a move of a run, for everything that the shorter statements (`step_*.sql`) are not
 -- for. A function, so that what is not there costs nothing, and with settings of its own, so that
 -- it is planned in one way on every connection: looked up by index, whatever the tables hold, and
--- never anew. A later version of it takes another name, since programs of both versions may run.
+-- never anew. From the first release on a later version of it takes another name, since programs of both may run.
 
 -- Applies a settlement to its run, if that still has the epoch the move was made under, and raises
 -- it; otherwise to nothing. So a run that somebody took over is left alone, and a settlement that is

@@ -185,8 +185,8 @@ impl Builder {
         self
     }
 
-    /// How many runs are worked on at the same time, by default 256. A run that waits, for its
-    /// children or for a connection to become ready again, does not count. Of sixteen such places one
+    /// How many runs are worked on at the same time, by default 256. A run that waits for its children, for a
+    /// time, or for another try does not count; one whose step waits for a connection does. Of sixteen such places one
     /// is kept for sagas of which hardly any runs are worked on, when they are launched here.
     pub fn concurrency(mut self, runs: usize) -> Self {
         self.settings.concurrency = runs;

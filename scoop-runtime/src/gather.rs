@@ -109,6 +109,7 @@ impl Gathered {
     }
 
     async fn tell(self: Arc<Self>) {
+        let _teller = Teller(&self.queue);
         while self.queue().takes_news() {
             // Polling finds what nobody was notified of.
             let _ = self.store.notify(Uuid::nil()).await;
@@ -182,6 +183,16 @@ impl Drop for Writer {
                 queue.waiting.clear();
             }
         }
+    }
+}
+
+/// The duty to tell until there is no news.
+struct Teller<'a>(&'a Mutex<Queue>);
+
+impl Drop for Teller<'_> {
+    /// If it is stopped in the middle, another can take its place.
+    fn drop(&mut self) {
+        lock(self.0).telling = false;
     }
 }
 

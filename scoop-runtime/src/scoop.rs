@@ -31,6 +31,9 @@ struct Inner {
     engine: Option<Arc<Engine>>,
     /// What is launched without an engine.
     gathered: Arc<Gathered>,
+    /// Taken for launches with a key. Each may have to wait for the transaction of somebody else, and must not do so
+    /// on all connections that there are.
+    keyed: tokio::sync::Mutex<()>,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
     limits: Limits,
 }
@@ -140,7 +143,17 @@ impl Scoop {
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
         let gathered = Gathered::new(store.clone());
-        Self { inner: Arc::new(Inner { pool, store, engine, gathered, embedded, limits }) }
+        Self {
+            inner: Arc::new(Inner {
+                pool,
+                store,
+                engine,
+                gathered,
+                keyed: tokio::sync::Mutex::default(),
+                embedded,
+                limits,
+            }),
+        }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. What a client launches
@@ -346,10 +359,12 @@ impl Scoop {
 
     /// Launches messages in a transaction of their own, and tells whoever has their handlers.
     pub(crate) async fn publish(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {
+        // Of two with one key, the second waits until the first is committed.
+        let keyed = messages.iter().any(|message| message.only_once);
+        let _turn = if keyed { Some(self.inner.keyed.lock().await) } else { None };
         if let Some(engine) = &self.inner.engine {
             return engine.launch(messages).await;
         }
-        // Of two with one key, the second waits until the first is committed.
         if let [single] = &messages[..]
             && !single.only_once
         {

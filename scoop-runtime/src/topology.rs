@@ -41,6 +41,9 @@ impl ListedHandler {
     }
 }
 
+/// What is done, for errors.
+const RETIRED: &str = "a handler was retired";
+
 /// A handler that is about to be struck out. Await it.
 #[must_use = "nothing happens before this is awaited"]
 pub struct Retire {
@@ -59,11 +62,10 @@ impl Retire {
     }
 
     async fn carry_out(self) -> Result<Retired, RuntimeError> {
-        const DOING: &str = "a handler was retired";
         let struck = self.scoop.store().strike_out(&self.topic, &self.handler, self.drops).await;
-        let struck = struck.map_err(RuntimeError::database(DOING))?;
+        let struck = struck.map_err(RuntimeError::database(RETIRED))?;
         let woken = self.scoop.store().wake(&struck.parents).await;
-        self.scoop.announce(&woken.map_err(RuntimeError::database(DOING))?);
+        self.scoop.announce(&woken.map_err(RuntimeError::database(RETIRED))?);
         Ok(Retired {
             was_listed: struck.was_listed,
             waiting: u64::try_from(struck.waiting).unwrap_or(0),
@@ -77,7 +79,13 @@ impl IntoFuture for Retire {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.carry_out().boxed()
+        async move {
+            // In a task of its own, so that nobody can cancel it between its transaction and waking who waits.
+            let retired = tokio::spawn(self.carry_out()).await;
+            let crashed = |_| RuntimeError::database(RETIRED)(sqlx::Error::WorkerCrashed);
+            retired.map_err(crashed)?
+        }
+        .boxed()
     }
 }
 

@@ -206,10 +206,7 @@ impl<'a> Stage<'a> {
 
     /// Holds the working set against the record.
     fn look(&mut self) {
-        let runs = self.database.working_set();
-        let stuck = runs.iter().filter(|run| run.state == "stuck");
-        let stuck: Vec<_> = stuck.map(|run| run.lineage.root_id()).collect();
-        for root in self.hierarchies().into_iter().filter(|root| !stuck.contains(root)) {
+        for root in self.hierarchies() {
             let differs = self.database.rebuild_differs(root);
             self.differences.extend(differs.map(|difference| (root, difference)));
         }

@@ -22,24 +22,25 @@ impl Tables {
     /// Makes the working set anew, unless so many processes are alive.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        // Before others have to wait, who may have all other connections.
+        let mut reader = self.sessions.lend().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
         let alive: i64 = sqlx::query_scalar(self.sql.rebuild_workers.clone()).fetch_one(&mut *tx).await?;
         if alive > 0 {
             return Ok(Err(alive));
         }
         let cleared = sqlx::query(self.sql.rebuild_clear.clone()).execute(&mut *tx).await?;
-        let after = self.rebuild_all(&mut tx).await?;
+        let after = self.rebuild_all(&mut tx, &mut reader).await?;
         tx.commit().await?;
         Ok(Ok(Rebuild { before: cleared.rows_affected(), after }))
     }
 
     /// Hierarchy by hierarchy. What is on record is read on another connection, as it comes.
-    async fn rebuild_all(&self, tx: &mut PgConnection) -> sqlx::Result<u64> {
+    async fn rebuild_all(&self, tx: &mut PgConnection, reader: &mut PgConnection) -> sqlx::Result<u64> {
         let topology = sqlx::query(self.sql.rebuild_topology.clone()).fetch_all(&mut *tx).await?;
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
         let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *tx).await?;
-        let mut reader = self.sessions.lend().await?;
-        let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(&mut *reader);
+        let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
         let (mut hierarchy, mut rebuilt, mut count): (Vec<Recorded>, Vec<Rebuilt>, u64) = Default::default();
         loop {
             let next = events.try_next().await?.map(|row| read_recorded(&row)).transpose()?;

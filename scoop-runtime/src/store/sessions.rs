@@ -110,13 +110,14 @@ impl Sessions {
         &self,
         begin: &'static str,
     ) -> sqlx::Result<Transaction<'static, Postgres>> {
-        if self.route == Route::Direct {
-            return self.pool.begin_with(begin).await;
-        }
-        // Safe: both are constants.
-        let (pool, begin) = (self.pool.clone(), AssertSqlSafe(format!("{begin}; {TRANSACTION}")));
-        // In a task of its own, so that nobody can cancel it half-way: the connection would keep a
-        // session of the proxy for a transaction that nobody knows of.
+        let begin = match self.route {
+            Route::Direct => begin.to_owned(),
+            Route::Proxied => format!("{begin}; {TRANSACTION}"),
+        };
+        // Safe: all of it is constant.
+        let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
+        // In a task of its own, so that nobody can cancel it half-way: the connection would come back to the pool in
+        // the middle of a transaction that nobody knows of.
         let beginning = tokio::spawn(async move { pool.begin_with(begin).await });
         beginning.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }

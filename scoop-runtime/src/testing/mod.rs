@@ -123,8 +123,9 @@ pub async fn fail_each_step(
 }
 
 /// Runs each step and each compensation twice: whatever it did the first time through its scope is lost, as
-/// if the process had crashed before the commit, and what it did elsewhere is there. Returns how many
-/// there were.
+/// if the process had crashed before the commit, and what it did elsewhere is there. Returns how much
+/// was lost in this way: a record for each step and compensation, and one for each sleep, or whatever else a run does that
+/// is no code of yours.
 ///
 /// # Errors
 ///

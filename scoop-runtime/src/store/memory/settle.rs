@@ -155,7 +155,8 @@ impl State {
             (row.backward, row.told) = (true, true);
             // Whoever is told again is told what is on record.
             let on_record = record.of_message(message, EventKind::RollbackEmitted).next();
-            let on_record = on_record.and_then(|told| told.exception.clone());
+            let on_record =
+                on_record.filter(|_| step.held.failed_before).and_then(|told| told.exception.clone());
             row.failure = on_record.or_else(|| step.settlement.told_because.clone());
             row.undoing_since = Some(now);
             // Whoever still holds an epoch of the way forward holds none of the way back.
