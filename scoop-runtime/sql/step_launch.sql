@@ -1,5 +1,6 @@
--- The common case of 0006_settle.sql of steps that launched something: each ended well, and what it launched is
--- due at once. A run waits if there is anybody to wait for. Whoever changes one of the two changes the other.
+-- The common case of 0006_settle.sql of steps that launched something, outside of their transactions: each ended well,
+-- and what it launched is due at once. A run waits if there is anybody to wait for. Whoever changes one of the two
+-- changes the other, and step_launch_one.sql.
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 to $8 the step, where it jumps, how often it
 -- was repeated, how often the children's failures were handled, and how many came before it, $9 what the
@@ -8,8 +9,7 @@
 -- Arrays with an element for each message: $16 which of the runs launched it, from 1, $17 how many events follow it,
 -- $18 its id, $19 its topic, $20 its payload, $21 its context if that is not the run's, $22 the id of its event,
 -- $23 the id of the run of its first handler
--- $24 the worker's identifier in events, $25 what `scoop_run.claim` must be in this transaction: null outside the
--- transaction of a step
+-- $24 the worker's identifier in events
 WITH held AS MATERIALIZED (
     SELECT s.*, r.message_id, r.handler, r.lineage, r.undoing_since,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
@@ -21,8 +21,7 @@ WITH held AS MATERIALIZED (
     ) WITH ORDINALITY AS s (root, id, epoch, step, next_step, iteration, handler_iteration, suspensions,
                             outputs, replied, context, name, value, suspended_id, launches, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-    WHERE ($25::text IS NULL OR current_setting('scoop_run.claim', true) = $25)
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (

@@ -78,12 +78,13 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
         }
         drop(outcomes);
         // One that takes a long statement must not have all others take it.
-        let mut shapes: [Vec<Pending>; 3] = Default::default();
+        let mut shapes: [Vec<Pending>; 4] = Default::default();
         for pending in batch.drain(..) {
             let place = match pending.settlement.shape() {
                 Shape::Plain => 0,
                 Shape::Launching => 1,
-                Shape::Any => 2,
+                Shape::Telling => 2,
+                Shape::Any => 3,
             };
             shapes[place].push(pending);
         }

@@ -19,6 +19,7 @@ use super::launching::{self, Launching};
 use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
+use super::telling::{self, Telling};
 use super::{Claimed, Key, Settled, Settlement, Tables};
 use crate::children::Child;
 use crate::clock::Now;
@@ -220,7 +221,10 @@ impl Tables {
         claim: Option<&str>,
     ) -> sqlx::Result<Vec<PgRow>> {
         if let Some(launching) = settlements.iter().map(Launching::of).collect::<Option<Vec<_>>>() {
-            return launching::settle_all(self, connection, identifier, &launching, claim).await;
+            return launching::settle(self, connection, identifier, &launching, claim).await;
+        }
+        if let Some(telling) = settlements.iter().map(Telling::of).collect::<Option<Vec<_>>>() {
+            return telling::settle_all(self, connection, identifier, &telling, claim).await;
         }
         self.settle_any(connection, identifier, settlements, claim).await
     }

@@ -23,6 +23,7 @@ mod sessions;
 #[cfg(test)]
 mod shapes;
 mod sql;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod topology;

@@ -33,6 +33,7 @@ impl<'a> Plain<'a> {
         let ends = |event: &EventRow| event.is(EventKind::Committed) || event.is(EventKind::RolledBack);
         let fits = all.is_ordinary()
             && all.emissions.is_empty()
+            && all.told.is_empty()
             && suspended.is_none_or(|event| event.is(EventKind::Suspended) && event.is_the_runs())
             && last.is_none_or(|event| ends(event) && event.is_the_runs())
             && last.is_none_or(|event| event.handler_iteration.is_none())

@@ -8,11 +8,13 @@ use super::tests::{database, done};
 use super::{Schema, Statements, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
-const HOT: [&str; 17] = [
+const HOT: [&str; 19] = [
     "run_claim",
     "step_suspend",
     "step_end",
     "step_launch",
+    "step_launch_one",
+    "step_tell",
     "step_settle",
     "run_settle",
     "run_wake",
@@ -36,7 +38,7 @@ const WALKS: [&str; 3] = ["run_due", "handler_ready", "run_overdue"];
 const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
 
 /// What is asked in transactions of the user, whose sessions plan as they like.
-const AMONG_THE_USERS: [&str; 4] = ["step_suspend", "step_end", "step_launch", "message_publish_one"];
+const AMONG_THE_USERS: [&str; 4] = ["step_suspend", "step_end", "step_launch_one", "message_publish_one"];
 
 /// Has the server prepare a statement, and gives values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
@@ -65,9 +67,20 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "step_launch" => (
             "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
-             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text",
+             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
-             '{}', '{}', '{}', '{}', '{}', '', ''",
+             '{}', '{}', '{}', '{}', '{}', ''",
+        ),
+        "step_launch_one" => (
+            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, int, \
+             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[]",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, 1, \
+             '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "step_tell" => (
+            "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
+             uuid[], uuid[], text, text",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', ''",
         ),
         "step_end" => (
             "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text",

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::launching::Launching;
 use super::plain::Plain;
+use super::telling::Telling;
 
 /// Which run, under which claim. What no longer holds under this claim is not touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +168,11 @@ fn signed(count: impl TryInto<i32>) -> i32 {
     count.try_into().unwrap_or(i32::MAX)
 }
 
+/// How many there are, as stored.
+pub(super) fn count(number: usize) -> i32 {
+    signed(number)
+}
+
 /// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
 /// written: each byte is read twice.
 #[derive(Debug, Serialize)]
@@ -226,6 +232,8 @@ pub(crate) enum Shape {
     Plain,
     /// The move went well and launched something.
     Launching,
+    /// The run is on its way back, and told what it had launched to roll back.
+    Telling,
     /// Anything else.
     Any,
 }
@@ -353,20 +361,21 @@ impl Settlement {
             Shape::Plain
         } else if Launching::of(self).is_some() {
             Shape::Launching
+        } else if Telling::of(self).is_some() {
+            Shape::Telling
         } else {
             Shape::Any
         }
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it no deadline: whatever else there is to it are its own events and what it launched.
+    /// it no deadline: whatever else there is to it are its own events, what it launched, and what it told to roll back.
     pub(super) fn is_ordinary(&self) -> bool {
         self.may_give_up
             && !self.turns_back
             && self.failure_stands
             && self.rollback_failure.is_none()
             && self.forgets.is_none()
-            && self.told.is_empty()
             && self.deadlines.is_empty()
             && self.return_values.len() <= 1
     }
@@ -754,5 +763,23 @@ mod tests {
         let goes_on = Fate::GoesOn(after);
         assert!(!plain(&forward(), Conclusion { emissions: launches, ..conclusion(events(), goes_on) }));
         assert!(!plain(&forward(), conclusion(events(), Fate::GoesOn(backward()))));
+    }
+
+    #[test]
+    fn who_tells_children_to_roll_back_takes_the_statement_for_that() {
+        let (message, because) = (Uuid::from_u128(9), failure("Told"));
+        let shape = |before: &Run, of_step: &str| {
+            let tells = Event::new(EventKind::RollbackEmitted, message).in_step(of_step);
+            let events = vec![tells.because_of(because.clone()), suspended(Context::default())];
+            let last =
+                Some(Suspension { step: "a".into(), next: None, iteration: 0, handler_iteration: None });
+            let told = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
+            let told = Conclusion { told: vec![message], told_because: Some(because.clone()), ..told };
+            Settlement::new(KEY, before, (BELOW, &Context::default()), told).shape()
+        };
+        assert_eq!(shape(&backward(), "a"), Shape::Telling);
+        assert_eq!(shape(&backward(), "b"), Shape::Any);
+        // Who turns back at that says so, too.
+        assert_eq!(shape(&forward(), "a"), Shape::Any);
     }
 }

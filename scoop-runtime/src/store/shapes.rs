@@ -54,6 +54,9 @@ async fn claimed(pool: &PgPool, (store, worker): &(Tables, Uuid), backward: bool
         claimed.run.path =
             Path::Backward { cause: cause(), told: false, begun: true, failed_before: false, plan: None };
         claimed.surroundings.undoing = true;
+        let messages: Vec<_> = (1..=3).map(|nth| launched_before(claimed.key.id, nth)).collect();
+        let before = sqlx::query(LAUNCHED_BEFORE).bind(claimed.key.root).bind(claimed.key.id).bind(messages);
+        before.execute(pool).await.unwrap();
     }
     claimed
 }
@@ -123,6 +126,41 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
     Conclusion { emissions, values, ..of(events, Fate::GoesOn(after)) }
 }
 
+/// What it had launched is told to roll back.
+fn tells(run: &Run, messages: &[u128]) -> Conclusion {
+    let told: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
+    let (event, after) = suspended(run, "Rollback of step (rolling back child scopes)");
+    let because = Failure::new("ParentSaidSo", "it was told to", &run.source);
+    let tell = |message: &Uuid| {
+        let event = Event::new(EventKind::RollbackEmitted, *message).in_step(event.step.as_deref().unwrap());
+        event.because_of(because.clone()).with(run.context.clone())
+    };
+    let events = told.iter().map(tell).chain([event.clone()]).collect();
+    Conclusion { told, told_because: Some(because.clone()), ..of(events, Fate::GoesOn(after)) }
+}
+
+/// The message that the run launched as its `nth`.
+fn launched_before(run: Uuid, nth: u128) -> Uuid {
+    Uuid::from_u128(run.as_u128() ^ nth)
+}
+
+/// What a run launched before, and who handled it: its first message two handlers, of which one has turned back; its
+/// second, which was told to roll back by somebody else, one; and its third nobody.
+const LAUNCHED_BEFORE: &str = "
+    WITH launched AS (
+        INSERT INTO scoop.message (id, topic, payload)
+        SELECT id, 'two', '{}' FROM unnest($3::uuid[]) id
+    )
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, exception, context)
+    SELECT ($3::uuid[])[nth], type::scoop.message_event_type, handler, 'w',
+           CASE WHEN handler IS NULL THEN ARRAY[$1] ELSE ARRAY[$1, $2, ($3::uuid[])[nth]] END, exception::jsonb, context::jsonb
+    FROM (VALUES (1, 'SEEN', 'first', NULL, NULL), (1, 'COMMITTED', 'first', NULL, '{\"Own\": 1, \"Sum\": 2}'),
+                 (1, 'SEEN', 'second', NULL, NULL), (1, 'ROLLING_BACK', 'second', '{}', NULL),
+                 (2, 'SEEN', 'second', NULL, NULL), (2, 'COMMITTED', 'second', NULL, NULL),
+                 (2, 'ROLLBACK_EMITTED', NULL, '{}', NULL)
+    ) AS e (nth, type, handler, exception, context)";
+
 /// All that is there of a hierarchy, but for ids and times; events in their order.
 async fn left_by(pool: &PgPool, root: Uuid) -> Value {
     sqlx::query_scalar(
@@ -131,7 +169,9 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
                   - '{root,id,parent,lineage,message_id,ready_at,last_event_at,owner,undoing_since}'::text[]
                   || jsonb_build_object('depth', cardinality(lineage), 'owned', owner IS NOT NULL,
                                         'undoing', undoing_since IS NOT NULL,
-                                        'now', ready_at <= clock_timestamp(), 'child', parent IS NOT NULL)
+                                        'now', ready_at <= clock_timestamp(), 'child', parent IS NOT NULL,
+                                        -- that of who is told follows from the time
+                                        'epoch', least(epoch, 1000), 'first_epoch', least(first_epoch, 1000))
                   ORDER BY cardinality(lineage), topic, handler, ready_at)
               FROM scoop.run r WHERE root = $1),
              (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
@@ -154,7 +194,7 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
 async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
     let (pool, server) = database("shapes").await;
     let listening = listening(&pool).await;
-    let cases: [(bool, Shape, Following); 8] = [
+    let cases: [(bool, Shape, Following); 11] = [
         (false, Shape::Plain, goes_on),
         (false, Shape::Plain, commits),
         (true, Shape::Plain, undoes),
@@ -163,6 +203,9 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
         (false, Shape::Launching, |run| launches(run, &["two", "two", "none"])),
         (true, Shape::Launching, |run| launches(run, &["two"])),
         (false, Shape::Launching, |run| launches(run, &["none"])),
+        (true, Shape::Telling, |run| tells(run, &[1])),
+        (true, Shape::Telling, |run| tells(run, &[1, 2, 3])),
+        (true, Shape::Telling, |run| tells(run, &[3])),
     ];
     for (at, (backward, shape, follows)) in cases.into_iter().enumerate() {
         let mut left = vec![];

@@ -1,0 +1,85 @@
+-- The case of step_launch.sql of one run alone, whose lists would be dear. Whoever changes one of the two changes the
+-- other.
+-- Locks: the row of run.
+-- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
+-- transaction of a step, $5 the worker's identifier in events, $6 to $10 the step, where it jumps, how often
+-- it was repeated, how often the children's failures were handled, and how many came before it, $11 what the steps
+-- returned, $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
+-- $16 the id of the event, $17 how many messages it launched
+-- Arrays with an element for each message: $18 how many events follow it, $19 its id, $20 its topic, $21 its payload,
+-- $22 its context if that is not the run's, $23 the id of its event, $24 the id of the run of its first handler
+WITH held AS MATERIALIZED (
+    SELECT r.message_id, r.handler, r.lineage, r.undoing_since,
+           CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END AS knows,
+           greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
+               + $17::int * interval '1 microsecond' AS last_event_at
+    FROM scoop.run r
+    WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
+      AND ($4::text IS NULL OR current_setting('scoop_run.claim', true) = $4)
+      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    FOR UPDATE OF r
+),
+launched AS MATERIALIZED (
+    SELECT m.id, m.topic, m.payload, m.event, m.run,
+           CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
+           held.last_event_at - m.until_last * interval '1 microsecond' AS at,
+           -- by the clock, whatever the run's last event was
+           clock_timestamp() + ($17::int - m.until_last) * interval '1 microsecond' AS ready_at,
+           held.handler, held.lineage, held.undoing_since, held.last_event_at
+    FROM unnest($18::int[], $19::uuid[], $20::varchar[], $21::jsonb[], $22::jsonb[], $23::uuid[], $24::uuid[])
+        AS m (until_last, id, topic, payload, context, event, run)
+    CROSS JOIN held
+    -- always so: a range makes the planner take the lists for short, and settle for one plan
+    WHERE m.until_last BETWEEN 1 AND $17
+),
+published AS (
+    INSERT INTO scoop.message (id, topic, payload) SELECT id, topic, payload FROM launched
+),
+-- a run for each handler that is listed at this moment
+delivered AS (
+    INSERT INTO scoop.run
+        (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, undoing_since)
+    SELECT $1, h.run, $2, m.lineage || h.run, m.id, h.topic, h.handler, m.ready_at, m.last_event_at, m.context,
+           CASE WHEN m.undoing_since IS NOT NULL THEN clock_timestamp() END
+    FROM launched m
+    CROSS JOIN LATERAL (
+        SELECT h.topic, h.handler,
+               CASE row_number() OVER () WHEN 1 THEN m.run ELSE scoop.gen_uuid_v7() END AS run
+        FROM scoop.handler h WHERE h.topic = m.topic AND h.until IS NULL OFFSET 0
+    ) h
+    RETURNING handler
+),
+-- null if there is nobody to wait for
+waits AS MATERIALIZED (
+    SELECT array_agg(DISTINCT handler::text) AS started FROM delivered
+),
+kept AS (
+    UPDATE scoop.run r
+    SET state = CASE WHEN waits.started IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
+        owner = CASE WHEN waits.started IS NULL THEN r.owner END,
+        epoch = r.epoch + 1,
+        step = $6, next_step = $7, iteration = $8, handler_iteration = $9, suspensions = $10,
+        outputs = $11, replied = $12, context = held.knows,
+        give_up_at = NULL, last_event_at = held.last_event_at,
+        attempts = 0, retries = 0, reason = NULL
+    FROM held
+    CROSS JOIN waits
+    WHERE r.root = $1 AND r.id = $2
+    RETURNING r.state::text, r.last_event_at, coalesce(waits.started, '{}') AS started
+),
+-- a microsecond apart and in order, since participants order events by this time
+recorded AS (
+    INSERT INTO scoop.message_event
+        (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context,
+         next_step, child_failure_handler_iteration)
+    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $5, $6, lineage, at, context, NULL::int, NULL::int
+    FROM launched
+    UNION ALL
+    SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, knows, $7, $9
+    FROM held
+),
+returned AS (
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT lineage, handler, $14, coalesce($15::jsonb, 'null') FROM held WHERE $14::varchar IS NOT NULL
+)
+SELECT $2 AS id, $3 AS epoch, state, last_event_at, false AS overdue, started FROM kept
