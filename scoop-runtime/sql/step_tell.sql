@@ -9,7 +9,7 @@
 -- $16 the worker's identifier in events, $17 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step
 WITH held AS MATERIALIZED (
-    SELECT s.*, r.message_id, r.handler, r.lineage,
+    SELECT s.*, r.message_id, r.handler, r.lineage, r.failed_before,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
            greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
                + s.tells * interval '1 microsecond' AS last_event_at
@@ -26,7 +26,12 @@ WITH held AS MATERIALIZED (
 told AS MATERIALIZED (
     SELECT m.id, m.event, held.last_event_at - m.until_last * interval '1 microsecond' AS at,
            clock_timestamp() + (held.tells - m.until_last) * interval '1 microsecond' AS ready_at,
-           held.root, held.id AS parent, held.handler, held.step, held.lineage, held.knows, held.because,
+           held.root, held.id AS parent, held.handler, held.step, held.lineage, held.knows,
+           -- whoever is told again is told what is on record
+           coalesce(CASE WHEN held.failed_before THEN (
+               SELECT e.exception FROM scoop.message_event e
+               WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = m.id
+           ) END, held.because) AS because,
            held.last_event_at
     FROM unnest($12::int[], $13::int[], $14::uuid[], $15::uuid[]) AS m (by, until_last, id, event)
     JOIN held ON held.nth = m.by
