@@ -306,7 +306,8 @@ fn backward<'a>(
     plan: &Plan,
 ) -> Result<Continuation<'a>, Stuck> {
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
-    let done = last.filter(|_| begun).map(|last| {
+    // Who has nothing to undo can have been kept from saying so, and have had that skipped.
+    let done = last.filter(|_| begun && !plan.parts().is_empty()).map(|last| {
         let unknown = || Stuck::NoSuchPart { saga: definition.saga.to_string(), part: last.step.clone() };
         plan.position(&last.step).ok_or_else(unknown)
     });
@@ -678,6 +679,15 @@ mod tests {
         backward.recall(plan, children_told.last, true);
         assert_eq!(said(call(&backward)), (1, "Rollback of b[0,]".into()));
         assert!(matches!(call(&backward).action(), Action::Compensate { .. }));
+    }
+
+    #[test]
+    fn who_has_nothing_to_undo_is_undone_whatever_was_skipped() {
+        let mut backward = run_after("a", None).turned_back(Failure::new("T", "m", "saga[w]"));
+        let skipped = run_after("Rollback of a[0,]", None).last;
+        backward.recall(Plan::default(), skipped, true);
+        let Ok(Continuation::Record(record)) = Continuation::of(&SAGA, &backward) else { panic!() };
+        assert_eq!(record.conclude().events[0].kind, EventKind::RolledBack);
     }
 
     #[test]

@@ -19,12 +19,13 @@ SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state:
         WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = v.id AND e.type = 'SUSPENDED'
           AND e.created_at < turned.created_at),
        nullif(v.context, '{}'),
-       EXISTS (
+       -- who was told to turn back answers nobody any more
+       NOT v.told AND EXISTS (
            SELECT FROM scoop.return_value reply
            WHERE reply.cooperation_lineage = v.lineage AND reply.handler_name = v.handler
              AND reply.variable_name NOT LIKE 'Output of %'),
-       -- a deadline that was missed has had its effect
-       (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3),
+       -- a deadline that was missed has had its effect; and whoever waits for an operator has none
+       (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3 AND v.state <> 'stuck'),
        $3, turned.exception, turned.created_at, $3, v.reason, v.part, v.handling
 FROM revived v
 JOIN scoop.message m ON m.id = v.message_id

@@ -78,7 +78,14 @@ pub(crate) fn rebuild(
     now: OffsetDateTime,
 ) -> Vec<Rebuilt> {
     let pasts = Pasts::of(rows, revivals);
-    let mut hierarchy = Hierarchy { going: BTreeSet::new(), held: BTreeSet::new(), pasts, topology, now };
+    let mut hierarchy = Hierarchy {
+        going: BTreeSet::new(),
+        held: BTreeSet::new(),
+        above_those_back: BTreeSet::new(),
+        pasts,
+        topology,
+        now,
+    };
     hierarchy.find_unfinished();
     let mut rebuilt = hierarchy.unfinished();
     rebuilt.extend(hierarchy.unnoted());
@@ -99,6 +106,8 @@ struct Hierarchy<'a> {
     going: BTreeSet<Uuid>,
     /// Those that wait for an operator.
     held: BTreeSet<Uuid>,
+    /// Those of them that are there since somebody has seen to one below.
+    above_those_back: BTreeSet<Uuid>,
     topology: &'a [Listened],
     now: OffsetDateTime,
 }
@@ -124,7 +133,9 @@ impl<'a> Hierarchy<'a> {
         }
         self.let_go();
         for (_, id) in &runs {
-            self.find_held(*id);
+            if self.going.contains(id) || self.above_those_back.contains(id) {
+                self.find_held(*id);
+            }
         }
     }
 
@@ -173,19 +184,23 @@ impl<'a> Hierarchy<'a> {
             self.going.insert(id);
         } else if below || is_back {
             self.held.insert(id);
+            self.above_those_back.extend(below.then_some(id));
         }
     }
 
-    /// Whether this child is done after all, so that the run above can go on; unless an operator has seen to
-    /// one further up since then, who no longer waits for that run.
+    /// Whether this child is done after all, so that the run above can go on; unless that has failed again since then,
+    /// or an operator has seen to one further up, who no longer waits for that run.
     fn leaves_it_to(&self, child: &Past<'_>, run: &Past<'_>) -> bool {
-        self.pasts.phase(child) == Phase::Done && !self.pasts.is_settled_above(run, child.last().at)
+        let done_at = child.last().at;
+        self.pasts.phase(child) == Phase::Done
+            && run.failed().is_none_or(|failed| failed.at < done_at)
+            && !self.pasts.is_settled_above(run, done_at)
     }
 
     /// What is in the way of a run that is back waits for an operator.
     fn find_held(&mut self, id: Uuid) {
         let run = &self.pasts.runs[&id];
-        if self.pasts.phase(run) != Phase::Failed || !self.is_alive(id) {
+        if self.pasts.phase(run) != Phase::Failed {
             return;
         }
         let children = self.pasts.below(run).filter(|child| run.failed_after(child) && run.waits_for(child));
@@ -291,6 +306,7 @@ impl<'a> Hierarchy<'a> {
         if let Some(failed) = run.failed().filter(|_| self.held.contains(&run.id())) {
             row.state = "stuck";
             row.reason = Some(run.why_held());
+            row.give_up_at = None;
             row.failed_part = failed.step.clone();
             row.failed_handling = failed.handling;
         }
@@ -309,7 +325,7 @@ impl<'a> Hierarchy<'a> {
             Some(_) if unrolled.is_none() => !self.pasts.compensates(run),
             _ => run.was_told(),
         };
-        if told && unrolled.is_none() {
+        if unrolled.is_none() && (told || self.pasts.is_resolved(run)) {
             return None;
         }
         let parent = self.pasts.runs.get(&self.parent(run)?).filter(|parent| self.is_alive(parent.id()))?;

@@ -66,7 +66,7 @@ proptest! {
         let at = |second| OffsetDateTime::UNIX_EPOCH + Duration::seconds(second);
         let id = |place: &[u128]| Uuid::from_u128(place[place.len() - 1]);
         let revivals: Vec<_> =
-            revived.iter().map(|(place, second)| Revival { run: id(place), at: at(*second) }).collect();
+            revived.iter().map(|(place, second)| Revival { run: id(place), at: at(*second), resolves: false }).collect();
         let listened = |handler: &str, until| {
             let (topic, handler) = ("topic".into(), handler.to_owned());
             Listened { topic, handler, since: at(0), until, dropped: false }

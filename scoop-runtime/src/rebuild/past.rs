@@ -31,6 +31,8 @@ pub(crate) struct Recorded {
 pub(crate) struct Revival {
     pub(crate) run: Uuid,
     pub(crate) at: OffsetDateTime,
+    /// Or that nothing more be done about it: it was put right by hand.
+    pub(crate) resolves: bool,
 }
 
 /// What one run has on record, in order.
@@ -290,6 +292,11 @@ impl<'a> Pasts<'a> {
     /// Whether somebody asked this run, or one above it, to give up.
     pub(super) fn is_asked(&self, lineage: &Lineage) -> bool {
         self.requests.iter().any(|request| lineage.ids().starts_with(request.ids()))
+    }
+
+    /// Whether an operator has put the run right by hand.
+    pub(super) fn is_resolved(&self, run: &Past<'_>) -> bool {
+        self.revivals.iter().any(|revival| revival.run == run.id() && revival.resolves)
     }
 
     /// Whether an operator saw to the run after it could not be undone.

@@ -312,7 +312,7 @@ fn broken() -> History {
 fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
     assert_eq!(broken().states(), []);
     let mut retried = broken();
-    retried.revivals.push(Revival { run: id(3), at: at(100) });
+    retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
     let fields = ["failed_before", "told", "undoing_since", "reason", "failed_part"];
     let expected = [json!(true), json!(true), time(NOW), Value::Null, Value::Null];
@@ -321,7 +321,7 @@ fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
     assert_eq!(retried.states(), [], "that was before it failed");
 
     let mut above = broken();
-    above.revivals.push(Revival { run: id(2), at: at(100) });
+    above.revivals.push(Revival { run: id(2), at: at(100), resolves: false });
     assert_eq!(above.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
     let expected = [json!(true), json!("Rollback of x[0,]"), json!(crate::repair::HELD)];
     assert_eq!(above.fields("h3", ["failed_before", "failed_part", "reason"]), expected);
@@ -341,7 +341,7 @@ fn who_fails_again_waits_for_an_operator_again() {
         failed.but(|row| row.exception = Some(why.clone()))
     };
     let mut retried = broken();
-    retried.revivals.push(Revival { run: id(3), at: at(13) });
+    retried.revivals.push(Revival { run: id(3), at: at(13), resolves: false });
     // The revival takes a second of its own.
     let retried = again(retried.emitted(&[1, 2, 3], 40));
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
@@ -388,12 +388,16 @@ fn who_failed_below_a_compensation_is_told_of_only_by_it() {
     let mut retried =
         failed.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]").handling(0);
     assert_eq!(retried.states(), []);
-    retried.revivals.push(Revival { run: id(5), at: at(100) });
+    retried.revivals.push(Revival { run: id(5), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h2", "waiting", None), ("h5", "ready", Some(2))]));
     assert_eq!(retried.fields("h5", ["told"]), [json!(false)]);
-    let undone = retried.row(&[1, 2, 5], EventKind::RolledBack, 30);
+    let mut undone = retried.row(&[1, 2, 5], EventKind::RolledBack, 30);
     assert_eq!(undone.states(), states(&[("h2", "ready", None), ("h5", "ended", Some(2))]));
     assert_eq!(undone.fields("h5", ["told", "rollback_failure"]), [json!(false), Value::Null]);
+    undone.revivals[0].resolves = true;
+    assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "what was put right is no failure");
+    let again = undone.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]").handling(0);
+    assert_eq!(again.states(), states(&[("h2", "stuck", None)]), "it had taken note of what is done");
 }
 
 #[test]
@@ -401,7 +405,7 @@ fn who_failed_by_itself_in_the_end_is_held_when_those_below_are_back() {
     let by_itself = |handling: Option<i32>| {
         let mut history = broken();
         history.rows.last_mut().unwrap().handling = handling;
-        history.revivals.push(Revival { run: id(3), at: at(100) });
+        history.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
         history
     };
     let held = states(&[("h2", "stuck", None), ("h3", "ready", None)]);
@@ -424,7 +428,7 @@ fn who_failed_by_itself_in_the_end_is_held_when_those_below_are_back() {
 fn for_whoever_is_back_only_deadlines_still_to_come_count() {
     let give_up_at = |second| {
         let mut retried = broken();
-        retried.revivals.push(Revival { run: id(3), at: at(100) });
+        retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
         let own = retried.rows.iter_mut().filter(|row| row.lineage.id() == id(3));
         own.for_each(|row| {
             row.context = serde_json::from_value(deadline("AbsoluteDeadlineKey", second)).unwrap()
@@ -465,7 +469,7 @@ fn what_its_steps_returned_is_kept_at_hand_unless_it_was_told() {
     assert!(remembers(&turned, "h3"));
     assert!(!remembers(&turned.row(&[1, 2, 3], EventKind::RolledBack, 20), "h3"), "it has ended");
     let mut told = broken();
-    told.revivals.push(Revival { run: id(3), at: at(100) });
+    told.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
     assert!(!remembers(&told, "h2") && !remembers(&told, "h3"), "they read it again");
 }
 
@@ -495,7 +499,7 @@ fn what_had_been_accepted_brings_nobody_back() {
     let accepted = failed.suspended(&[1, 2], 10, "a").next(1).handling(0);
     let turned = accepted.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
     let mut retried = turned.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]");
-    retried.revivals.push(Revival { run: id(3), at: at(100) });
+    retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h3", "ready", None)]));
     retried.revivals[0].run = id(2);
     assert_eq!(retried.states(), states(&[("h2", "ready", None)]), "it is in nobody's way");

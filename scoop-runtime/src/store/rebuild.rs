@@ -14,6 +14,7 @@ use super::Tables;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, root_of};
+use crate::repair::Remedy;
 
 /// How many runs are written at once.
 const BATCH_MAX: usize = 1_000;
@@ -69,7 +70,11 @@ impl Tables {
             return Ok(vec![]);
         };
         let rows = sqlx::query(self.sql.repair_list.clone()).bind(root_of(failed)).fetch_all(tx).await?;
-        let read = |row: &PgRow| Ok(Revival { run: row.try_get("run")?, at: row.try_get("requested_at")? });
+        let read = |row: &PgRow| {
+            let kind: &str = row.try_get("kind")?;
+            let resolves = kind == Remedy::Resolve.as_str();
+            Ok(Revival { run: row.try_get("run")?, at: row.try_get("requested_at")?, resolves })
+        };
         rows.iter().map(read).collect()
     }
 

@@ -14,6 +14,7 @@ use super::row::{Row, RunState};
 use super::state::{Hierarchy, State};
 use crate::ids;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild};
+use crate::repair::Remedy;
 
 impl Memory {
     /// Makes the working set anew, unless so many processes are alive.
@@ -79,7 +80,11 @@ impl State {
         let mut events: Vec<_> = record.events.iter().chain(&record.repeated_failures).collect();
         events.sort_by_key(|event| (event.at, event.place));
         let events: Vec<_> = events.into_iter().map(|event| event.recorded(record)).collect();
-        let revivals = record.interventions.iter().map(|done| Revival { run: done.run, at: done.at });
+        let revivals = record.interventions.iter().map(|done| Revival {
+            run: done.run,
+            at: done.at,
+            resolves: done.kind == Remedy::Resolve.as_str(),
+        });
         let revivals: Vec<_> = revivals.collect();
         let rebuilt = rebuild(&events, &revivals, &topology, now);
         rebuilt.into_iter().filter_map(|row| record.row(row, epoch)).collect()

@@ -209,9 +209,11 @@ impl Record {
         row.suspensions =
             i32::try_from(forward.filter(|event| event.at < turned.at).count()).unwrap_or(i32::MAX);
         row.context = revived.context.clone();
-        row.replied = self.has_replied(revived.id);
-        // A deadline that was missed has had its effect.
-        row.give_up_at = revived.deadlines.iter().copied().filter(|deadline| *deadline > now).min();
+        row.replied = !revived.told && self.has_replied(revived.id);
+        // A deadline that was missed has had its effect; and whoever waits for an operator has none.
+        let counts = |deadline: &OffsetDateTime| *deadline > now && row.state != RunState::Stuck;
+        let give_up_at = revived.deadlines.iter().copied().filter(counts).min();
+        row.give_up_at = give_up_at;
         row.undoing_since = Some(now);
         row.failure = turned.exception.clone();
         row.turned_back_at = Some(turned.at);

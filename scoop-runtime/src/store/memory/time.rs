@@ -115,6 +115,7 @@ impl Memory {
                 (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
                 row.last_event_at = later(now, row.last_event_at);
                 (row.failed_part, row.failed_handling) = (Some(failed.part.clone()), handling);
+                (row.gives_up, row.give_up_at) = (false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
             state.record_failure(run, failed, handling);
