@@ -34,10 +34,31 @@ const TWICE: u64 = 50;
 /// * 50020115, 50073840: who was told to turn back again was given another reason than is on record.
 /// * 90000979, 90012504, 90048832: a rebuild brought back those below whoever waits for an operator, or who was put
 ///   right by hand; and the end of a rollback without parts was skipped, after which no program could go on.
-const REGRESSIONS: [u64; 21] = [
-    41, 368, 866, 1_623, 1_000_469, 1_001_335, 1_007_347, 1_018_429, 1_041_199, 1_064_225, 1_078_419,
-    1_105_595, 1_198_515, 1_251_205, 3_000_516, 10_000_706, 50_020_115, 50_073_840, 90_000_979, 90_012_504,
+/// * 100039477, 100164027: a rebuild forgot deadlines of whoever is back, and had a run that is held wait.
+const REGRESSIONS: [u64; 23] = [
+    41,
+    368,
+    866,
+    1_623,
+    1_000_469,
+    1_001_335,
+    1_007_347,
+    1_018_429,
+    1_041_199,
+    1_064_225,
+    1_078_419,
+    1_105_595,
+    1_198_515,
+    1_251_205,
+    3_000_516,
+    10_000_706,
+    50_020_115,
+    50_073_840,
+    90_000_979,
+    90_012_504,
     90_048_832,
+    100_039_477,
+    100_164_027,
 ];
 
 /// How often a long run says how far it is.

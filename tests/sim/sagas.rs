@@ -223,10 +223,10 @@ impl<'a, 'b> Act<'a, 'b> {
         match outcome {
             ChildOutcome::Unfinished => complain("unfinished"),
             // Whoever gave up waiting for some of them may still have to handle what others failed with.
-            ChildOutcome::NeverStarted if self.code == Code::Step => {
-                if !self.alive.world.notes().dropped.contains(&**handler) {
-                    complain("not even started");
-                }
+            ChildOutcome::NeverStarted
+                if self.code == Code::Step && !self.alive.world.notes().dropped.contains(&**handler) =>
+            {
+                complain("not even started");
             }
             ChildOutcome::Committed if handler == "delta" => {
                 let emit = self.alive.world.notes().messages.get(message_id).cloned();

@@ -302,7 +302,10 @@ impl<'a> Hierarchy<'a> {
     fn mended(&self, run: &Past<'_>, row: &mut Rebuilt) {
         row.failed_before = true;
         row.undoing_since = Some(self.now);
-        row.give_up_at = row.give_up_at.filter(|deadline| *deadline > self.now);
+        // A deadline that was missed before it came back has had its effect.
+        let back_at = self.pasts.back_at(run).unwrap_or(self.now);
+        row.give_up_at =
+            row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
         if let Some(failed) = run.failed().filter(|_| self.held.contains(&run.id())) {
             row.state = "stuck";
             row.reason = Some(run.why_held());
@@ -328,7 +331,12 @@ impl<'a> Hierarchy<'a> {
         if unrolled.is_none() && (told || self.pasts.is_resolved(run)) {
             return None;
         }
-        let parent = self.pasts.runs.get(&self.parent(run)?).filter(|parent| self.is_alive(parent.id()))?;
+        // Whoever is held waits for nobody who is back.
+        let waits = |parent: &&Past<'_>| match run.failed().filter(|_| unrolled.is_none()) {
+            Some(_) => self.going.contains(&parent.id()),
+            None => self.is_alive(parent.id()),
+        };
+        let parent = self.pasts.runs.get(&self.parent(run)?).filter(waits)?;
         let last = parent.last();
         // Who turns back takes note of what is undone only.
         let kept = last.kind == EventKind::RollingBack && unrolled.is_some() && parent.waits_for(run);

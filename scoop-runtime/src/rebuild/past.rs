@@ -294,6 +294,17 @@ impl<'a> Pasts<'a> {
         self.requests.iter().any(|request| lineage.ids().starts_with(request.ids()))
     }
 
+    /// When an operator first saw to the run, or to one below it, after it had failed the last time.
+    pub(super) fn back_at(&self, run: &Past<'_>) -> Option<OffsetDateTime> {
+        let failed_at = run.failed()?.at;
+        let is_below = |other: Uuid| {
+            let other = self.runs.get(&other);
+            other.is_some_and(|other| other.seen.lineage.ids().starts_with(run.seen.lineage.ids()))
+        };
+        let later = self.revivals.iter().filter(|revival| revival.at > failed_at && is_below(revival.run));
+        later.map(|revival| revival.at).min()
+    }
+
     /// Whether an operator has put the run right by hand.
     pub(super) fn is_resolved(&self, run: &Past<'_>) -> bool {
         self.revivals.iter().any(|revival| revival.run == run.id() && revival.resolves)
