@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::support::{Database, Notes};
+use crate::support::{Database, Notes, eventually};
 
 const NEVER: Duration = Duration::from_secs(3_600);
 
@@ -97,6 +97,30 @@ async fn a_launch_that_is_rolled_back_leaves_the_key_to_others() -> Result<()> {
     assert_eq!(second.ends().await?, Outcome::Committed);
     assert_eq!(given_up.ends().await?, Outcome::Committed);
     assert_eq!(notes.all().len(), 1);
+    Ok(())
+}
+
+/// Each waits for a transaction of the user, who takes his time. The engine has other connections to work on.
+#[tokio::test(flavor = "multi_thread")]
+async fn launches_that_wait_for_their_key_keep_nobody_else_from_working() -> Result<()> {
+    let db = Database::new().await;
+    let notes = Notes::default();
+    let scoop = start(&db, &notes, &Notes::default()).await?;
+    let mut tx = db.pool().begin().await?;
+    let first = scoop.launch(Child).unique("key").within(&mut tx).await?;
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let scoop = scoop.clone();
+        waiting.spawn(async move { scoop.launch(Child).unique("key").await });
+    }
+    let locked = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("one of them waits", async || db.number(locked).await == 1).await;
+    assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Committed);
+    tx.commit().await?;
+    for launched in waiting.join_all().await {
+        assert_eq!(launched?.id(), first.id());
+    }
     Ok(())
 }
 
