@@ -88,9 +88,9 @@ impl Wakeups {
 /// for the next question, each once; and those that were asked for lately, for a later one. At the end
 /// nobody is left out.
 pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
-    let (mut batch, mut gathered) = (vec![], Gathered::default());
+    let (mut batch, mut questions) = (vec![], Questions::default());
     loop {
-        let next = gathered.next();
+        let next = questions.next();
         tokio::select! {
             biased;
             // Not while somebody is due, who would then wait for whatever comes.
@@ -99,11 +99,11 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
             () = drained.cancelled() => break,
         }
         let now = Instant::now();
-        batch.drain(..).for_each(|(parent, slot)| gathered.add(parent, slot, now));
-        ask(&engine, gathered.take(now), gathered.slots.take()).await;
+        batch.drain(..).for_each(|(parent, slot)| questions.add(parent, slot, now));
+        ask(&engine, questions.take(now), questions.slots.take()).await;
     }
-    while let Some(due) = gathered.next() {
-        ask(&engine, gathered.take(due), gathered.slots.take()).await;
+    while let Some(due) = questions.next() {
+        ask(&engine, questions.take(due), questions.slots.take()).await;
     }
 }
 
@@ -131,7 +131,7 @@ async fn ask(engine: &Arc<Engine>, mut parents: Vec<Parent>, mut slots: Option<O
 /// every now and then, and the last time after the last of them. Holds no parent for longer than
 /// it takes to ask again and to forget it, whatever comes in.
 #[derive(Default)]
-struct Gathered {
+struct Questions {
     parents: BTreeMap<Uuid, Asked>,
     /// Slots for those that are asked for at once, one for each at most.
     slots: Option<OwnedSemaphorePermit>,
@@ -151,7 +151,7 @@ struct Asked {
     last: Option<Instant>,
 }
 
-impl Gathered {
+impl Questions {
     /// A child of this parent has ended.
     fn add(&mut self, parent: Parent, slot: Option<OwnedSemaphorePermit>, now: Instant) {
         let id = parent.id;
@@ -305,12 +305,12 @@ mod tests {
 
     #[test]
     fn a_parent_is_asked_for_at_once_and_then_with_pauses() {
-        let (mut gathered, start) = (Gathered::default(), Instant::now());
+        let (mut questions, start) = (Questions::default(), Instant::now());
         let mut asked = 0;
         for micros in 0..100_000 {
             let now = start + Duration::from_micros(micros);
-            gathered.add(parent(1, 0), None, now);
-            asked += u64::try_from(gathered.take(now).len()).unwrap();
+            questions.add(parent(1, 0), None, now);
+            asked += u64::try_from(questions.take(now).len()).unwrap();
             assert!(asked >= u64::from(ASKED_AT_ONCE) || asked > micros);
         }
         assert_eq!(asked, u64::from(ASKED_AT_ONCE) + 100 / 5 - 1);
@@ -318,85 +318,85 @@ mod tests {
 
     #[test]
     fn the_last_question_comes_after_the_last_child() {
-        let (mut gathered, mut now) = (Gathered::default(), Instant::now());
+        let (mut questions, mut now) = (Questions::default(), Instant::now());
         let mut latest = None;
         for second in 0..100 {
             now += Duration::from_micros(30);
-            gathered.add(parent(1, second), None, now);
-            latest = gathered.take(now).pop().or(latest);
+            questions.add(parent(1, second), None, now);
+            latest = questions.take(now).pop().or(latest);
         }
         assert_ne!(latest.as_ref().unwrap().at, parent(1, 99).at, "no pause was made");
-        let due = gathered.next().expect("a question is left");
+        let due = questions.next().expect("a question is left");
         assert!(due <= now + ASK_PAUSE);
-        assert!(gathered.take(due - Duration::from_nanos(1)).is_empty());
-        let last = gathered.take(due);
+        assert!(questions.take(due - Duration::from_nanos(1)).is_empty());
+        let last = questions.take(due);
         assert_eq!((last.len(), last[0].at), (1, parent(1, 99).at));
-        assert_eq!(gathered.next(), None);
+        assert_eq!(questions.next(), None);
     }
 
     #[test]
     fn several_children_of_one_parent_are_one_question() {
-        let (mut gathered, now) = (Gathered::default(), Instant::now());
+        let (mut questions, now) = (Questions::default(), Instant::now());
         for (id, second) in [(1, 5), (2, 0), (1, 3)] {
-            gathered.add(parent(id, second), None, now);
+            questions.add(parent(id, second), None, now);
         }
-        let parents = gathered.take(now);
+        let parents = questions.take(now);
         assert_eq!(ids(&parents), [1, 2]);
         assert_eq!(parents[0].at, parent(1, 5).at);
     }
 
     #[test]
     fn who_does_not_come_again_is_forgotten() {
-        let (mut gathered, mut now) = (Gathered::default(), Instant::now());
+        let (mut questions, mut now) = (Questions::default(), Instant::now());
         for id in 0..100_000 {
-            gathered.add(parent(id, 0), None, now);
-            gathered.take(now);
+            questions.add(parent(id, 0), None, now);
+            questions.take(now);
             now += Duration::from_micros(10);
         }
-        let kept = gathered.parents.len().max(gathered.forget.len());
+        let kept = questions.parents.len().max(questions.forget.len());
         assert!(kept <= 2_001, "{kept} are kept");
-        gathered.take(now + FORGET_AFTER);
-        assert!(gathered.parents.is_empty() && gathered.forget.is_empty() && gathered.due.is_empty());
+        questions.take(now + FORGET_AFTER);
+        assert!(questions.parents.is_empty() && questions.forget.is_empty() && questions.due.is_empty());
     }
 
     #[test]
     fn who_was_asked_for_lately_is_remembered_from_the_last_time_on() {
-        let (mut gathered, start) = (Gathered::default(), Instant::now());
+        let (mut questions, start) = (Questions::default(), Instant::now());
         for millis in [0, 15] {
             let now = start + Duration::from_millis(millis);
-            gathered.add(parent(1, 0), None, now);
-            gathered.take(now);
+            questions.add(parent(1, 0), None, now);
+            questions.take(now);
         }
-        gathered.take(start + FORGET_AFTER);
-        assert_eq!(gathered.parents.len(), 1, "the second time counts");
-        gathered.take(start + Duration::from_millis(15) + FORGET_AFTER);
-        assert!(gathered.parents.is_empty());
+        questions.take(start + FORGET_AFTER);
+        assert_eq!(questions.parents.len(), 1, "the second time counts");
+        questions.take(start + Duration::from_millis(15) + FORGET_AFTER);
+        assert!(questions.parents.is_empty());
     }
 
     #[test]
     fn who_is_asked_for_at_once_has_the_slot_of_its_child_and_nobody_else() {
-        let (mut gathered, now) = (Gathered::default(), Instant::now());
+        let (mut questions, now) = (Questions::default(), Instant::now());
         let slots = Arc::new(tokio::sync::Semaphore::new(9));
         let slot = || slots.clone().try_acquire_owned().ok();
         for id in [1, 1, 2] {
-            gathered.add(parent(id, 0), slot(), now);
+            questions.add(parent(id, 0), slot(), now);
         }
-        assert_eq!(gathered.slots.take().map(|slots| slots.num_permits()), Some(2), "one for each");
+        assert_eq!(questions.slots.take().map(|slots| slots.num_permits()), Some(2), "one for each");
         for _ in 0..ASKED_AT_ONCE {
-            gathered.take(now);
-            gathered.slots = None;
-            gathered.add(parent(1, 0), slot(), now);
+            questions.take(now);
+            questions.slots = None;
+            questions.add(parent(1, 0), slot(), now);
         }
-        assert!(gathered.slots.is_none() && gathered.next() > Some(now), "whoever has to wait needs none");
+        assert!(questions.slots.is_none() && questions.next() > Some(now), "whoever has to wait needs none");
         assert_eq!(slots.available_permits(), 9);
     }
 
     #[test]
     fn no_more_are_asked_for_at_once_than_fit() {
-        let (mut gathered, now) = (Gathered::default(), Instant::now());
+        let (mut questions, now) = (Questions::default(), Instant::now());
         let count = 2 * BATCH_MAX + 1;
-        (0..count).for_each(|id| gathered.add(parent(u128::try_from(id).unwrap(), 0), None, now));
-        let taken = [(); 4].map(|()| gathered.take(now).len());
+        (0..count).for_each(|id| questions.add(parent(u128::try_from(id).unwrap(), 0), None, now));
+        let taken = [(); 4].map(|()| questions.take(now).len());
         assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
     }
 }
