@@ -114,6 +114,14 @@ impl Broken {
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert!(found.iter().any(|it| it.invariant == invariant), "{} is not in {texts:#?}", invariant.id());
     }
+
+    /// That this is among what is found, whatever else is.
+    #[track_caller]
+    fn is_told(&self, what: &str) {
+        let found = audit(&self.log, &self.definitions, AtRest::Yes);
+        let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert!(texts.iter().any(|text| text.contains(what)), "{what} is not in {texts:#?}");
+    }
 }
 
 use EventKind::{
@@ -280,6 +288,36 @@ fn a_child_that_is_not_told_to_turn_back() {
     let mut broken = good(UNDONE);
     broken.drop_row(RollbackEmitted, "parent", "Rollback of middle[0,] (rolling back child scopes)");
     broken.violates(Invariant::Reverse);
+}
+
+#[test]
+fn messages_that_are_told_too_few_of_or_too_many() {
+    let part = "Rollback of middle[0,] (rolling back child scopes)";
+    let mut untold = good(UNDONE);
+    untold.drop_row(RollbackEmitted, "parent", part);
+    untold.is_told("0 messages were told to turn back, of 1");
+
+    let mut again = good(UNDONE);
+    let told = again.row(RollbackEmitted, "parent", part).clone();
+    let at = again.at(Suspended, "parent", "Rollback of middle[0,]");
+    again.log.events.insert(at, told);
+    again.new_times();
+    again.is_told("1 messages were told to turn back, of 0");
+}
+
+#[test]
+fn an_end_of_a_rollback_before_its_time_or_under_another_name() {
+    let mut early = good(UNDONE);
+    early.drop_row(Suspended, "parent", "Rollback of before[0,]");
+    early.is_told("(ROLLED_BACK parent Rollback of before[0,]) where `Rollback of before[0,]` is next");
+
+    let mut named = good(UNDONE);
+    named.row(RolledBack, "parent", "Rollback of before[0,]").step = Some("Rollback of middle[0,]".into());
+    named.is_told("(ROLLED_BACK parent Rollback of middle[0,]) names another part than the last");
+
+    let mut failed = good(NOT_UNDONE);
+    failed.row(RollbackFailed, "child", "Rollback of work[0,]").step = Some("Rollback of other[0,]".into());
+    failed.is_told("(ROLLBACK_FAILED child Rollback of other[0,]) where");
 }
 
 #[test]
