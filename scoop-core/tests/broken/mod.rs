@@ -122,6 +122,13 @@ impl Broken {
         let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert!(texts.iter().any(|text| text.contains(what)), "{what} is not in {texts:#?}");
     }
+
+    #[track_caller]
+    fn is_not_told(&self, what: &str) {
+        let found = audit(&self.log, &self.definitions, AtRest::Yes);
+        let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert!(!texts.iter().any(|text| text.contains(what)), "{what} is in {texts:#?}");
+    }
 }
 
 use EventKind::{
@@ -303,6 +310,41 @@ fn messages_that_are_told_too_few_of_or_too_many() {
     again.log.events.insert(at, told);
     again.new_times();
     again.is_told("1 messages were told to turn back, of 0");
+}
+
+#[test]
+fn a_child_that_stays_done_below_who_gave_up_and_was_undone_after_all() {
+    let text = "
+        saga parent on start
+          step before [compensated]: emit child-topic
+          step last: fail \"no\"
+        saga child on child-topic
+          step work [compensated]
+        launch start";
+    let own = "Rollback of before[0,]";
+    let done = good(text);
+    let undone = done.log.events[done.at(RolledBack, "parent", own)].clone();
+    let mut broken = done;
+    let turned = broken.at(RollingBack, "child", "");
+    let mut at = 0..;
+    broken.log.events.retain(|row| at.next() < Some(turned) || row.handler.as_deref() != Some("child"));
+    broken.log.events.pop();
+    let skipped = broken.log.events.pop().expect("its own part is done");
+    let failure = Failure::gave_up("parent[w]", vec![Failure::new("Missed", "m", "s")]);
+    let failed = LoggedEvent { kind: RollbackFailed, exception: Some(failure), ..undone.clone() };
+    broken.log.events.push(failed);
+    broken.new_times();
+    let forgotten = "was told to turn back, and did not";
+    broken.is_not_told(forgotten);
+
+    broken.log.events.push(undone.clone());
+    broken.new_times();
+    broken.is_told(forgotten);
+    broken.log.events.pop();
+    let identifier = Some(scoop_core::OPERATOR.to_owned());
+    broken.log.events.extend([LoggedEvent { identifier, ..skipped }, undone]);
+    broken.new_times();
+    broken.is_not_told(forgotten);
 }
 
 #[test]
