@@ -12,3 +12,9 @@ CREATE TABLE scoop.repeated_failure (
     PRIMARY KEY (run, failed_at)
 );
 CREATE INDEX repeated_failure_root ON scoop.repeated_failure (root);
+
+-- So the working set need not know what failed, but only who waits for an operator.
+ALTER TABLE scoop.run
+    DROP failed_part,
+    DROP failed_handling,
+    ADD held boolean NOT NULL DEFAULT false;  -- it could not be undone, and is stuck until an operator has seen to it

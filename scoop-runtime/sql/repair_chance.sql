@@ -3,5 +3,5 @@
 -- $1 root, $2 id
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp(), reason = NULL
-WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND r.failed_part IS NULL
+WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND NOT r.held
 RETURNING handler

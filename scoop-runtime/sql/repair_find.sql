@@ -7,7 +7,7 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
        failed.created_at AS failed_at,
        coalesce(again.step, failed.step) AS part,
        CASE WHEN again.run IS NULL THEN failed.child_failure_handler_iteration ELSE again.handling END AS handling,
-       r.state::text AS state, r.failed_part IS NOT NULL AS held,
+       r.state::text AS state, coalesce(r.held, false) AS held,
        suspended.created_at AS suspended_at,
        CASE WHEN suspended.created_at > turned.created_at THEN suspended.step END AS suspended_part,
        CASE WHEN suspended.created_at > turned.created_at

@@ -5,12 +5,12 @@
 WITH revived AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($2) AS v (
         id uuid, parent uuid, lineage uuid[], message_id uuid, handler varchar, state text, told boolean,
-        context jsonb, deadlines timestamptz[], reason text, part varchar, handling int)
+        context jsonb, deadlines timestamptz[], reason text)
 )
 INSERT INTO scoop.run AS r
     (root, id, parent, lineage, message_id, topic, handler, state, epoch, backward, told, failed_before,
      suspensions, context, replied, give_up_at, undoing_since, failure, turned_back_at,
-     last_event_at, reason, failed_part, failed_handling)
+     last_event_at, reason, held)
 SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state::scoop.run_state,
        -- higher than any before, so that nobody who once held the run can settle it
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
@@ -26,7 +26,7 @@ SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state:
              AND reply.variable_name NOT LIKE 'Output of %'),
        -- a deadline that was missed has had its effect; and whoever waits for an operator has none
        (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3 AND v.state <> 'stuck'),
-       $3, turned.exception, turned.created_at, $3, v.reason, v.part, v.handling
+       $3, turned.exception, turned.created_at, $3, v.reason, v.state = 'stuck'
 FROM revived v
 JOIN scoop.message m ON m.id = v.message_id
 JOIN scoop.message_event turned
@@ -36,4 +36,4 @@ SET state = excluded.state, ready_at = clock_timestamp(), epoch = r.epoch + 1,
     give_up_at = excluded.give_up_at, undoing_since = excluded.undoing_since,
     gives_up = false, last_event_at = greatest(r.last_event_at, excluded.last_event_at),
     reason = excluded.reason, rollback_failure = NULL, attempts = 0, retries = 0,
-    failed_part = excluded.failed_part, failed_handling = excluded.failed_handling
+    held = excluded.held

@@ -7,7 +7,7 @@ WITH held AS (
     UPDATE scoop.run r
     SET state = 'stuck', owner = NULL, reason = $7, ready_at = clock_timestamp(),
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
-        failed_part = $4, failed_handling = $5, gives_up = false, give_up_at = NULL, attempts = 0, retries = 0
+        held = true, gives_up = false, give_up_at = NULL, attempts = 0, retries = 0
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
     RETURNING r.root, r.id, r.last_event_at
 ),

@@ -5,4 +5,4 @@
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp(), reason = NULL
 FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
-WHERE r.state = 'stuck' AND r.failed_part IS NULL AND r.topic = mine.topic AND r.handler = mine.handler
+WHERE r.state = 'stuck' AND NOT r.held AND r.topic = mine.topic AND r.handler = mine.handler

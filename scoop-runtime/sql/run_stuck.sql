@@ -5,7 +5,7 @@
 SELECT r.lineage, r.message_id, r.handler, r.topic, r.step, r.backward, r.reason, r.gives_up,
        r.ready_at AS stuck_since
 FROM scoop.run r
-WHERE r.state = 'stuck' AND r.failed_part IS NULL
+WHERE r.state = 'stuck' AND NOT r.held
   AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
 ORDER BY r.ready_at, r.id
 LIMIT $3

@@ -21,7 +21,7 @@ const WORKING_SET: &str = "
         'backward', r.backward, 'context', r.context, 'give_up_at', r.give_up_at,
         'gives_up', (r.gives_up OR r.give_up_at <= $1) IS TRUE,
         'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
-        'failed_part', r.failed_part, 'failed_handling', r.failed_handling) END
+        'held', r.held) END
       || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'next', r.next_step, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text

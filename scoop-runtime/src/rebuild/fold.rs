@@ -59,8 +59,6 @@ pub(crate) struct Rebuilt {
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) last_event_at: OffsetDateTime,
     pub(crate) reason: Option<String>,
-    pub(crate) failed_part: Option<String>,
-    pub(crate) failed_handling: Option<i32>,
 }
 
 impl Rebuilt {
@@ -306,12 +304,10 @@ impl<'a> Hierarchy<'a> {
         let back_at = self.pasts.back_at(run).unwrap_or(self.now);
         row.give_up_at =
             row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
-        if let Some(failed) = run.failed().filter(|_| self.held.contains(&run.id())) {
+        if self.held.contains(&run.id()) {
             row.state = "stuck";
             row.reason = Some(run.why_held());
             row.give_up_at = None;
-            row.failed_part = failed.step.clone();
-            row.failed_handling = failed.handling;
         }
     }
 
@@ -433,8 +429,6 @@ impl<'a> Hierarchy<'a> {
             turned_back_at: None,
             last_event_at: self.pasts.newest_at,
             reason: None,
-            failed_part: None,
-            failed_handling: None,
         }
     }
 }

@@ -131,8 +131,6 @@ pub(crate) struct Revived {
     #[serde(serialize_with = "crate::store::timestamps")]
     pub(crate) deadlines: Vec<OffsetDateTime>,
     pub(crate) reason: Option<&'static str>,
-    pub(crate) part: Option<String>,
-    pub(crate) handling: Option<u32>,
 }
 
 /// Why a run is set aside that nobody has seen to.
@@ -178,8 +176,6 @@ impl Unrolled {
             context: self.context.clone(),
             deadlines: self.context.give_up_at(true),
             reason: held.then_some(HELD),
-            part: held.then(|| self.part.clone()),
-            handling: self.handling.filter(|_| held),
         }
     }
 }
@@ -305,7 +301,7 @@ fn is_in_the_way(child: &Unrolled, run: &Unrolled) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -383,7 +379,7 @@ mod tests {
         assert_eq!((decision.part.as_str(), decision.repeats), ("Rollback of a[0,]", false));
         assert!(decision.events.is_empty() && decision.dropped.is_empty() && decision.parent.is_none());
         let [run] = &*decision.revived else { panic!() };
-        assert!(run.told && run.reason.is_none() && run.part.is_none());
+        assert!(run.told && run.reason.is_none());
         assert_eq!(decide([failed(&[2], 5)], Remedy::Retry, 3).unwrap_err(), Refusal::NotFailed);
     }
 
@@ -394,7 +390,7 @@ mod tests {
             [(3, "waiting", Some(2)), (2, "waiting", None), (4, "stuck", Some(2)), (5, "ready", Some(3))];
         assert_eq!(revived(&decision), expected);
         let held = decision.revived.iter().find(|run| run.state == "stuck").unwrap();
-        assert_eq!((held.reason, held.part.as_deref()), (Some(HELD), Some("Rollback of a[0,]")));
+        assert_eq!(held.reason, Some(HELD));
         assert!(dropped(&decision).is_empty() && decision.parent.is_none());
     }
 
@@ -537,7 +533,7 @@ mod tests {
         });
         assert_eq!((&event, &event["context"]["Note"]), (&expected, &json!(7)));
         let run = serde_json::to_value(&skipped.revived[0]).unwrap();
-        assert_eq!((&run["deadlines"], &run["handling"]), (&json!(["2026-01-01T00:00:00Z"]), &Value::Null));
+        assert_eq!(run["deadlines"], json!(["2026-01-01T00:00:00Z"]));
         assert_eq!((&run["lineage"], &run["message_id"]), (&lineage, &json!(id(102))));
     }
 

@@ -186,7 +186,7 @@ const WORKING_SET: &str = "
       || CASE WHEN r.state = 'ended' THEN '{}' ELSE jsonb_build_object(
         'backward', r.backward, 'context', r.context, 'replied', r.replied, 'gives_up', r.gives_up, 'give_up_at', r.give_up_at,
         'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
-        'failed_part', r.failed_part, 'failed_handling', r.failed_handling,
+        'held', r.held,
         'due', CASE WHEN r.ready_at > now() + interval '10 min' THEN r.ready_at END) END
       || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'next', r.next_step, 'iteration', r.iteration, 'suspensions', r.suspensions,
@@ -414,7 +414,7 @@ async fn what_waits_for_an_operator_is_rebuilt() -> Result<()> {
     let client = Scoop::client(db.pool().clone());
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
-    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE failed_part IS NOT NULL").await, 1);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE held").await, 1);
 
     let scoop = all(&db, &open()).start().await?;
     let root = scoop.find(root.id()).await?;

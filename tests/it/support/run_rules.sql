@@ -8,4 +8,4 @@ ALTER TABLE scoop.run
     ADD CHECK (state <> 'ended' OR failure IS NOT NULL),
     ADD CHECK (state <> 'stuck' OR reason IS NOT NULL),
     ADD CHECK (NOT told OR (backward AND failure IS NOT NULL)),
-    ADD CHECK (failed_part IS NULL OR (state = 'stuck' AND failed_before));
+    ADD CHECK (NOT held OR (state = 'stuck' AND failed_before));

@@ -138,7 +138,7 @@ impl Record {
         (row.failure, row.rollback_failure) = (failure(rebuilt.failure), failure(rebuilt.rollback_failure));
         row.turned_back_at = rebuilt.turned_back_at;
         row.reason = rebuilt.reason;
-        (row.failed_part, row.failed_handling) = (rebuilt.failed_part, rebuilt.failed_handling);
+        row.held = row.state == RunState::Stuck;
         Some(row)
     }
 }
@@ -149,7 +149,7 @@ impl Row {
     fn essence(&self, now: OffsetDateTime) -> Value {
         let state = match self.state {
             RunState::Ended => "ended",
-            RunState::Stuck if self.failed_part.is_some() => "stuck",
+            RunState::Stuck if self.held => "stuck",
             // Whether a run waits follows from its children.
             _ => "open",
         };
@@ -169,7 +169,6 @@ impl Row {
                 "backward": self.backward, "context": self.context, "replied": self.replied,
                 "gives_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
                 "undoing": self.undoing_since.is_some(), "failed_before": self.failed_before,
-                "failed_part": self.failed_part, "failed_handling": self.failed_handling,
                 "due": far.map(super::state::micros),
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());

@@ -49,7 +49,7 @@ impl Memory {
             let later =
                 state.stuck.iter().filter(|(at, id, _)| page.after.is_none_or(|after| (*at, *id) > after));
             let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
-            let stuck = rows.filter(|row| row.failed_part.is_none());
+            let stuck = rows.filter(|row| !row.held);
             Ok(stuck.take(usize::try_from(page.limit).unwrap_or(usize::MAX)).map(Row::stuck).collect())
         })
         .await
@@ -104,7 +104,7 @@ impl State {
     /// Gives a run another chance that no program could continue.
     fn give_a_chance(&mut self, target: &Target, asked: &Remedied<'_>) -> Option<Repaired> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
-        self.row(run).filter(|row| row.failed_part.is_none())?;
+        self.row(run).filter(|row| !row.held)?;
         let row = self.change(run, |row| {
             row.free(now);
             row.reason = None;
@@ -168,8 +168,7 @@ impl State {
             row.reason = fresh.reason;
             row.rollback_failure = None;
             (row.attempts, row.retries) = (0, 0);
-            row.failed_part = fresh.failed_part;
-            row.failed_handling = fresh.failed_handling;
+            row.held = fresh.held;
         });
     }
 }
@@ -218,8 +217,7 @@ impl Record {
         row.failure = turned.exception.clone();
         row.turned_back_at = Some(turned.at);
         row.reason = revived.reason.map(str::to_owned);
-        row.failed_part.clone_from(&revived.part);
-        row.failed_handling = revived.handling.map(signed);
+        row.held = row.state == RunState::Stuck;
         Some(row)
     }
 
@@ -286,7 +284,7 @@ impl Hierarchy {
         let handler = failed.handler.as_deref()?;
         let turned = record.of_handler(failed.message, EventKind::RollingBack, handler)?;
         let row = self.rows.get(&id);
-        let held = row.is_some_and(|row| row.failed_part.is_some());
+        let held = row.is_some_and(|row| row.held);
         let presence = match row.map(|row| row.state) {
             None => Presence::Absent,
             Some(RunState::Stuck) if held => Presence::Held,
@@ -324,7 +322,7 @@ impl Hierarchy {
 
     fn failed_compensation(&self, failed: &Event) -> FailedCompensation {
         let row = self.rows.get(&failed.lineage.id());
-        let held = row.filter(|row| row.failed_part.is_some());
+        let held = row.filter(|row| row.held);
         let suspended = self.record.suspended(failed.lineage.id()).map(|event| event.at);
         let is_below = |other: &Event| {
             other.lineage.ids().len() == failed.lineage.ids().len() + 1

@@ -77,8 +77,7 @@ pub(super) struct Row {
     pub(super) retries: i32,
     pub(super) reason: Option<String>,
     pub(super) failed_before: bool,
-    pub(super) failed_part: Option<String>,
-    pub(super) failed_handling: Option<i32>,
+    pub(super) held: bool,
     /// Of two that are ready since the same moment, the one that became so first is taken first.
     pub(super) turn: u64,
 }
@@ -134,8 +133,7 @@ impl Row {
             retries: 0,
             reason: None,
             failed_before: false,
-            failed_part: None,
-            failed_handling: None,
+            held: false,
             turn: 0,
         }
     }

@@ -109,16 +109,14 @@ impl Memory {
                 return Ok(());
             }
             let (now, run) = (state.now(), (key.root, key.id));
-            let handling = failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
             state.change(run, |row| {
                 row.free(now);
                 (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
                 row.last_event_at = later(now, row.last_event_at);
-                (row.failed_part, row.failed_handling) = (Some(failed.part.clone()), handling);
-                (row.gives_up, row.give_up_at) = (false, None);
+                (row.held, row.gives_up, row.give_up_at) = (true, false, None);
                 (row.attempts, row.retries) = (0, 0);
             });
-            state.record_failure(run, failed, handling);
+            state.record_failure(run, failed);
             let noted = state.children(run).filter(|child| child.state == RunState::Ended);
             let noted: Vec<_> = noted.map(Row::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
@@ -131,9 +129,7 @@ impl Memory {
     pub(crate) async fn retry_stuck(&self, pairs: Pairs<'_>) -> sqlx::Result<u64> {
         self.run("retry_stuck", |state| {
             let own: std::collections::BTreeSet<_> = named(pairs).collect();
-            let is_own = |row: &&Row| {
-                row.failed_part.is_none() && own.contains(&(row.handler.clone(), row.topic.clone()))
-            };
+            let is_own = |row: &&Row| !row.held && own.contains(&(row.handler.clone(), row.topic.clone()));
             let stuck = state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
             let stuck: Vec<_> = stuck.filter(is_own).map(|row| (row.root(), row.id())).collect();
             let now = state.now();
@@ -151,7 +147,7 @@ impl Memory {
 
 impl State {
     /// Puts on record that a run that is back in the working set could not be undone again.
-    fn record_failure(&mut self, run: RunId, failed: &FailedPart, handling: Option<i32>) {
+    fn record_failure(&mut self, run: RunId, failed: &FailedPart) {
         let Some(row) = self.row(run) else {
             return;
         };
@@ -160,7 +156,7 @@ impl State {
             step: Some(failed.part.clone()),
             exception: Some(failed.failure.clone()),
             context: row.context.clone(),
-            handling,
+            handling: failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
             ..Event::new(EventKind::RollbackFailed, row.message, row.lineage.clone(), row.last_event_at)
         };
         self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
