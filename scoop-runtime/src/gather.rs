@@ -109,8 +109,8 @@ impl Gathered {
     }
 
     async fn tell(self: Arc<Self>) {
-        let _teller = Teller(&self.queue);
-        while self.queue().takes_news() {
+        let mut teller = Teller { queue: &self.queue, done: false };
+        while teller.takes_news() {
             // Polling finds what nobody was notified of.
             let _ = self.store.notify(Uuid::nil()).await;
             tokio::time::sleep(TELL_PAUSE).await;
@@ -187,12 +187,25 @@ impl Drop for Writer {
 }
 
 /// The duty to tell until there is no news.
-struct Teller<'a>(&'a Mutex<Queue>);
+struct Teller<'a> {
+    queue: &'a Mutex<Queue>,
+    done: bool,
+}
+
+impl Teller<'_> {
+    fn takes_news(&mut self) -> bool {
+        let takes = lock(self.queue).takes_news();
+        self.done = !takes;
+        takes
+    }
+}
 
 impl Drop for Teller<'_> {
-    /// If it is stopped in the middle, another can take its place.
+    /// If it is stopped in the middle, another can take its place. When it is done one may have already.
     fn drop(&mut self) {
-        lock(self.0).telling = false;
+        if !self.done {
+            lock(self.queue).telling = false;
+        }
     }
 }
 
