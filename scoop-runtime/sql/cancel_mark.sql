@@ -8,13 +8,21 @@ WITH seen AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
     WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
-    ORDER BY r.id  -- as settlements lock them
+),
+-- in the order in which settlements lock theirs
+locked AS MATERIALIZED (
+    SELECT r.root, r.id
+    FROM scoop.run r
+    JOIN seen ON seen.root = r.root AND seen.id = r.id
+    WHERE NOT r.gives_up AND r.undoing_since IS NULL
+    ORDER BY r.id
+    FOR UPDATE OF r
 ),
 marked AS (
     UPDATE scoop.run r
     SET gives_up = true, ready_at = least(r.ready_at, clock_timestamp())
-    FROM seen
-    WHERE r.root = seen.root AND r.id = seen.id AND NOT r.gives_up AND r.undoing_since IS NULL
+    FROM locked
+    WHERE r.root = locked.root AND r.id = locked.id
     RETURNING r.id
 )
 SELECT (SELECT count(*) FROM seen) AS seen, (SELECT count(*) FROM marked) AS marked
