@@ -6,8 +6,7 @@
 -- $10 the id of the event, $11 how many messages it tells
 -- Arrays with an element for each message: $12 which of the runs tells it, from 1, $13 how many events follow,
 -- $14 its id, $15 the id of its event
--- $16 the worker's identifier in events, $17 what `scoop_run.claim` must be in this transaction: null outside the
--- transaction of a step
+-- $16 the worker's identifier in events
 WITH held AS MATERIALIZED (
     SELECT s.*, r.message_id, r.handler, r.lineage, r.failed_before,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
@@ -19,8 +18,7 @@ WITH held AS MATERIALIZED (
     ) WITH ORDINALITY AS s (root, id, epoch, step, suspensions, outputs, replied, context, because, suspended_id, tells,
                             nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
-    WHERE ($17::text IS NULL OR current_setting('scoop_run.claim', true) = $17)
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
 ),
 told AS MATERIALIZED (

@@ -36,6 +36,7 @@ mod tick;
 mod timetable;
 mod topology;
 mod tree;
+mod uninterrupted;
 
 pub use builder::Builder;
 pub use children::{Child, ChildOutcome, Reply};

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::repair::{Remedy, RepairAnswer};
 use crate::store::{Remedied, Target, Undone};
+use crate::uninterrupted::uninterrupted;
 use crate::{RuntimeError, Scoop};
 
 /// How often a request is made again that the database turned down because of somebody else.
@@ -178,11 +179,10 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            // In a task of its own, so that nobody can cancel it in the middle of its transaction, nor
-            // between that and waking who waits.
-            let answer = tokio::spawn(self.answer()).await;
-            let crashed = |_| RuntimeError::database("a request was made")(sqlx::Error::WorkerCrashed);
-            answer.map_err(crashed)?
+            // It may end neither in the middle of its transaction nor between that and waking who waits.
+            let answer = self.answer();
+            let answer = uninterrupted(async move { Ok(answer.await) }).await;
+            answer.map_err(RuntimeError::database("a request was made"))?
         }
         .boxed()
     }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use sqlx::{PgConnection, PgPool};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::Engine;
 use crate::gather::Gathered;
-use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::uninterrupted::uninterrupted;
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
 
@@ -31,9 +33,9 @@ struct Inner {
     engine: Option<Arc<Engine>>,
     /// What is launched without an engine.
     gathered: Arc<Gathered>,
-    /// Taken for launches with a key. Each may have to wait for the transaction of somebody else, and must not do so
-    /// on all connections that there are.
-    keyed: tokio::sync::Mutex<()>,
+    /// For launches with a key. Each may have to wait for the transaction of somebody else, and they must leave a
+    /// connection to others.
+    keyed: Semaphore,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
     limits: Limits,
 }
@@ -143,17 +145,9 @@ impl Scoop {
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
         let gathered = Gathered::new(store.clone());
-        Self {
-            inner: Arc::new(Inner {
-                pool,
-                store,
-                engine,
-                gathered,
-                keyed: tokio::sync::Mutex::default(),
-                embedded,
-                limits,
-            }),
-        }
+        let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
+        let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
+        Self { inner: Arc::new(Inner { pool, store, engine, gathered, keyed, embedded, limits }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. What a client launches
@@ -266,9 +260,7 @@ impl Scoop {
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
         let Definition { saga, topic, .. } = S::DEFINITION;
         let (store, name) = (self.store().clone(), saga.to_string());
-        // In a task of its own, so that nobody can cancel it in the middle of its transaction.
-        let triggering = tokio::spawn(async move { store.trigger(&topic, &saga).await });
-        let triggered = triggering.await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
+        let triggered = uninterrupted(async move { store.trigger(&topic, &saga).await }).await;
         let triggered = triggered.map_err(RuntimeError::database("a saga was run by hand"))?;
         let (root, id, handlers) = triggered.ok_or(RuntimeError::NoSchedule { saga: name })?;
         self.announce(&handlers);
@@ -361,7 +353,7 @@ impl Scoop {
     pub(crate) async fn publish(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {
         // Of two with one key, the second waits until the first is committed.
         let keyed = messages.iter().any(|message| message.only_once);
-        let _turn = if keyed { Some(self.inner.keyed.lock().await) } else { None };
+        let _turn = if keyed { self.inner.keyed.acquire().await.ok() } else { None };
         if let Some(engine) = &self.inner.engine {
             return engine.launch(messages).await;
         }

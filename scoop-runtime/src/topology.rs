@@ -8,6 +8,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::clock::since_1970;
+use crate::uninterrupted::uninterrupted;
 use crate::{RuntimeError, Scoop};
 
 /// A handler to which messages are delivered, whether or not any process of it lives.
@@ -41,9 +42,6 @@ impl ListedHandler {
     }
 }
 
-/// What is done, for errors.
-const RETIRED: &str = "a handler was retired";
-
 /// A handler that is about to be struck out. Await it.
 #[must_use = "nothing happens before this is awaited"]
 pub struct Retire {
@@ -61,11 +59,9 @@ impl Retire {
         self
     }
 
-    async fn carry_out(self) -> Result<Retired, RuntimeError> {
-        let struck = self.scoop.store().strike_out(&self.topic, &self.handler, self.drops).await;
-        let struck = struck.map_err(RuntimeError::database(RETIRED))?;
-        let woken = self.scoop.store().wake(&struck.parents).await;
-        self.scoop.announce(&woken.map_err(RuntimeError::database(RETIRED))?);
+    async fn carry_out(self) -> sqlx::Result<Retired> {
+        let struck = self.scoop.store().strike_out(&self.topic, &self.handler, self.drops).await?;
+        self.scoop.announce(&self.scoop.store().wake(&struck.parents).await?);
         Ok(Retired {
             was_listed: struck.was_listed,
             waiting: u64::try_from(struck.waiting).unwrap_or(0),
@@ -79,13 +75,9 @@ impl IntoFuture for Retire {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        async move {
-            // In a task of its own, so that nobody can cancel it between its transaction and waking who waits.
-            let retired = tokio::spawn(self.carry_out()).await;
-            let crashed = |_| RuntimeError::database(RETIRED)(sqlx::Error::WorkerCrashed);
-            retired.map_err(crashed)?
-        }
-        .boxed()
+        // Nothing may come between its transaction and waking who waits.
+        let retiring = uninterrupted(self.carry_out());
+        async { retiring.await.map_err(RuntimeError::database("a handler was retired")) }.boxed()
     }
 }
 

@@ -13,6 +13,7 @@ use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::sync::oneshot;
 
 use crate::sync::{Mutex, lock};
+use crate::uninterrupted::uninterrupted;
 
 /// After how many steps a connection goes back to the pool all the same, which has its own rules
 /// about how long one may live.
@@ -91,17 +92,15 @@ impl Connections {
         self.open(permit).await
     }
 
-    /// In a task of its own, so that nobody can cancel it half-way: then the connection would go back
-    /// to the pool in the middle of a transaction that nobody knows of.
     async fn open(&self, permit: Permit) -> sqlx::Result<Opened> {
         // Safe: all of them are constants.
         let begin = AssertSqlSafe(format!("{BEGIN}; {}{MARK}", self.preamble));
         let pool = self.pool.clone();
-        let opening = tokio::spawn(async move {
+        uninterrupted(async move {
             let transaction = pool.begin_with(begin).await?;
             Ok(Opened { transaction, started: vec![], steps: 1, permit })
-        });
-        opening.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+        })
+        .await
     }
 
     /// Commits. If another step waits for a connection it gets this one, in the same round trip.

@@ -18,6 +18,7 @@ use super::shares::{Seat, Share, Slot};
 use super::{Engine, claim};
 use crate::error::is_transient;
 use crate::store::{Key, Launch, Launched, Parent};
+use crate::uninterrupted::uninterrupted;
 
 /// Room for one run.
 struct Room {
@@ -39,9 +40,8 @@ pub(super) async fn launch(engine: &Arc<Engine>, mut messages: Vec<Launched>) ->
         tell(engine, &messages, &launch);
         return Ok(());
     }
-    // In a task of its own, so that nobody can cancel it between the claim and the beginning.
-    let launching = tokio::spawn(launch_here(engine.clone(), messages, rooms));
-    launching.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+    // What is claimed has to begin.
+    uninterrupted(launch_here(engine.clone(), messages, rooms)).await
 }
 
 /// A slot for each run that will want one now, as long as there are any.

@@ -223,8 +223,9 @@ impl Tables {
         if let Some(launching) = settlements.iter().map(Launching::of).collect::<Option<Vec<_>>>() {
             return launching::settle(self, connection, identifier, &launching, claim).await;
         }
-        if let Some(telling) = settlements.iter().map(Telling::of).collect::<Option<Vec<_>>>() {
-            return telling::settle_all(self, connection, identifier, &telling, claim).await;
+        let telling = settlements.iter().map(Telling::of).collect::<Option<Vec<_>>>();
+        if let (Some(telling), None) = (telling, claim) {
+            return telling::settle_all(self, connection, identifier, &telling).await;
         }
         self.settle_any(connection, identifier, settlements, claim).await
     }

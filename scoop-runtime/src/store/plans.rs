@@ -79,8 +79,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "step_tell" => (
             "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
-             uuid[], uuid[], text, text",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', ''",
+             uuid[], uuid[], text",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
         ),
         "step_end" => (
             "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text",

@@ -13,6 +13,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
 
+use crate::uninterrupted::uninterrupted;
+
 /// What our own sessions must not inherit from a role or a database: whatever ends a statement or a
 /// session for having taken long. And they keep to the one plan that serves all calls of a statement:
 /// left to itself, the server sometimes plans anew for each, which halves the rate. That plan goes along
@@ -116,10 +118,7 @@ impl Sessions {
         };
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
-        // In a task of its own, so that nobody can cancel it half-way: the connection would come back to the pool in
-        // the middle of a transaction that nobody knows of.
-        let beginning = tokio::spawn(async move { pool.begin_with(begin).await });
-        beginning.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+        uninterrupted(async move { pool.begin_with(begin).await }).await
     }
 
     /// What a transaction on a connection of the user has to begin with, apart from `BEGIN`, for

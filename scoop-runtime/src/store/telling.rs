@@ -48,14 +48,12 @@ impl<'a> Telling<'a> {
     }
 }
 
-/// Writes those whose claims still hold. `claim` is what the transaction of a step is marked with, if this happens
-/// in there.
+/// Writes those whose claims still hold. Never in the transaction of a step: no code leads to this.
 pub(super) async fn settle_all(
     store: &Tables,
     connection: &mut PgConnection,
     identifier: &str,
     telling: &[Telling<'_>],
-    claim: Option<&str>,
 ) -> sqlx::Result<Vec<PgRow>> {
     let each = || telling.iter();
     let every =
@@ -77,7 +75,6 @@ pub(super) async fn settle_all(
         .bind(every().map(|(.., row)| row.message_id).collect::<Vec<_>>())
         .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
-        .bind(claim)
         .fetch_all(connection)
         .await
 }

@@ -115,7 +115,7 @@ async fn launches_that_wait_for_their_key_keep_nobody_else_from_working() -> Res
     }
     let locked = "SELECT count(*) FROM pg_stat_activity
                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    eventually("one of them waits", async || db.number(locked).await == 1).await;
+    eventually("two of them wait", async || db.number(locked).await == 2).await;
     assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Committed);
     tx.commit().await?;
     for launched in waiting.join_all().await {
