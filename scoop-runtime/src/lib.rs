@@ -37,6 +37,7 @@ mod timetable;
 mod topology;
 mod tree;
 mod uninterrupted;
+mod warm;
 
 pub use builder::Builder;
 pub use children::{Child, ChildOutcome, Reply};

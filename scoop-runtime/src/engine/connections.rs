@@ -3,7 +3,8 @@
 //! A step that waits holds no connection; one that asks for a transaction gets one of a limited
 //! number. While others wait for theirs, a connection does not go back to the pool: the commit of one
 //! step and the beginning of the next are one round trip. Those who wait take turns, saga by saga,
-//! so that no crowd of one keeps another one waiting.
+//! so that no crowd of one keeps another one waiting. While nobody waits, the next step of the same run
+//! will hardly be long in coming: its transaction is begun as well, and kept warm.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::sync::{Mutex, lock};
 use crate::uninterrupted::uninterrupted;
+use crate::warm::Warm;
 
 /// After how many steps a connection goes back to the pool all the same, which has its own rules
 /// about how long one may live.
@@ -39,6 +41,8 @@ pub(crate) struct Connections {
     /// What a transaction begins with that was not passed on, see [`Sessions::preamble`](crate::store::Sessions::preamble).
     preamble: &'static str,
     queue: Arc<Mutex<Queue>>,
+    /// Begun, and nobody's.
+    warm: Warm<Opened>,
 }
 
 /// The transaction of a step.
@@ -77,11 +81,15 @@ impl Connections {
     /// So many at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
-        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)) }
+        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), warm: Warm::default() }
     }
 
     /// Begins the transaction of a step of this saga.
     pub(crate) async fn begin(&self, saga: &Saga) -> sqlx::Result<Opened> {
+        if let Some(opened) = self.warm.take() {
+            return Ok(opened);
+        }
+        // Whoever misses one by a hair's breadth waits until nobody has taken it.
         let permit = match Permit::or_turn(&self.queue, saga) {
             Ok(permit) => permit,
             Err(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
@@ -103,13 +111,15 @@ impl Connections {
         .await
     }
 
-    /// Commits. If another step waits for a connection it gets this one, in the same round trip.
-    pub(crate) async fn commit(&self, opened: Opened) -> sqlx::Result<()> {
+    /// Commits. If another step waits for a connection it gets this one, in the same round trip; if none does, and the
+    /// run `goes_on`, its next step may have it.
+    pub(crate) async fn commit(&self, opened: Opened, goes_on: bool) -> sqlx::Result<()> {
         let Opened { mut transaction, steps, permit, .. } = opened;
-        let next = if steps < STEPS_MAX { lock(&self.queue).next() } else { None };
-        let Some(waiter) = next else {
+        let rests = steps >= STEPS_MAX;
+        let next = if rests { None } else { lock(&self.queue).next() };
+        if rests || (next.is_none() && !goes_on) {
             return transaction.commit().await;
-        };
+        }
         // A chained transaction would inherit what the step has set for its own.
         let both = AssertSqlSafe(format!("COMMIT; {BEGIN}; {MARK}"));
         let committed = sqlx::raw_sql(both).execute(&mut *transaction).await;
@@ -117,8 +127,13 @@ impl Connections {
             Ok(_) => Turn::Transaction(Opened { transaction, started: vec![], steps: steps + 1, permit }),
             Err(_) => Turn::Permit(permit),
         };
-        // Whoever does not wait any more leaves it to the next one, by dropping it.
-        let _ = waiter.send(turn);
+        // Somebody may have come meanwhile.
+        match (next.or_else(|| lock(&self.queue).next()), turn) {
+            // Whoever does not wait any more leaves it to the next one, by dropping it.
+            (Some(waiter), turn) => drop(waiter.send(turn)),
+            (None, Turn::Transaction(opened)) => self.warm.put(opened),
+            (None, Turn::Permit(permit)) => drop(permit),
+        }
         committed.map(drop)
     }
 }
@@ -194,8 +209,11 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::postgres::PgPoolOptions;
+
     use super::*;
     use crate::embedded::Embedded;
+    use crate::store::tests::{database, done};
 
     fn queue(free: usize) -> Arc<Mutex<Queue>> {
         Arc::new(Mutex::new(Queue { free, turns: VecDeque::new(), waiting: HashMap::new() }))
@@ -253,6 +271,48 @@ mod tests {
         sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
         let opened = connections.begin(&saga).await.unwrap();
         opened.rollback().await;
+    }
+
+    #[tokio::test]
+    async fn the_next_step_has_the_connection_of_the_one_before_it() {
+        let (pool, server) = database("next_step").await;
+        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        sqlx::raw_sql("CREATE TABLE done (step bigint)").execute(&pool).await.unwrap();
+        for step in 1..=3_u32 {
+            let mut opened = connections.begin(&saga).await.unwrap();
+            let insert = sqlx::query("INSERT INTO done VALUES ($1)").bind(i64::from(step));
+            insert.execute(&mut *opened.transaction).await.unwrap();
+            connections.commit(opened, true).await.unwrap();
+            let kept = connections.warm.take().expect("it is kept");
+            assert_eq!((kept.steps, lock(&connections.queue).free), (step + 1, 0));
+            // Nothing else has run since, so it has not been given back.
+            connections.warm.put(kept);
+        }
+        let opened = connections.begin(&saga).await.unwrap();
+        connections.commit(opened, false).await.unwrap();
+        assert!(connections.warm.take().is_none(), "the run has ended");
+        assert_eq!(lock(&connections.queue).free, 1);
+        let steps: i64 = sqlx::query_scalar("SELECT count(*) FROM done").fetch_one(&pool).await.unwrap();
+        assert_eq!(steps, 3);
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_no_step_wants_goes_back() {
+        let (pool, server) = database("unwanted").await;
+        let only = PgPoolOptions::new().max_connections(1);
+        let only = only.connect_with((*pool.connect_options()).clone()).await.unwrap();
+        let (connections, saga) = (Connections::new(only.clone(), 1, ""), Saga::Borrowed("saga"));
+        let opened = connections.begin(&saga).await.unwrap();
+        connections.commit(opened, true).await.unwrap();
+        let mut connection = only.acquire().await.unwrap();
+        let held = "SELECT current_setting('scoop_run.claim', true)";
+        let mark: Option<String> = sqlx::query_scalar(held).fetch_one(&mut *connection).await.unwrap();
+        assert_eq!(mark.unwrap_or_default(), "", "its transaction was rolled back");
+        assert_eq!(lock(&connections.queue).free, 1);
+        drop(connection);
+        only.close().await;
+        done(pool, server).await;
     }
 
     /// The turn has come, but whoever it came for does not look any more.

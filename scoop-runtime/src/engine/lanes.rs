@@ -166,7 +166,7 @@ async fn commit_with(
     let Some(connections) = &engine.connections else {
         return Err(Uncommitted::Failed("there is no database in which a step could have written".into()));
     };
-    match connections.commit(opened).await {
+    match connections.commit(opened, settled.goes_on).await {
         Ok(()) => {
             settled.started.extend(started);
             Ok(settled)

@@ -25,7 +25,7 @@ mod shapes;
 mod sql;
 mod telling;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod topology;
 
 pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};

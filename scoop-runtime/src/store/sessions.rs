@@ -8,12 +8,16 @@
 //! session that listens, and shows by a lock that this process lives, always leads to the server itself.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
 
 use crate::uninterrupted::uninterrupted;
+use crate::warm::Warm;
 
 /// What our own sessions must not inherit from a role or a database: whatever ends a statement or a
 /// session for having taken long. And they keep to the one plan that serves all calls of a statement:
@@ -43,7 +47,22 @@ pub(crate) struct Sessions {
     pool: PgPool,
     listening: PgPool,
     route: Route,
+    /// Of the pool, as long as nobody waits for one.
+    warm: Warm<Session>,
+    waiting: Arc<AtomicUsize>,
 }
+
+/// A connection between two statements.
+#[derive(Debug)]
+struct Session {
+    connection: PoolConnection<Postgres>,
+    /// How many statements it has served without a rest.
+    statements: u32,
+}
+
+/// After how many statements a connection goes back to its pool all the same, which has its own rules about how long
+/// one may live.
+const STATEMENTS_MAX: u32 = 1_000;
 
 /// How statements get to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +91,8 @@ impl Sessions {
             true => (Route::Proxied, options.statement_cache_capacity(0)),
             false => (Route::Direct, options),
         };
-        Self { pool: own_pool(connections, route).connect_lazy_with(options), listening, route }
+        let pool = own_pool(connections, route).connect_lazy_with(options);
+        Self { pool, listening, route, warm: Warm::default(), waiting: Arc::default() }
     }
 
     /// Runs a single statement, in a transaction of its own.
@@ -83,21 +103,34 @@ impl Sessions {
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
-        match self.lend().await? {
-            Lent::Connection(mut connection) => statement(&mut connection).await,
-            Lent::Transaction(mut transaction) => {
-                let answer = statement(&mut transaction).await?;
-                transaction.commit().await?;
-                Ok(answer)
-            }
+        if self.route == Route::Proxied {
+            let mut transaction = self.begin().await?;
+            let answer = statement(&mut transaction).await?;
+            transaction.commit().await?;
+            return Ok(answer);
         }
+        let Session { mut connection, statements } = self.session().await?;
+        // What failed, or was dropped in the middle, is left to the pool.
+        let answer = statement(&mut connection).await?;
+        if statements < STATEMENTS_MAX && self.waiting.load(Relaxed) == 0 {
+            self.warm.put(Session { connection, statements: statements + 1 });
+        }
+        Ok(answer)
+    }
+
+    async fn session(&self) -> sqlx::Result<Session> {
+        if let Some(session) = self.warm.take() {
+            return Ok(session);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        Ok(Session { connection: self.pool.acquire().await?, statements: 1 })
     }
 
     /// A connection to read from, with one statement after another, each of which sees what was
     /// committed before it.
     pub(crate) async fn lend(&self) -> sqlx::Result<Lent> {
         Ok(match self.route {
-            Route::Direct => Lent::Connection(self.pool.acquire().await?),
+            Route::Direct => Lent::Connection(self.session().await?.connection),
             Route::Proxied => Lent::Transaction(self.begin().await?),
         })
     }
@@ -118,7 +151,13 @@ impl Sessions {
         };
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
-        uninterrupted(async move { pool.begin_with(begin).await }).await
+        let waiting = Waiting::new(&self.waiting);
+        drop(self.warm.take());
+        uninterrupted(async move {
+            let _waiting = waiting;
+            pool.begin_with(begin).await
+        })
+        .await
     }
 
     /// What a transaction on a connection of the user has to begin with, apart from `BEGIN`, for
@@ -144,6 +183,22 @@ impl Sessions {
     pub(crate) async fn close(&self) {
         self.pool.close().await;
         self.listening.close().await;
+    }
+}
+
+/// Somebody who waits for the pool to have a connection: what is given back has to go there.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Relaxed);
+        Self(waiting.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -182,5 +237,64 @@ impl DerefMut for Lent {
             Self::Connection(connection) => connection,
             Self::Transaction(transaction) => transaction,
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::{database, done};
+    use super::*;
+
+    async fn session_of(sessions: &Sessions) -> i32 {
+        let ask = async |session: &mut PgConnection| {
+            sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(session).await
+        };
+        sessions.run(ask).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_statement_meets_the_session_of_the_one_before_it() {
+        let (pool, server) = database("warm_sessions").await;
+        let sessions = Sessions::new(&pool, 3, &Access::default());
+        let first = session_of(&sessions).await;
+        // Nothing else has run since, so it has not been given back.
+        assert_eq!(session_of(&sessions).await, first);
+        sessions.close().await;
+        done(pool, server).await;
+    }
+
+    /// The only connection is never at rest, and yet whoever waits for it has it in turn.
+    #[tokio::test]
+    async fn who_waits_for_a_connection_gets_it_from_those_who_keep_it() {
+        let (pool, server) = database("wanted_sessions").await;
+        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let busy = |sessions: Sessions| async move {
+            loop {
+                session_of(&sessions).await;
+            }
+        };
+        let crowd = [0; 2].map(|_| tokio::spawn(busy(sessions.clone())));
+        for _ in 0..20 {
+            let transaction = tokio::time::timeout(Duration::from_secs(20), sessions.begin()).await;
+            transaction.expect("it has its turn").unwrap().commit().await.unwrap();
+        }
+        crowd.iter().for_each(|one| one.abort());
+        sessions.close().await;
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn what_has_failed_is_not_kept() {
+        let (pool, server) = database("failed_sessions").await;
+        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let end = async |session: &mut PgConnection| {
+            sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(session).await
+        };
+        assert!(sessions.run(end).await.is_err());
+        session_of(&sessions).await;
+        sessions.close().await;
+        done(pool, server).await;
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::embedded::Embedded;
 
 /// A database of our own, and what keeps its server alive.
-pub(super) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
+pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
     let name = format!("{name}_{}", std::process::id());
     let (admin, server) = match std::env::var("DATABASE_URL") {
         Ok(url) => (url.parse().expect("DATABASE_URL is a URL"), None),
@@ -37,7 +37,7 @@ async fn every_statement_fits_the_tables_of_any_schema() {
 }
 
 /// The database is dropped, if the server stays.
-pub(super) async fn done(pool: PgPool, server: Option<Embedded>) {
+pub(crate) async fn done(pool: PgPool, server: Option<Embedded>) {
     let database = pool.connect_options().get_database().unwrap().to_owned();
     pool.close().await;
     if server.is_none() {
