@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
 use super::Tables;
-use super::rows::{EmissionRow, EventRow, Settlement, ValueRow, count};
+use super::settlement::{EmissionRow, EventRow, Settlement, ValueRow, count};
 use crate::ids;
 
 /// A settlement that is no more than that.

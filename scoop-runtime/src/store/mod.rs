@@ -20,6 +20,7 @@ mod rounds;
 mod rows;
 mod schedule;
 mod sessions;
+mod settlement;
 #[cfg(test)]
 mod shapes;
 mod sql;
@@ -39,12 +40,10 @@ pub(crate) use migrate::migrate;
 pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};
-pub(crate) use rows::{
-    Claimed, FailedPart, Key, Settled, Settlement, Shape, Surroundings, Unreadable, failure, lineage,
-    timestamps,
-};
+pub(crate) use rows::{Claimed, FailedPart, Key, Surroundings, Unreadable, failure, lineage, timestamps};
 pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};
+pub(crate) use settlement::{Settled, Settlement, Shape};
 pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row};
 
 use super::alone::Alone;
-use super::rows::{Ending, EventRow, Settlement, ValueRow};
+use super::settlement::{Ending, EventRow, Settlement, ValueRow};
 use super::{Settled, Tables};
 use crate::ids;
 

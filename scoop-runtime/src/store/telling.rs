@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
 use super::Tables;
-use super::rows::{EventRow, Settlement, ToldRow, count};
+use super::settlement::{EventRow, Settlement, ToldRow, count};
 use crate::ids;
 
 /// A settlement that is no more than that.

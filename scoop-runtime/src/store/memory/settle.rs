@@ -8,7 +8,7 @@ use scoop_core::{Context, EventKind, Lineage};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::rows::{EmissionRow, Ending, EventRow, ToldRow};
+use super::super::settlement::{EmissionRow, Ending, EventRow, ToldRow};
 use super::super::{Key, Settled, Settlement};
 use super::Memory;
 use super::launch::earlier;

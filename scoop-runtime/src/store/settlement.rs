@@ -1,0 +1,627 @@
+//! What follows from a move of a run, as it goes to the database, and what became of it.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Run};
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::launching::Launching;
+use super::plain::Plain;
+use super::rows::{Key, Surroundings, timestamps};
+use super::telling::Telling;
+
+/// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
+/// written: each byte is read twice.
+#[derive(Debug, Serialize)]
+pub(crate) struct Settlement {
+    pub(super) root: Uuid,
+    pub(super) id: Uuid,
+    pub(super) epoch: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ends: Option<Ending>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_step: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) iteration: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) handler_iteration: Option<i32>,
+    pub(super) suspensions: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) outputs: Option<BTreeMap<String, Value>>,
+    pub(super) backward: bool,
+    pub(super) turns_back: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rollback_failure: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) forgets: Option<&'static str>,
+    pub(super) event_count: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) events: Vec<EventRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) emissions: Vec<EmissionRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) told: Vec<ToldRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) told_because: Option<Failure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) return_values: Vec<ValueRow>,
+    pub(super) replied: bool,
+    /// What travels with the run, if that has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context: Option<Context>,
+    #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
+    pub(super) deadlines: Vec<OffsetDateTime>,
+    /// Whether this is void if the run has to give up.
+    pub(super) may_give_up: bool,
+    /// Whether its failure, if it has one, is the one that it had before.
+    #[serde(skip)]
+    pub(super) failure_stands: bool,
+}
+
+/// How much there is to a settlement, and by which statement it is written therefore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The move went well and launched nothing.
+    Plain,
+    /// The move went well and launched something.
+    Launching,
+    /// The run is on its way back, and told what it had launched to roll back.
+    Telling,
+    /// Anything else.
+    Any,
+}
+
+/// Something that a step returned or replied.
+#[derive(Debug, Serialize)]
+pub(super) struct ValueRow {
+    pub(super) name: String,
+    pub(super) value: Value,
+}
+
+/// How a run leaves the working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Ending {
+    /// Its parent has to take note of its failure first.
+    Noted,
+    /// At once.
+    Unnoted,
+}
+
+/// An event, named after the columns.
+#[derive(Debug, Serialize)]
+pub(super) struct EventRow {
+    /// How many events of the same settlement follow.
+    pub(super) until_last: usize,
+    pub(super) message_id: Uuid,
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) step: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next_step: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) handler_iteration: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exception: Option<Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detached_root: Option<Uuid>,
+    /// That of an emission, if it is not the run's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context: Option<Context>,
+}
+
+/// A message to be published.
+#[derive(Debug, Serialize)]
+pub(super) struct EmissionRow {
+    pub(super) at: usize,
+    pub(super) id: Uuid,
+    pub(super) topic: String,
+    pub(super) payload: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) detached_root: Option<Uuid>,
+    /// If it is not the run's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context: Option<Context>,
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    pub(super) due: Option<OffsetDateTime>,
+    #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
+    pub(super) deadlines: Vec<OffsetDateTime>,
+}
+
+/// A message whose handlers have to roll back.
+#[derive(Debug, Serialize)]
+pub(super) struct ToldRow {
+    pub(super) at: usize,
+    pub(super) message_id: Uuid,
+}
+
+impl Settlement {
+    /// What follows for `before`, held under `key`, which has the context `stored` by the books.
+    pub(crate) fn new(
+        key: Key,
+        before: &Run,
+        (surroundings, stored): (Surroundings, &Context),
+        conclusion: Conclusion,
+    ) -> Self {
+        let may_give_up = may_give_up(before, &conclusion.fate);
+        let context = conclusion.context().unwrap_or(&before.context).clone();
+        let undoing = surroundings.undoing || before.is_backward();
+        let mut settlement = Self::of_fate(key, before, surroundings, conclusion.fate);
+        settlement.may_give_up = may_give_up;
+        settlement.failure_stands = settlement.failure.as_ref() == before.cause();
+        settlement.deadlines = context.give_up_at(settlement.backward || undoing);
+        let count = conclusion.events.len();
+        settlement.event_count = count;
+        let events = conclusion.events.into_iter().enumerate();
+        settlement.events =
+            events.map(|(at, event)| EventRow::new(count - at - 1, event, &context)).collect();
+        let emissions = conclusion.emissions.into_iter().enumerate();
+        settlement.emissions =
+            emissions.map(|(at, emission)| EmissionRow::new(at, emission, undoing, &context)).collect();
+        let told = conclusion.told.into_iter().enumerate();
+        settlement.told = told.map(|(at, message_id)| ToldRow { at, message_id }).collect();
+        settlement.told_because = conclusion.told_because;
+        let values = conclusion.values.into_iter();
+        settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
+        settlement.context = (context != *stored).then_some(context);
+        settlement
+    }
+
+    /// Which run, and under which epoch.
+    pub(crate) fn id(&self) -> (Uuid, i64) {
+        (self.id, self.epoch)
+    }
+
+    /// Where the run stands among all of them, by which those are locked that are locked together.
+    pub(crate) fn place(&self) -> (Uuid, Uuid) {
+        (self.root, self.id)
+    }
+
+    /// How much there is to it.
+    pub(crate) fn shape(&self) -> Shape {
+        if Plain::of(self).is_some() {
+            Shape::Plain
+        } else if Launching::of(self).is_some() {
+            Shape::Launching
+        } else if Telling::of(self).is_some() {
+            Shape::Telling
+        } else {
+            Shape::Any
+        }
+    }
+
+    /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
+    /// it no deadline: whatever else there is to it are its own events, what it launched, and what it told to roll back.
+    pub(super) fn is_ordinary(&self) -> bool {
+        self.may_give_up
+            && !self.turns_back
+            && self.failure_stands
+            && self.rollback_failure.is_none()
+            && self.forgets.is_none()
+            && self.deadlines.is_empty()
+            && self.return_values.len() <= 1
+    }
+
+    /// Whether something becomes due at a certain time because of this.
+    pub(crate) fn sets_a_time(&self) -> bool {
+        let of_emission = |row: &EmissionRow| row.due.is_some() || !row.deadlines.is_empty();
+        !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
+    }
+
+    fn of_fate(key: Key, before: &Run, surroundings: Surroundings, fate: Fate) -> Self {
+        let Surroundings { has_parent, .. } = surroundings;
+        let had_failed_children = !before.failed_children.is_empty();
+        let mut settlement = Self::untouched(key);
+        settlement.forgets = had_failed_children.then_some("all");
+        match fate {
+            Fate::GoesOn(run) => {
+                if had_failed_children && !run.failed_children.is_empty() {
+                    settlement.forgets = Some("rolled back");
+                }
+                settlement.turns_back = !before.is_backward() && run.is_backward();
+                settlement.stand(run);
+            }
+            Fate::Committed => settlement.ends = Some(Ending::Unnoted),
+            Fate::RolledBack { cause, told } => {
+                let noted = has_parent && !told;
+                settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
+                settlement.turns_back = !before.is_backward();
+                settlement.backward = true;
+                settlement.failure = Some(cause);
+            }
+            Fate::RollbackFailed { cause, failure, .. } => {
+                settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
+                settlement.turns_back = !before.is_backward();
+                settlement.backward = true;
+                settlement.failure = Some(cause);
+                settlement.rollback_failure = Some(failure);
+            }
+            Fate::FailedAgain { .. } => unreachable!("there is nothing to write if it fails again"),
+        }
+        settlement
+    }
+
+    fn untouched(key: Key) -> Self {
+        Self {
+            root: key.root,
+            id: key.id,
+            epoch: key.epoch,
+            ends: None,
+            step: None,
+            next_step: None,
+            iteration: None,
+            handler_iteration: None,
+            suspensions: 0,
+            outputs: None,
+            backward: false,
+            turns_back: false,
+            failure: None,
+            rollback_failure: None,
+            forgets: None,
+            event_count: 0,
+            told_because: None,
+            return_values: vec![],
+            replied: false,
+            context: None,
+            deadlines: vec![],
+            may_give_up: false,
+            failure_stands: false,
+            events: vec![],
+            emissions: vec![],
+            told: vec![],
+        }
+    }
+
+    /// Where the run stands now.
+    fn stand(&mut self, run: Run) {
+        if let Some(last) = run.last {
+            self.step = Some(last.step);
+            self.next_step = last.next.map(signed);
+            self.iteration = Some(signed(last.iteration));
+            self.handler_iteration = last.handler_iteration.map(signed);
+        }
+        self.suspensions = signed(run.suspensions);
+        self.replied = run.replied;
+        self.outputs = (!run.outputs.is_empty()).then_some(run.outputs);
+        if let Path::Backward { cause, .. } = run.path {
+            self.backward = true;
+            self.failure = Some(cause);
+            // It says nothing on the way back, and is not known to whoever has read the record.
+            self.iteration = self.iteration.map(|_| 0);
+        }
+    }
+}
+
+/// A failure goes on record in any case; whatever else follows is void if the run has to give up.
+fn may_give_up(before: &Run, fate: &Fate) -> bool {
+    match fate {
+        Fate::GoesOn(run) => run.is_backward() == before.is_backward(),
+        Fate::Committed => true,
+        Fate::RolledBack { .. } => before.is_backward(),
+        Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => false,
+    }
+}
+
+/// A count to be stored.
+fn signed(count: impl TryInto<i32>) -> i32 {
+    count.try_into().unwrap_or(i32::MAX)
+}
+
+/// How many there are, as stored.
+pub(super) fn count(number: usize) -> i32 {
+    signed(number)
+}
+
+impl EventRow {
+    /// An event of a run that has this context then.
+    fn new(until_last: usize, event: Event, context: &Context) -> Self {
+        Self {
+            until_last,
+            message_id: event.message,
+            kind: event.kind.as_str(),
+            step: event.step,
+            next_step: event.next_step.map(signed),
+            handler_iteration: event.handler_iteration.map(signed),
+            // Told once for all of them, in `told_because`.
+            exception: event.exception.filter(|_| event.kind != EventKind::RollbackEmitted),
+            detached_root: event.detached_root,
+            context: Some(event.context).filter(|own| own != context),
+        }
+    }
+
+    pub(super) fn is(&self, kind: EventKind) -> bool {
+        self.kind == kind.as_str()
+    }
+
+    /// Whether it carries nothing but what its run does.
+    pub(super) fn is_the_runs(&self) -> bool {
+        self.context.is_none() && self.detached_root.is_none() && self.exception.is_none()
+    }
+}
+
+impl EmissionRow {
+    /// Whether its handlers are children of the run, have something to do at once, and no deadline.
+    pub(super) fn is_for_children_now(&self) -> bool {
+        self.detached_root.is_none() && self.due.is_none() && self.deadlines.is_empty()
+    }
+
+    /// An emission of a run that has this context then.
+    fn new(at: usize, emission: Emission, undoing: bool, context: &Context) -> Self {
+        let undoing = undoing && emission.detached_root.is_none();
+        Self {
+            at,
+            id: emission.message,
+            topic: emission.topic,
+            payload: emission.payload,
+            detached_root: emission.detached_root,
+            due: emission.context.not_before(),
+            deadlines: emission.context.give_up_at(undoing),
+            context: Some(emission.context).filter(|own| own != context),
+        }
+    }
+}
+
+/// What became of a settlement that was applied.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    /// The run goes on at once, under the same claim.
+    pub(crate) goes_on: bool,
+    /// It has missed a deadline by now.
+    pub(crate) overdue: bool,
+    /// The run left the working set, or will when its parent has taken note.
+    pub(crate) ended: bool,
+    /// When its last event was.
+    pub(crate) last_event_at: OffsetDateTime,
+    /// The handlers that have something to do now.
+    pub(crate) started: Vec<String>,
+}
+
+impl Settled {
+    /// From a row of `run_settle.sql`, with the id of the run and the epoch of the settlement.
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
+        let state: String = row.try_get("state")?;
+        let settled = Self {
+            goes_on: state == "running",
+            overdue: row.try_get("overdue")?,
+            ended: state == "ended",
+            last_event_at: row.try_get("last_event_at")?,
+            started: row.try_get("started")?,
+        };
+        Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use scoop_core::{ChildFailure, Lineage, Plan, Suspension};
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: Key = Key { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
+    const ALONE: Surroundings = Surroundings { has_parent: false, undoing: false };
+    const BELOW: Surroundings = Surroundings { has_parent: true, undoing: false };
+
+    fn forward() -> Run {
+        let lineage = Lineage::root(KEY.root).child(KEY.id);
+        Run::new(lineage, Uuid::from_u128(3), "saga[w]")
+    }
+
+    fn failure(kind: &str) -> Failure {
+        Failure::new(kind, "m", "saga[w]")
+    }
+
+    fn backward() -> Run {
+        let (cause, plan) = (failure("Cause"), Some(Arc::new(Plan::default())));
+        let path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan };
+        Run { path, ..forward() }
+    }
+
+    fn with_failed_child(run: Run) -> Run {
+        let child = ChildFailure { rolled_back: failure("Child"), rollback_failed: None, told: false };
+        Run { failed_children: vec![child], ..run }
+    }
+
+    fn context(value: Value) -> Context {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn deadline() -> Value {
+        json!({ "HappyPathDeadlineKey": { "deadline": "2026-01-01T00:00:00Z", "source": "a" } })
+    }
+
+    fn emission(detached: bool, context: Context) -> Emission {
+        let (message, topic, payload) = (Uuid::from_u128(9), "topic".into(), json!({}));
+        Emission { message, topic, payload, detached_root: detached.then(Uuid::nil), context }
+    }
+
+    fn conclusion(events: Vec<Event>, fate: Fate) -> Conclusion {
+        Conclusion { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
+    }
+
+    fn suspended(context: Context) -> Event {
+        Event::new(EventKind::Suspended, Uuid::from_u128(3)).in_step("a").with(context)
+    }
+
+    fn of_fate(before: &Run, surroundings: Surroundings, fate: Fate) -> Settlement {
+        Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion(vec![], fate))
+    }
+
+    #[test]
+    fn who_goes_on_stands_where_the_run_does() {
+        let last = Suspension { step: "a".into(), next: Some(1), iteration: 2, handler_iteration: Some(3) };
+        let outputs = BTreeMap::from([("a".to_owned(), json!(5))]);
+        let after = Run { last: Some(last), suspensions: 4, replied: true, outputs, ..forward() };
+        let json = serde_json::to_value(of_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
+        let expected = json!({
+            "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "next_step": 1, "iteration": 2,
+            "handler_iteration": 3, "suspensions": 4, "outputs": { "a": 5 }, "backward": false,
+            "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
+        });
+        assert_eq!(json, expected);
+        let settlement = of_fate(&forward(), ALONE, Fate::GoesOn(Run { outputs: BTreeMap::new(), ..after }));
+        assert!(settlement.outputs.is_none() && settlement.id() == (KEY.id, 7));
+        assert_eq!((signed(u32::MAX), count(7)), (i32::MAX, 7));
+    }
+
+    #[test]
+    fn who_turns_back_does_so_in_any_case() {
+        let turned = of_fate(&forward(), ALONE, Fate::GoesOn(backward()));
+        assert!(turned.turns_back && turned.backward && !turned.may_give_up);
+        assert_eq!(turned.failure, Some(failure("Cause")));
+        let goes_on = of_fate(&backward(), ALONE, Fate::GoesOn(backward()));
+        assert!(!goes_on.turns_back && goes_on.backward && goes_on.may_give_up);
+    }
+
+    #[test]
+    fn failed_children_are_forgotten_unless_they_are_in_the_way() {
+        let forgets = |before: Run, after: Run| of_fate(&before, ALONE, Fate::GoesOn(after)).forgets;
+        assert_eq!(forgets(forward(), forward()), None);
+        assert_eq!(forgets(with_failed_child(forward()), forward()), Some("all"));
+        assert_eq!(forgets(with_failed_child(forward()), with_failed_child(backward())), Some("rolled back"));
+        assert_eq!(forgets(forward(), with_failed_child(backward())), None);
+    }
+
+    #[test]
+    fn an_end_is_noted_if_somebody_above_does_not_know_of_it() {
+        let committed = of_fate(&forward(), BELOW, Fate::Committed);
+        assert!(committed.ends == Some(Ending::Unnoted) && committed.may_give_up && !committed.backward);
+        for (surroundings, told, expected) in
+            [(BELOW, false, Ending::Noted), (BELOW, true, Ending::Unnoted), (ALONE, false, Ending::Unnoted)]
+        {
+            let rolled_back = || Fate::RolledBack { cause: failure("Cause"), told };
+            let undone = of_fate(&backward(), surroundings, rolled_back());
+            assert_eq!(undone.ends, Some(expected));
+            assert!(undone.backward && !undone.turns_back && undone.may_give_up);
+            assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
+            let at_once = of_fate(&forward(), surroundings, rolled_back());
+            assert!(at_once.turns_back && !at_once.may_give_up);
+        }
+        for (surroundings, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
+            let (cause, why) = (failure("Cause"), failure("Stuck"));
+            let fate = || Fate::RollbackFailed { cause: cause.clone(), failure: why.clone(), told: true };
+            let failed = of_fate(&backward(), surroundings, fate());
+            assert_eq!(failed.ends, Some(expected));
+            assert!(failed.backward && !failed.turns_back && !failed.may_give_up);
+            assert_eq!(
+                (&failed.failure, &failed.rollback_failure),
+                (&Some(cause.clone()), &Some(why.clone()))
+            );
+            assert!(of_fate(&forward(), surroundings, fate()).turns_back);
+        }
+    }
+
+    #[test]
+    fn events_say_only_what_their_run_does_not() {
+        let (own, other) = (context(json!({ "a": 1 })), context(json!({ "b": 1 })));
+        let message = Uuid::from_u128(9);
+        let emitted = Event::new(EventKind::Emitted, message).with(other.clone());
+        let told = Event::new(EventKind::RollbackEmitted, message).with(own.clone()).because_of(failure("T"));
+        let failed = Event::new(EventKind::RollingBack, message).with(own.clone()).because_of(failure("T"));
+        let events = vec![emitted, told, failed, suspended(own.clone())];
+        let conclusion = conclusion(events, Fate::GoesOn(forward()));
+        let settlement = Settlement::new(KEY, &forward(), (ALONE, &own), conclusion);
+        assert_eq!((settlement.event_count, settlement.context), (4, None));
+        let until_last: Vec<_> = settlement.events.iter().map(|event| event.until_last).collect();
+        assert_eq!(until_last, [3, 2, 1, 0]);
+        let [emitted, told, failed, suspended] = &*settlement.events else { panic!() };
+        assert_eq!(emitted.context.as_ref(), Some(&other));
+        assert!(emitted.is(EventKind::Emitted) && !emitted.is(EventKind::Suspended));
+        assert!(!emitted.is_the_runs() && told.is_the_runs() && suspended.is_the_runs());
+        assert!(told.exception.is_none() && failed.exception.is_some() && !failed.is_the_runs());
+        let detached = EventRow {
+            detached_root: Some(message),
+            ..EventRow::new(0, super::tests::suspended(own.clone()), &own)
+        };
+        assert!(!detached.is_the_runs());
+    }
+
+    #[test]
+    fn a_context_is_written_if_it_is_another_one() {
+        let (old, new) = (context(json!({})), context(json!({ "a": 1 })));
+        let written = |now: &Context, stored: &Context| {
+            let conclusion = conclusion(vec![suspended(now.clone())], Fate::GoesOn(forward()));
+            Settlement::new(KEY, &forward(), (ALONE, stored), conclusion).context
+        };
+        assert_eq!(written(&new, &old), Some(new.clone()));
+        assert_eq!(written(&new, &new), None);
+        assert_eq!(written(&old, &new), Some(old));
+    }
+
+    #[test]
+    fn what_sets_a_time_is_known() {
+        let sets = |run: Value, emissions: Vec<Emission>| {
+            let events = vec![suspended(context(run))];
+            let conclusion = Conclusion { emissions, ..conclusion(events, Fate::GoesOn(forward())) };
+            let settlement = Settlement::new(KEY, &forward(), (ALONE, &Context::default()), conclusion);
+            settlement.sets_a_time()
+        };
+        let sleep = context(json!({ "SleepUntilKey": { "wakeAfter": "2026-01-01T00:00:00Z" } }));
+        assert!(!sets(json!({}), vec![]));
+        assert!(!sets(json!({}), vec![emission(false, Context::default())]));
+        assert!(sets(deadline(), vec![]));
+        assert!(sets(json!({}), vec![emission(false, context(deadline()))]));
+        assert!(sets(json!({}), vec![emission(false, Context::default()), emission(true, sleep)]));
+    }
+
+    #[test]
+    fn what_is_launched_in_a_rollback_has_the_deadlines_of_one_unless_it_is_detached() {
+        let deadlines = |before: &Run, surroundings, detached| {
+            let emissions = vec![emission(detached, context(deadline()))];
+            let conclusion = Conclusion { emissions, ..conclusion(vec![], Fate::GoesOn(before.clone())) };
+            let settlement = Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion);
+            settlement.emissions[0].deadlines.len()
+        };
+        let undoing = Surroundings { undoing: true, ..BELOW };
+        assert_eq!(deadlines(&forward(), BELOW, false), 1);
+        assert_eq!(deadlines(&backward(), BELOW, false), 0);
+        assert_eq!(deadlines(&forward(), undoing, false), 0);
+        assert_eq!(deadlines(&forward(), undoing, true), 1);
+    }
+
+    #[test]
+    fn what_is_plain_takes_the_short_statements() {
+        let events = || vec![suspended(Context::default())];
+        let plain = |before: &Run, conclusion| {
+            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape() == Shape::Plain
+        };
+        let last =
+            Some(Suspension { step: "a".into(), next: Some(1), iteration: 0, handler_iteration: None });
+        let after = Run { last, suspensions: 1, ..forward() };
+        assert!(plain(&forward(), conclusion(events(), Fate::GoesOn(after.clone()))));
+        let launches = vec![emission(false, Context::default())];
+        let goes_on = Fate::GoesOn(after);
+        assert!(!plain(&forward(), Conclusion { emissions: launches, ..conclusion(events(), goes_on) }));
+        assert!(!plain(&forward(), conclusion(events(), Fate::GoesOn(backward()))));
+    }
+
+    #[test]
+    fn who_tells_children_to_roll_back_takes_the_statement_for_that() {
+        let (message, because) = (Uuid::from_u128(9), failure("Told"));
+        let shape = |before: &Run, of_step: &str| {
+            let tells = Event::new(EventKind::RollbackEmitted, message).in_step(of_step);
+            let events = vec![tells.because_of(because.clone()), suspended(Context::default())];
+            let last =
+                Some(Suspension { step: "a".into(), next: None, iteration: 0, handler_iteration: None });
+            let told = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
+            let told = Conclusion { told: vec![message], told_because: Some(because.clone()), ..told };
+            Settlement::new(KEY, before, (BELOW, &Context::default()), told).shape()
+        };
+        assert_eq!(shape(&backward(), "a"), Shape::Telling);
+        assert_eq!(shape(&backward(), "b"), Shape::Any);
+        // Who turns back at that says so, too.
+        assert_eq!(shape(&forward(), "a"), Shape::Any);
+    }
+}
