@@ -15,6 +15,6 @@ CREATE INDEX repeated_failure_root ON scoop.repeated_failure (root);
 
 -- So the working set need not know what failed, but only who waits for an operator.
 ALTER TABLE scoop.run
-    DROP failed_part,
-    DROP failed_handling,
     ADD held boolean NOT NULL DEFAULT false;  -- it could not be undone, and is stuck until an operator has seen to it
+UPDATE scoop.run SET held = true WHERE failed_part IS NOT NULL;
+ALTER TABLE scoop.run DROP failed_part, DROP failed_handling;

@@ -9,7 +9,7 @@ WITH seen AS MATERIALIZED (
     FROM scoop.run r
     WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
 ),
--- in the order in which settlements lock theirs
+-- in the order in which settlements lock theirs, so that the two seldom wait for each other
 locked AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r

@@ -336,7 +336,7 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
             // connection, transaction rollback (serialisation, deadlock), insufficient resources
             // (full disk, too many connections), operator intervention, system error
             // but not a statement that was cancelled since it took too long: it will again
-            code != "57014" && ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+            code != CANCELLED && ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
         }),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
@@ -346,6 +346,13 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
         _ => false,
     }
 }
+
+/// Whether a statement was cancelled, by somebody or since it took too long.
+pub(crate) fn is_cancelled(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == CANCELLED)
+}
+
+const CANCELLED: &str = "57014";
 
 fn list(errors: &[SetupError]) -> String {
     errors.iter().map(|error| format!("\n  - {error}")).collect()

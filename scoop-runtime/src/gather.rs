@@ -104,16 +104,7 @@ impl Gathered {
     /// Has whoever runs these handlers look: at once, but not again before a pause.
     pub(crate) fn announce(self: &Arc<Self>, handlers: &[String]) {
         if !handlers.is_empty() && self.queue().has_news() {
-            tokio::spawn(self.clone().tell());
-        }
-    }
-
-    async fn tell(self: Arc<Self>) {
-        let mut teller = Teller { queue: &self.queue, done: false };
-        while teller.takes_news() {
-            // Polling finds what nobody was notified of.
-            let _ = self.store.notify(Uuid::nil()).await;
-            tokio::time::sleep(TELL_PAUSE).await;
+            tokio::spawn(Teller { all: self.clone(), done: false }.tell());
         }
     }
 }
@@ -187,24 +178,32 @@ impl Drop for Writer {
 }
 
 /// The duty to tell until there is no news.
-struct Teller<'a> {
-    queue: &'a Mutex<Queue>,
+struct Teller {
+    all: Arc<Gathered>,
     done: bool,
 }
 
-impl Teller<'_> {
+impl Teller {
+    async fn tell(mut self) {
+        while self.takes_news() {
+            // Polling finds what nobody was notified of.
+            let _ = self.all.store.notify(Uuid::nil()).await;
+            tokio::time::sleep(TELL_PAUSE).await;
+        }
+    }
+
     fn takes_news(&mut self) -> bool {
-        let takes = lock(self.queue).takes_news();
+        let takes = self.all.queue().takes_news();
         self.done = !takes;
         takes
     }
 }
 
-impl Drop for Teller<'_> {
+impl Drop for Teller {
     /// If it is stopped in the middle, another can take its place. When it is done one may have already.
     fn drop(&mut self) {
         if !self.done {
-            lock(self.queue).telling = false;
+            self.all.queue().telling = false;
         }
     }
 }

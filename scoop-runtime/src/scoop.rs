@@ -350,10 +350,21 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and tells whoever has their handlers.
-    pub(crate) async fn publish(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {
-        // Of two with one key, the second waits until the first is committed.
-        let keyed = messages.iter().any(|message| message.only_once);
-        let _turn = if keyed { self.inner.keyed.acquire().await.ok() } else { None };
+    pub(crate) async fn publish(&self, messages: Vec<Launched>) -> sqlx::Result<()> {
+        if !messages.iter().any(|message| message.only_once) {
+            return self.publish_at_once(messages).await;
+        }
+        // Of two with one key, the second waits until the first is committed: in the server, even if nobody here waits
+        // for it any more.
+        let scoop = self.clone();
+        uninterrupted(async move {
+            let _turn = scoop.inner.keyed.acquire().await;
+            scoop.publish_at_once(messages).await
+        })
+        .await
+    }
+
+    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {
         if let Some(engine) = &self.inner.engine {
             return engine.launch(messages).await;
         }

@@ -105,9 +105,9 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
-            let Place { definition, .. } = self.place;
+            let Place { definition, key, .. } = self.place;
             let connections = self.engine.connections.as_ref().ok_or_else(|| self.in_memory())?;
-            let opened = connections.begin(&definition.saga).await;
+            let opened = connections.begin(&definition.saga, key.id).await;
             self.opened = Some(opened.map_err(|error| {
                 let step = self.place.step;
                 Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))

@@ -35,9 +35,13 @@ impl<T: Send + 'static> Warm<T> {
 
     /// Keeps it until somebody takes it. If nobody does it is soon dropped.
     pub(crate) fn put(&self, thing: T) {
-        let mut shelf = lock(&self.0);
-        shelf.kept.push_back((Instant::now() + KEPT_FOR, thing));
-        if !std::mem::replace(&mut shelf.watched, true) {
+        let begins = {
+            let mut shelf = lock(&self.0);
+            shelf.kept.push_back((Instant::now() + KEPT_FOR, thing));
+            !std::mem::replace(&mut shelf.watched, true)
+        };
+        if begins {
+            // Not while the lock is held: a runtime that is shutting down drops it at once.
             tokio::spawn(Watch(Some(self.0.clone())).until_none_is_left());
         }
     }
@@ -85,12 +89,15 @@ impl<T> Watch<T> {
 }
 
 impl<T> Drop for Watch<T> {
-    /// If it is stopped in the middle, nothing is left for later: there is no later.
+    /// If it is stopped in the middle, with its runtime, nothing stays behind that this runtime would have to drop.
     fn drop(&mut self) {
-        if let Some(shelf) = &self.0 {
-            let kept = std::mem::take(&mut lock(shelf).kept);
-            drop(kept);
-        }
+        let Some(shelf) = &self.0 else { return };
+        let kept = {
+            let mut shelf = lock(shelf);
+            shelf.watched = false;
+            std::mem::take(&mut shelf.kept)
+        };
+        drop(kept);
     }
 }
 
@@ -136,14 +143,32 @@ mod tests {
         assert_eq!(alive(&[third]), [false]);
     }
 
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+    }
+
     #[test]
     fn nothing_outlives_the_runtime() {
-        let (warm, thing) = (Warm::default(), Arc::new(1));
-        let weak = Arc::downgrade(&thing);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async { warm.put(thing) });
-        assert_eq!(alive(std::slice::from_ref(&weak)), [true]);
-        drop(runtime);
-        assert_eq!(alive(&[weak]), [false]);
+        let (warm, things) = (Warm::default(), [Arc::new(1), Arc::new(2), Arc::new(3)]);
+        let weak = things.each_ref().map(Arc::downgrade);
+        let [first, second, third] = things;
+        let (former, latter) = (runtime(), runtime());
+        let handle = former.handle().clone();
+        former.block_on(async { warm.put(first) });
+        assert_eq!(alive(&weak), [true, true, true]);
+        drop(former);
+        assert_eq!(alive(&weak), [false, true, true]);
+        // Whoever is still at work there puts more.
+        let entered = handle.enter();
+        warm.put(second);
+        drop(entered);
+        assert_eq!(alive(&weak), [false, false, true]);
+        latter.block_on(async {
+            warm.put(third);
+            tokio::time::sleep(KEPT_FOR / 2).await;
+            assert_eq!(alive(&weak), [false, false, true]);
+            tokio::time::sleep(KEPT_FOR).await;
+            assert_eq!(alive(&weak), [false, false, false]);
+        });
     }
 }

@@ -4,7 +4,8 @@
 //! number. While others wait for theirs, a connection does not go back to the pool: the commit of one
 //! step and the beginning of the next are one round trip. Those who wait take turns, saga by saga,
 //! so that no crowd of one keeps another one waiting. While nobody waits, the next step of the same run
-//! will hardly be long in coming: its transaction is begun as well, and kept warm.
+//! will hardly be long in coming: its transaction is begun as well, and kept warm. Another run that takes the
+//! connection has it begun anew, since its transaction may not be older than what it was launched for.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::sync::{Mutex, lock};
 use crate::uninterrupted::uninterrupted;
@@ -52,6 +54,8 @@ pub(crate) struct Opened {
     pub(crate) started: Vec<String>,
     /// How many steps this connection has served without a rest.
     steps: u32,
+    /// The run that it was begun for, if that has not asked yet.
+    begun_for: Option<Uuid>,
     permit: Permit,
 }
 
@@ -84,16 +88,15 @@ impl Connections {
         Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), warm: Warm::default() }
     }
 
-    /// Begins the transaction of a step of this saga.
-    pub(crate) async fn begin(&self, saga: &Saga) -> sqlx::Result<Opened> {
+    /// Begins the transaction of a step of this saga, in this run.
+    pub(crate) async fn begin(&self, saga: &Saga, run: Uuid) -> sqlx::Result<Opened> {
         if let Some(opened) = self.warm.take() {
-            return Ok(opened);
+            return opened.for_run(run).await;
         }
-        // Whoever misses one by a hair's breadth waits until nobody has taken it.
         let permit = match Permit::or_turn(&self.queue, saga) {
             Ok(permit) => permit,
             Err(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
-                Turn::Transaction(opened) => return Ok(opened),
+                Turn::Transaction(opened) => return opened.for_run(run).await,
                 Turn::Permit(permit) => permit,
             },
         };
@@ -106,39 +109,74 @@ impl Connections {
         let pool = self.pool.clone();
         uninterrupted(async move {
             let transaction = pool.begin_with(begin).await?;
-            Ok(Opened { transaction, started: vec![], steps: 1, permit })
+            Ok(Opened { transaction, started: vec![], steps: 1, begun_for: None, permit })
         })
         .await
     }
 
-    /// Commits. If another step waits for a connection it gets this one, in the same round trip; if none does, and the
-    /// run `goes_on`, its next step may have it.
-    pub(crate) async fn commit(&self, opened: Opened, goes_on: bool) -> sqlx::Result<()> {
+    /// Commits. If another step waits for a connection it gets this one, in the same round trip; if none does, it is
+    /// for the next step of the run that goes on, if there is one.
+    pub(crate) async fn commit(&self, opened: Opened, goes_on: Option<Uuid>) -> sqlx::Result<()> {
         let Opened { mut transaction, steps, permit, .. } = opened;
         let rests = steps >= STEPS_MAX;
         let next = if rests { None } else { lock(&self.queue).next() };
-        if rests || (next.is_none() && !goes_on) {
+        if rests || (next.is_none() && goes_on.is_none()) {
             return transaction.commit().await;
         }
-        // A chained transaction would inherit what the step has set for its own.
-        let both = AssertSqlSafe(format!("COMMIT; {BEGIN}; {MARK}"));
-        let committed = sqlx::raw_sql(both).execute(&mut *transaction).await;
+        let committed = commit_and_begin(&mut transaction).await;
+        let begun_for = if next.is_some() { None } else { goes_on };
         let turn = match &committed {
-            Ok(_) => Turn::Transaction(Opened { transaction, started: vec![], steps: steps + 1, permit }),
+            Ok(()) => Turn::Transaction(Opened {
+                transaction,
+                started: vec![],
+                steps: steps + 1,
+                begun_for,
+                permit,
+            }),
             Err(_) => Turn::Permit(permit),
         };
-        // Somebody may have come meanwhile.
-        match (next.or_else(|| lock(&self.queue).next()), turn) {
+        match (next, turn) {
             // Whoever does not wait any more leaves it to the next one, by dropping it.
             (Some(waiter), turn) => drop(waiter.send(turn)),
-            (None, Turn::Transaction(opened)) => self.warm.put(opened),
+            (None, Turn::Transaction(opened)) => self.keep(opened),
             (None, Turn::Permit(permit)) => drop(permit),
         }
-        committed.map(drop)
+        committed
+    }
+
+    /// Keeps it for its run, unless somebody has begun to wait meanwhile.
+    fn keep(&self, mut opened: Opened) {
+        loop {
+            self.warm.put(opened);
+            if lock(&self.queue).turns.is_empty() {
+                return;
+            }
+            let Some(taken) = self.warm.take() else { return };
+            let next = lock(&self.queue).next();
+            match next {
+                Some(waiter) => return drop(waiter.send(Turn::Transaction(taken))),
+                None => opened = taken,
+            }
+        }
     }
 }
 
+/// A chained transaction would inherit what the step has set for its own.
+async fn commit_and_begin(transaction: &mut Transaction<'static, Postgres>) -> sqlx::Result<()> {
+    // Safe: all of them are constants.
+    let both = AssertSqlSafe(format!("COMMIT; {BEGIN}; {MARK}"));
+    sqlx::raw_sql(both).execute(&mut **transaction).await.map(drop)
+}
+
 impl Opened {
+    /// As new, if it was begun for another run.
+    async fn for_run(mut self, run: Uuid) -> sqlx::Result<Self> {
+        if self.begun_for.take().is_some_and(|other| other != run) {
+            commit_and_begin(&mut self.transaction).await?;
+        }
+        Ok(self)
+    }
+
     /// Rolls back.
     pub(crate) async fn rollback(self) {
         let Self { transaction, permit, .. } = self;
@@ -215,6 +253,8 @@ mod tests {
     use crate::embedded::Embedded;
     use crate::store::tests::{database, done};
 
+    const RUN: Uuid = Uuid::from_u128(1);
+
     fn queue(free: usize) -> Arc<Mutex<Queue>> {
         Arc::new(Mutex::new(Queue { free, turns: VecDeque::new(), waiting: HashMap::new() }))
     }
@@ -267,9 +307,9 @@ mod tests {
         let standby = primary.standby().await.unwrap();
         let pool = PgPool::connect_with(standby.connect_options()).await.unwrap();
         let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
-        assert!(connections.begin(&saga).await.is_err());
+        assert!(connections.begin(&saga, RUN).await.is_err());
         sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
-        let opened = connections.begin(&saga).await.unwrap();
+        let opened = connections.begin(&saga, RUN).await.unwrap();
         opened.rollback().await;
     }
 
@@ -279,21 +319,55 @@ mod tests {
         let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         sqlx::raw_sql("CREATE TABLE done (step bigint)").execute(&pool).await.unwrap();
         for step in 1..=3_u32 {
-            let mut opened = connections.begin(&saga).await.unwrap();
+            let mut opened = connections.begin(&saga, RUN).await.unwrap();
             let insert = sqlx::query("INSERT INTO done VALUES ($1)").bind(i64::from(step));
             insert.execute(&mut *opened.transaction).await.unwrap();
-            connections.commit(opened, true).await.unwrap();
+            connections.commit(opened, Some(RUN)).await.unwrap();
             let kept = connections.warm.take().expect("it is kept");
             assert_eq!((kept.steps, lock(&connections.queue).free), (step + 1, 0));
             // Nothing else has run since, so it has not been given back.
             connections.warm.put(kept);
         }
-        let opened = connections.begin(&saga).await.unwrap();
-        connections.commit(opened, false).await.unwrap();
+        let opened = connections.begin(&saga, RUN).await.unwrap();
+        connections.commit(opened, None).await.unwrap();
         assert!(connections.warm.take().is_none(), "the run has ended");
         assert_eq!(lock(&connections.queue).free, 1);
         let steps: i64 = sqlx::query_scalar("SELECT count(*) FROM done").fetch_one(&pool).await.unwrap();
         assert_eq!(steps, 3);
+        done(pool, server).await;
+    }
+
+    /// When a transaction began, and when somebody else wrote something just before it was asked for.
+    #[tokio::test]
+    async fn another_run_has_a_transaction_that_is_no_older_than_itself() {
+        let (pool, server) = database("another_run").await;
+        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        for (run, is_later) in [(RUN, false), (Uuid::from_u128(2), true)] {
+            let opened = connections.begin(&saga, RUN).await.unwrap();
+            connections.commit(opened, Some(RUN)).await.unwrap();
+            let kept = connections.warm.take().expect("nothing else has run since");
+            let now = sqlx::query_scalar("SELECT clock_timestamp()::text");
+            let meanwhile: String = now.fetch_one(&pool).await.unwrap();
+            connections.warm.put(kept);
+            let mut opened = connections.begin(&saga, run).await.unwrap();
+            let later = sqlx::query_scalar("SELECT now() > $1::timestamptz").bind(meanwhile);
+            let later: bool = later.fetch_one(&mut *opened.transaction).await.unwrap();
+            assert_eq!(later, is_later);
+            opened.rollback().await;
+        }
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn who_comes_during_a_commit_has_the_connection() {
+        let (pool, server) = database("meanwhile").await;
+        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        let opened = connections.begin(&saga, RUN).await.unwrap();
+        let [gone, waits] = [(); 2].map(|()| Permit::or_turn(&connections.queue, &saga).err().unwrap());
+        drop(gone);
+        connections.keep(opened);
+        assert!(matches!(waits.await, Ok(Turn::Transaction(_))));
+        assert!(connections.warm.take().is_none());
         done(pool, server).await;
     }
 
@@ -303,8 +377,8 @@ mod tests {
         let only = PgPoolOptions::new().max_connections(1);
         let only = only.connect_with((*pool.connect_options()).clone()).await.unwrap();
         let (connections, saga) = (Connections::new(only.clone(), 1, ""), Saga::Borrowed("saga"));
-        let opened = connections.begin(&saga).await.unwrap();
-        connections.commit(opened, true).await.unwrap();
+        let opened = connections.begin(&saga, RUN).await.unwrap();
+        connections.commit(opened, Some(RUN)).await.unwrap();
         let mut connection = only.acquire().await.unwrap();
         let held = "SELECT current_setting('scoop_run.claim', true)";
         let mark: Option<String> = sqlx::query_scalar(held).fetch_one(&mut *connection).await.unwrap();

@@ -11,7 +11,7 @@ use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
 use super::shares::Seat;
 use super::{Engine, Opened};
-use crate::error::is_transient_in_step;
+use crate::error::{is_cancelled, is_transient_in_step};
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
 
@@ -166,12 +166,14 @@ async fn commit_with(
     let Some(connections) = &engine.connections else {
         return Err(Uncommitted::Failed("there is no database in which a step could have written".into()));
     };
-    match connections.commit(opened, settled.goes_on).await {
+    let goes_on = settled.goes_on.then_some(settlement.id().0);
+    match connections.commit(opened, goes_on).await {
         Ok(()) => {
             settled.started.extend(started);
             Ok(settled)
         }
-        Err(error) if is_transient_in_step(&error) => {
+        // What was cancelled may have been the next transaction, which begins in the same message.
+        Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
             Err(Uncommitted::Halt(Halt::InDoubt(error.to_string())))
         }
         Err(error) => {

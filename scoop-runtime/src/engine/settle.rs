@@ -89,7 +89,8 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             shapes[place].push(pending);
         }
         for mut batch in shapes {
-            // In the order in which whoever cancels a hierarchy locks its runs: the two must not wait for each other.
+            // In the order in which whoever cancels a hierarchy locks its runs. The two can still wait for each other, since
+            // those of a batch that go on are locked before those that end; then the server has one of them begin again.
             batch.sort_unstable_by_key(|pending| pending.settlement.place());
             if !batch.is_empty() {
                 settle(&engine, batch).await;

@@ -47,8 +47,9 @@ pub(crate) struct Sessions {
     pool: PgPool,
     listening: PgPool,
     route: Route,
-    /// Of the pool, as long as nobody waits for one.
+    /// Connections of `pool` that were just in use.
     warm: Warm<Session>,
+    /// How many wait for `pool` to have one: then none is kept.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -112,14 +113,17 @@ impl Sessions {
         let Session { mut connection, statements } = self.session().await?;
         // What failed, or was dropped in the middle, is left to the pool.
         let answer = statement(&mut connection).await?;
-        if statements < STATEMENTS_MAX && self.waiting.load(Relaxed) == 0 {
+        let rests = statements >= STATEMENTS_MAX || self.pool.is_closed();
+        if !rests && self.waiting.load(Relaxed) == 0 {
             self.warm.put(Session { connection, statements: statements + 1 });
         }
         Ok(answer)
     }
 
     async fn session(&self) -> sqlx::Result<Session> {
-        if let Some(session) = self.warm.take() {
+        if let Some(session) = self.warm.take()
+            && !self.pool.is_closed()
+        {
             return Ok(session);
         }
         let _waiting = Waiting::new(&self.waiting);
@@ -242,8 +246,6 @@ impl DerefMut for Lent {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use std::time::Duration;
-
     use super::super::tests::{database, done};
     use super::*;
 
@@ -267,21 +269,40 @@ mod tests {
 
     /// The only connection is never at rest, and yet whoever waits for it has it in turn.
     #[tokio::test]
-    async fn who_waits_for_a_connection_gets_it_from_those_who_keep_it() {
+    async fn who_waits_for_a_connection_gets_it_from_who_keeps_it() {
         let (pool, server) = database("wanted_sessions").await;
         let sessions = Sessions::new(&pool, 1, &Access::default());
-        let busy = |sessions: Sessions| async move {
-            loop {
-                session_of(&sessions).await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let busy = tokio::spawn({
+            let (sessions, asked) = (sessions.clone(), asked.clone());
+            async move {
+                loop {
+                    session_of(&sessions).await;
+                    asked.fetch_add(1, Relaxed);
+                }
             }
-        };
-        let crowd = [0; 2].map(|_| tokio::spawn(busy(sessions.clone())));
+        });
         for _ in 0..20 {
-            let transaction = tokio::time::timeout(Duration::from_secs(20), sessions.begin()).await;
-            transaction.expect("it has its turn").unwrap().commit().await.unwrap();
+            let before = asked.load(Relaxed);
+            sessions.begin().await.unwrap().commit().await.unwrap();
+            let overtaken_by = asked.load(Relaxed) - before;
+            assert!(overtaken_by < 50, "{overtaken_by} statements went first");
         }
-        crowd.iter().for_each(|one| one.abort());
+        busy.abort();
+        assert!(busy.await.unwrap_err().is_cancelled());
         sessions.close().await;
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_served_once_it_is_closed() {
+        let (pool, server) = database("closed_sessions").await;
+        let sessions = Sessions::new(&pool, 1, &Access::default());
+        session_of(&sessions).await;
+        let closing = sessions.pool.close();
+        let ask = async |session: &mut PgConnection| sqlx::query("SELECT 1").execute(session).await;
+        assert!(matches!(sessions.run(ask).await, Err(sqlx::Error::PoolClosed)));
+        closing.await;
         done(pool, server).await;
     }
 

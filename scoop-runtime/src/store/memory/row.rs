@@ -161,7 +161,7 @@ impl Row {
     }
 
     /// Whether whoever holds it under this key may go on with it.
-    pub(super) fn is_held(&self, key: Key) -> bool {
+    pub(super) fn is_claimed_under(&self, key: Key) -> bool {
         let again = made(Bug::SettleTwice) && self.epoch == key.epoch + 1;
         let epoch = self.epoch == key.epoch || again || made(Bug::SkipFence);
         epoch && self.state == RunState::Running

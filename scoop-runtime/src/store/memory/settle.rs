@@ -59,7 +59,8 @@ struct Move<'a> {
 impl State {
     /// Why the indices of the tables would not let a settlement in that still holds.
     fn refuses(&self, settlement: &Settlement) -> Option<String> {
-        let held = self.held(Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch })?;
+        let held =
+            self.claimed_under(Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch })?;
         let record = &self.hierarchy(settlement.root)?.record;
         let written = settlement
             .events
@@ -73,7 +74,7 @@ impl State {
     fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<Settled> {
         let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
         let now = self.now();
-        let held = self.held(key)?.clone();
+        let held = self.claimed_under(key)?.clone();
         if settlement.may_give_up && held.is_overdue(now) {
             return None;
         }

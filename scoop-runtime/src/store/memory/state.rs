@@ -110,8 +110,8 @@ impl State {
     }
 
     /// The row that is held under this key.
-    pub(super) fn held(&self, key: Key) -> Option<&Row> {
-        self.row((key.root, key.id)).filter(|row| row.is_held(key))
+    pub(super) fn claimed_under(&self, key: Key) -> Option<&Row> {
+        self.row((key.root, key.id)).filter(|row| row.is_claimed_under(key))
     }
 
     /// Puts a run into the working set that is not in it.

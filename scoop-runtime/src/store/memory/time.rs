@@ -66,7 +66,7 @@ impl Memory {
     pub(crate) async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
         self.run("give_up", |state| {
             let now = state.now();
-            let Some(row) = state.held(key).filter(|row| row.is_overdue(now)) else {
+            let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
                 return Ok(None);
             };
             let requests = match row.undoing_since {
@@ -90,7 +90,7 @@ impl Memory {
     /// Sets a run aside that cannot be continued.
     pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
         self.run("set_aside", |state| {
-            if state.held(key).is_some() {
+            if state.claimed_under(key).is_some() {
                 let (now, reason) = (state.now(), reason.replace('\0', ""));
                 state.change((key.root, key.id), |row| {
                     row.free(now);
@@ -105,7 +105,7 @@ impl Memory {
     /// Sets a run aside that could not be undone, once more. It has taken note of the children that failed.
     pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
         self.run("hold", |state| {
-            if state.held(key).is_none() {
+            if state.claimed_under(key).is_none() {
                 return Ok(());
             }
             let (now, run) = (state.now(), (key.root, key.id));

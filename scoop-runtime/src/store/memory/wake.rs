@@ -177,7 +177,7 @@ impl State {
     fn release(&mut self, release: &Release) {
         let now = self.now();
         let Release { key, pause_seconds, reason, granted } = release;
-        if self.held(*key).is_none() {
+        if self.claimed_under(*key).is_none() {
             return;
         }
         let pause = time::Duration::seconds_f64(*pause_seconds);
