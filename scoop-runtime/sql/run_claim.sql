@@ -5,21 +5,26 @@
 -- Locks: the claimed rows of run and no others, skipping those that others are taking; and my row of
 -- worker, so that nobody can declare me dead, and free what I own, without seeing this claim. If
 -- somebody has done so already, I take nothing.
+-- Runs that were taken leave dead entries in the index behind, at its beginning, until it is vacuumed. So a queue is
+-- looked at from where it has been worked off; but what was launched during the last second may be older, if its
+-- transaction has just been committed.
 -- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an
 -- object: of how many runs I am at, by handler, $7 ids for as many events: cheaper to make in a program than in the
--- server
+-- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 FOR KEY SHARE
 ),
 -- what could be taken, with the turn of each: somewhat more, since others may be taking the first
 queue AS (
     SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> mine.handler)::bigint, 0) AS turn
-    FROM unnest($3::text[], $4::text[]) AS mine (topic, handler)
+    FROM unnest($3::text[], $4::text[], $8::timestamptz[]) AS mine (topic, handler, reached)
     CROSS JOIN LATERAL (
         SELECT r.ctid, r.ready_at, row_number() OVER (ORDER BY r.ready_at) AS place
         FROM scoop.run r
         WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
-          AND r.ready_at <= (SELECT clock_timestamp())  -- a value, so that the index can stop there
+          -- values, so that the index is read from one to the other
+          AND r.ready_at >= least(coalesce(mine.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
+          AND r.ready_at <= (SELECT clock_timestamp())
         ORDER BY r.ready_at
         LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r
@@ -61,7 +66,7 @@ begun AS (
     FROM claimed
     WHERE epoch = first_epoch + 1
 )
-SELECT c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
+SELECT c.ready_at, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
        c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
        c.attempts, c.retries, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
        c.undoing_since IS NOT NULL AS undoing,

@@ -17,7 +17,7 @@ use tracing::{error, warn};
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
-use crate::store::{Claimed, Unreadable};
+use crate::store::{Claimed, Progress, Unreadable};
 
 /// How many runs are claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
@@ -37,6 +37,10 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// broke it carries out all the same, and that may be after the first look.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
+/// How often all that is ready is looked at, however old, while other claims go on from where the last one has come to.
+/// What was hidden from a claim is seen by then.
+const LOOK_BACK: Duration = Duration::from_millis(200);
+
 /// How soon to look again after a commit of somebody else is expected; doubled each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
 
@@ -49,19 +53,55 @@ enum Claims {
     Interrupted,
 }
 
+/// What is known from the claims before.
+struct Past {
+    /// There was more to claim than there were slots.
+    more: bool,
+    /// When to look a second time for what became of a lost answer.
+    second_look: Option<Instant>,
+    progress: Progress,
+    /// When all that is ready is to be looked at again.
+    look_back: Instant,
+    /// The last claim may have overlooked something.
+    overlooks: bool,
+}
+
+impl Past {
+    fn new() -> Self {
+        let (progress, look_back) = (Progress::default(), Instant::now());
+        Self { more: false, second_look: None, progress, look_back, overlooks: false }
+    }
+
+    /// How far the queues have been worked off, for the next claim.
+    fn progress(&mut self) -> &mut Progress {
+        let now = Instant::now();
+        if self.look_back <= now {
+            (self.progress, self.look_back) = (Progress::default(), now + LOOK_BACK);
+        }
+        self.overlooks = self.progress.overlooks();
+        &mut self.progress
+    }
+
+    /// When to look, if nobody says so before.
+    fn next_look(&self) -> Option<Instant> {
+        let look_back = self.overlooks.then_some(self.look_back);
+        look_back.into_iter().chain(self.second_look).min()
+    }
+}
+
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let (mut poll, mut more, mut second_look) = (None, false, None);
+    let (mut poll, mut past) = (None, Past::new());
     while !engine.stopping.is_cancelled() {
-        match look_and_claim(&engine, more, &mut second_look).await {
+        match look_and_claim(&engine, &mut past).await {
             Ok(Claims::AsMany) => {
-                more = true;
+                past.more = true;
                 continue;
             }
-            Ok(Claims::Fewer) => more = false,
+            Ok(Claims::Fewer) => past.more = false,
             Ok(Claims::Interrupted) => continue,
             Err(error) => {
                 warn!(%error, "ready runs could not be claimed");
-                more = false;
+                past = Past { second_look: past.second_look, ..Past::new() };
                 engine.doubt();
                 tokio::select! {
                     biased;
@@ -83,8 +123,16 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             () = engine.stopping.cancelled() => return,
             () = engine.wakeups.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
-            () = tokio::time::sleep_until(second_look.unwrap_or_else(Instant::now)), if second_look.is_some() => {}
+            () = at(past.next_look()) => {}
         }
+    }
+}
+
+/// Returns then, or never.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -106,7 +154,7 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
         () = engine.wakeups.doubts.notified() => return None,
-        () = tokio::time::sleep_until(second_look.unwrap_or_else(Instant::now)), if second_look.is_some() => return None,
+        () = at(second_look) => return None,
     };
     let mut permits = first.ok()?;
     let more = engine.slots.available_permits().min(BATCH_MAX.saturating_sub(permits.num_permits()));
@@ -118,26 +166,22 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
 }
 
 /// Looks for what was lost, if anything may have been, whoever has the slots; and claims a run for each that is free.
-async fn look_and_claim(
-    engine: &Arc<Engine>,
-    gather: bool,
-    second_look: &mut Option<Instant>,
-) -> sqlx::Result<Claims> {
+async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<Claims> {
     let in_doubt = engine.in_doubt.swap(false, Ordering::Relaxed);
-    let is_due = second_look.is_some_and(|at| at <= Instant::now());
+    let is_due = past.second_look.is_some_and(|at| at <= Instant::now());
     if in_doubt {
-        *second_look = Some(Instant::now() + SECOND_LOOK);
+        past.second_look = Some(Instant::now() + SECOND_LOOK);
     } else if is_due {
-        *second_look = None;
+        past.second_look = None;
     }
     if engine.sweeps.swap(false, Ordering::Relaxed) || in_doubt || is_due {
         disown(engine).await?;
     }
-    let Some(mut slots) = slots(engine, gather, *second_look).await else {
+    let Some(mut slots) = slots(engine, past.more, past.second_look).await else {
         return Ok(Claims::Interrupted);
     };
     let limit = slots.num_permits();
-    let claimed = claim_up_to(engine, limit).await?;
+    let claimed = claim_up_to(engine, limit, past.progress()).await?;
     let claims = if claimed.len() == limit { Claims::AsMany } else { Claims::Fewer };
     start_all(engine, claimed, &mut slots).await;
     Ok(claims)
@@ -162,7 +206,11 @@ pub(super) async fn start_all(
     }
 }
 
-async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
+async fn claim_up_to(
+    engine: &Engine,
+    limit: usize,
+    progress: &mut Progress,
+) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
     let all = engine.registry.pairs();
     let found = match all.0.len() > HANDLERS_FEW {
         true => Some(engine.store.handlers_ready(all).await?),
@@ -172,7 +220,8 @@ async fn claim_up_to(engine: &Engine, limit: usize) -> sqlx::Result<Vec<Result<C
     if pairs.0.is_empty() {
         return Ok(vec![]);
     }
-    engine.store.claim(engine.worker, &engine.identifier, pairs, limit, &engine.shares.now()).await
+    let shares = engine.shares.now();
+    engine.store.claim(engine.worker, &engine.identifier, pairs, limit, &shares, progress).await
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
@@ -208,4 +257,29 @@ async fn disown(engine: &Engine) -> sqlx::Result<()> {
         warn!(freed = disowned.freed, "runs that were claimed without our learning of it are free again");
     }
     Ok(())
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_claim_may_have_overlooked_is_looked_for_soon() {
+        let (mut past, start) = (Past::new(), Instant::now());
+        let claim = |past: &mut Past| {
+            let overlooks = past.progress().overlooks();
+            past.progress.take("topic", "handler", time::OffsetDateTime::UNIX_EPOCH);
+            (overlooks, past.next_look())
+        };
+        assert_eq!(claim(&mut past), (false, None));
+        let soon = Some(start + LOOK_BACK);
+        assert_eq!(claim(&mut past), (true, soon));
+        tokio::time::advance(LOOK_BACK / 2).await;
+        assert_eq!(claim(&mut past), (true, soon), "not put off by others");
+        past.second_look = Some(start);
+        assert_eq!(past.next_look(), Some(start), "whichever is first");
+        past.second_look = None;
+        tokio::time::advance(LOOK_BACK / 2).await;
+        assert_eq!(claim(&mut past), (false, None));
+    }
 }

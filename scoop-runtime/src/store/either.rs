@@ -13,8 +13,8 @@ use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Published, Release, Settled, Settlement,
-    Standing, Tables, Target, Undone, Unreadable,
+    Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Release, Settled,
+    Settlement, Standing, Tables, Target, Undone, Unreadable,
 };
 use crate::children::Child;
 use crate::clock::Now;
@@ -57,6 +57,7 @@ either! {
     async fn handlers_ready(&self, pairs: Pairs<'_>) -> (Vec<String>, Vec<String>);
     async fn claim(
         &self, worker: Uuid, identifier: &str, pairs: Pairs<'_>, limit: usize, shares: &BTreeMap<String, usize>,
+        progress: &mut Progress,
     ) -> Vec<Result<Claimed, Unreadable>>;
     async fn settle(&self, identifier: &str, settlements: &[Settlement]) -> BTreeMap<(Uuid, i64), Settled>;
     async fn wake(&self, parents: &[Parent]) -> Vec<String>;

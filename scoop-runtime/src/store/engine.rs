@@ -20,7 +20,7 @@ use super::plain::{self, Plain};
 use super::rows::Unreadable;
 use super::rows::unsigned;
 use super::telling::{self, Telling};
-use super::{Claimed, Key, Settled, Settlement, Tables};
+use super::{Claimed, Key, Pairs, Progress, Settled, Settlement, Tables};
 use crate::children::Child;
 use crate::clock::Now;
 use crate::ids;
@@ -126,7 +126,7 @@ impl Tables {
     /// Which of many handlers have something ready, as pairs of topics and handlers.
     pub(crate) async fn handlers_ready(
         &self,
-        (topics, handlers): (&[String], &[String]),
+        (topics, handlers): Pairs<'_>,
     ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
         let rows = sqlx::query_as(self.sql.handler_ready.clone()).bind(topics).bind(handlers);
         let pairs: Vec<(String, String)> = rows.all(&self.sessions).await?;
@@ -134,14 +134,15 @@ impl Tables {
     }
 
     /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
-    /// comes first.
+    /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
-        (topics, handlers): (&[String], &[String]),
+        (topics, handlers): Pairs<'_>,
         limit: usize,
         shares: impl Serialize + Send + Sync,
+        progress: &mut Progress,
     ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
@@ -151,8 +152,12 @@ impl Tables {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(shares))
             .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(progress.of((topics, handlers)))
             .all(&self.sessions)
             .await?;
+        for row in &rows {
+            progress.take(row.try_get("topic")?, row.try_get("handler")?, row.try_get("ready_at")?);
+        }
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 

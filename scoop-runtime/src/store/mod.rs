@@ -11,6 +11,7 @@ mod migrate;
 mod plain;
 #[cfg(test)]
 mod plans;
+mod progress;
 mod reach;
 mod rebuild;
 mod repair;
@@ -37,6 +38,7 @@ pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
 pub(crate) use memory::{Memory, MemorySession};
 pub(crate) use migrate::migrate;
+pub(crate) use progress::Progress;
 pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};

@@ -2,10 +2,11 @@
 //! server knows of them: each finds its rows by an index, and reads no more than these.
 
 use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
 
 use super::sessions::SESSION;
 use super::tests::{database, done};
-use super::{Schema, Statements, migrate};
+use super::{Access, Schema, Sessions, Statements, Tables, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
 const HOT: [&str; 19] = [
@@ -46,8 +47,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
     let (types, values) = match statement {
         "run_claim" => (
-            "uuid, text, text[], text[], bigint, jsonb, uuid[]",
-            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
+            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}'",
         ),
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => ("jsonb, uuid, text[], text[], bigint", "'[]', gen_random_uuid(), '{}', '{}', 1"),
@@ -201,6 +202,43 @@ async fn every_hot_statement_looks_up_what_it_needs() {
     execute("DELETE FROM scoop.run WHERE handler = 'many'").await;
     execute("VACUUM ANALYZE").await;
     all_look_up(&pool, "an empty working set and a long history").await;
+    done(pool, server).await;
+}
+
+/// How many blocks a claim reads that finds nothing, of a handler of which nothing has been ready for so long.
+async fn blocks_of_a_claim(pool: &PgPool, reached: &'static str) -> i64 {
+    let (prepare, _) = prepared("run_claim");
+    let explain = format!(
+        "{SESSION}; {prepare};
+         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+         EXECUTE p ('{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached})",
+        Uuid::nil(),
+    );
+    let mut connection = pool.acquire().await.unwrap();
+    let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();
+    let plan: serde_json::Value = sqlx::Row::get(&plan, 0);
+    connection.close().await.unwrap();
+    let blocks = |key: &str| plan[0]["Plan"][key].as_i64().unwrap();
+    blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
+}
+
+/// What was taken before is not gone through again, though its entries in the index are still there.
+#[tokio::test]
+async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
+    let (pool, server) = database("dead_entries").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    let store = Tables::new(Sessions::new(&pool, 1, &Access::default()), &Schema::new("scoop").unwrap());
+    store.register(&pool, Uuid::nil(), 1, &[]).await.unwrap();
+    execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
+    execute(MANY).await;
+    execute("UPDATE scoop.run SET ready_at = now() - interval '10 minutes'").await;
+    execute("VACUUM scoop.run").await;
+    execute("DELETE FROM scoop.run WHERE handler = 'many' AND state = 'ready'").await;
+    let from_the_first_on = blocks_of_a_claim(&pool, "'{NULL}'").await;
+    let from_the_last_on = blocks_of_a_claim(&pool, "ARRAY[now() - interval '9 minutes']").await;
+    assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
+    assert!(from_the_last_on < 20, "{from_the_last_on} blocks");
     done(pool, server).await;
 }
 

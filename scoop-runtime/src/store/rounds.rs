@@ -204,8 +204,10 @@ impl Tested {
         let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
         let pairs = (&topics[..], &handlers[..]);
         let nothing = BTreeMap::<String, usize>::new();
-        let claimed =
-            self.call("run", async |store| store.claim(worker, IDENTIFIER, pairs, 1, &nothing).await).await?;
+        let claim = async |store: &Store| {
+            store.claim(worker, IDENTIFIER, pairs, 1, &nothing, &mut Progress::default()).await
+        };
+        let claimed = self.call("run", claim).await?;
         Ok(claimed.into_iter().next().map(|claimed| claimed.expect("it was written by us")))
     }
 

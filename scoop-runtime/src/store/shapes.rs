@@ -12,9 +12,10 @@ use sqlx::PgPool;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::tests::{database, done};
+use super::tests::{claim, database, done};
 use super::{
-    Access, Claimed, Launched, Schema, Sessions, Settled, Settlement, Shape, Surroundings, Tables, migrate,
+    Access, Claimed, Launched, Progress, Schema, Sessions, Settled, Settlement, Shape, Surroundings, Tables,
+    migrate,
 };
 
 /// What travels with some messages.
@@ -42,9 +43,7 @@ async fn listening(pool: &PgPool) -> (Tables, Uuid) {
 /// A run that was claimed, on its way back if so.
 async fn claimed(pool: &PgPool, (store, worker): &(Tables, Uuid), backward: bool) -> Claimed {
     store.launch(pool, &[Launched::new("a", json!({}), 0)]).await.unwrap();
-    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
-    let mut claimed = store.claim(*worker, "w", pairs, 1, json!({})).await.unwrap();
-    let mut claimed = claimed.pop().expect("one is ready").expect("it can be read");
+    let mut claimed = claim(store, *worker, &mut Progress::default()).await.pop().expect("one is ready");
     // As if the server's clock had been an hour ahead then.
     let ahead = "UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour' WHERE id = $1";
     sqlx::query(ahead).bind(claimed.key.id).execute(pool).await.unwrap();

@@ -61,6 +61,13 @@ async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
     (store, worker, Launched::new("a", payload, 0).with(context))
 }
 
+/// Up to ten runs of `saga`, by a worker who has none.
+pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut Progress) -> Vec<Claimed> {
+    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
+    let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({}), progress).await.unwrap();
+    claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
+}
+
 /// What a run is by the books and on record, but for ids and times.
 async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
     sqlx::query_as(
@@ -89,9 +96,8 @@ async fn what_is_claimed_when_it_is_launched_is_as_any_claim_leaves_it() {
 
     let (_, _, ordinary) = launching(&pool).await;
     store.launch(&pool, &[ordinary]).await.unwrap();
-    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
-    let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({})).await.unwrap();
-    let [Ok(claimed)] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
+    let claimed = claim(&store, worker, &mut Progress::default()).await;
+    let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
 
     assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
     let told = |claimed: &Claimed| {
@@ -189,10 +195,9 @@ async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
     launched.run_here("saga");
     let launch = store.launch_here(worker, "w", &[launched]).await.unwrap();
     assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
-    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
     let heir = Uuid::now_v7();
     store.register(&pool, heir, 2, &[]).await.unwrap();
-    assert_eq!(store.claim(heir, "w", pairs, 10, serde_json::json!({})).await.unwrap().len(), 1);
+    assert_eq!(claim(&store, heir, &mut Progress::default()).await.len(), 1);
     done(pool, server).await;
 }
 
@@ -274,8 +279,8 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
     sqlx::query(held).bind(here.key.id).execute(&pool).await.unwrap();
-    let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({})).await.unwrap();
-    let claimed = claimed.into_iter().map(Result::unwrap).find(|claimed| claimed.key.id == here.key.id);
+    let claimed = claim(&store, worker, &mut Progress::default()).await;
+    let claimed = claimed.into_iter().find(|claimed| claimed.key.id == here.key.id);
     assert_eq!(format!("{here:?}"), format!("{:?}", claimed.unwrap()));
     let late =
         "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
@@ -314,4 +319,43 @@ fn a_schema_needs_a_plain_name() {
         assert!(Schema::new(bad).is_err(), "{bad}");
     }
     assert!(Schema::new("scoop_2").is_ok());
+}
+
+/// A run of `saga` that has been ready for so long.
+async fn ready_for(pool: &PgPool, store: &Tables, seconds: f64) -> Uuid {
+    let launched = Launched::new("a", serde_json::Value::Null, 0);
+    store.launch(pool, std::slice::from_ref(&launched)).await.unwrap();
+    let since = "UPDATE scoop.run SET ready_at = clock_timestamp() - make_interval(secs => $2)
+                 WHERE message_id = $1 RETURNING id";
+    sqlx::query_scalar(since).bind(launched.id).bind(seconds).fetch_one(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
+    let (pool, server) = database("progress").await;
+    let (store, worker, _) = launching(&pool).await;
+    let claim = async |progress: &mut Progress| {
+        claim(&store, worker, progress).await.iter().map(|claimed| claimed.key.id).collect::<Vec<_>>()
+    };
+    let mut progress = Progress::default();
+    let mut expected = vec![ready_for(&pool, &store, 3000.0).await, ready_for(&pool, &store, 2000.0).await];
+    assert_eq!(claim(&mut progress).await, expected);
+    assert!(progress.overlooks());
+    // One that was launched before, but committed only now, and one as new as they are.
+    let hidden = ready_for(&pool, &store, 2500.0).await;
+    expected = vec![ready_for(&pool, &store, 1000.0).await];
+    assert_eq!(claim(&mut progress).await, expected);
+    assert_eq!(claim(&mut Progress::default()).await, [hidden]);
+    // One that was launched a moment before the newest is found, unless this takes longer than a moment.
+    loop {
+        let begun = std::time::Instant::now();
+        let late = ready_for(&pool, &store, 0.0).await;
+        progress.take("a", "saga", time::OffsetDateTime::now_utc() + time::Duration::HOUR);
+        let claimed = claim(&mut progress).await;
+        if claimed == [late] {
+            break;
+        }
+        assert!(claimed.is_empty() && begun.elapsed().as_secs_f64() > 0.9, "it was overlooked: {claimed:?}");
+    }
+    done(pool, server).await;
 }

@@ -251,4 +251,20 @@ mod delays {
         assert!(due("later") - due("root-handler") >= 150_000, "{history}");
         Ok(())
     }
+
+    /// Claims go on from where the last one has come to; what was due before that is found all the same.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_due_long_ago_begins_soon() -> Result<()> {
+        let db = Database::new().await;
+        let (client, scoop) = (db.client(), db.scoop().only::<AtOnce>().poll_interval(NEVER).start().await?);
+        let long_ago = db.time().await - Duration::from_secs(3_600);
+        for _ in 0..5 {
+            let now = client.launch(Child2).await?;
+            assert_eq!(now.ends().await?, Outcome::Committed);
+            let late = client.launch(Child2).delay(long_ago).await?;
+            assert_eq!(late.ends().await?, Outcome::Committed);
+        }
+        scoop.shutdown().await;
+        Ok(())
+    }
 }

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
+use time::Duration;
 use uuid::Uuid;
 
-use super::super::{Claimed, Pairs, Surroundings, Unreadable};
+use super::super::{Claimed, Pairs, Progress, Surroundings, Unreadable};
 use super::Memory;
 use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{Pair, RunId, State, later};
 use crate::bug::{Bug, made};
+
+/// What became ready so short a time ago may be seen later than what became ready after it.
+const LATE: Duration = Duration::SECOND;
 
 impl Memory {
     /// Which of many handlers have something ready, as pairs of topics and handlers.
@@ -29,7 +33,7 @@ impl Memory {
     }
 
     /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
-    /// comes first.
+    /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
@@ -37,18 +41,20 @@ impl Memory {
         pairs: Pairs<'_>,
         limit: usize,
         shares: &BTreeMap<String, usize>,
+        progress: &mut Progress,
     ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
         self.run("claim", |state| {
             if !state.workers.contains_key(&worker) {
                 return Ok(vec![]);
             }
             let identifier: Arc<str> = identifier.into();
-            let taken = state.queue(pairs, limit, shares);
+            let taken = state.queue(pairs, limit, shares, progress);
             let mut claimed: Vec<_> = taken
                 .into_iter()
                 .filter_map(|run| Some((state.row(run)?.ready_at, state.take(run, worker, &identifier)?)))
                 .collect();
             claimed.sort_by_key(|(ready_at, _)| *ready_at);
+            claimed.iter().for_each(|(at, claimed)| progress.take(&claimed.topic, &claimed.handler, *at));
             Ok(claimed.into_iter().map(|(_, claimed)| Ok(claimed)).collect())
         })
         .await
@@ -62,12 +68,20 @@ pub(super) fn named((topics, handlers): Pairs<'_>) -> impl Iterator<Item = Pair>
 
 impl State {
     /// What is to be taken, in turns.
-    fn queue(&self, pairs: Pairs<'_>, limit: usize, shares: &BTreeMap<String, usize>) -> Vec<RunId> {
-        let mut queue = vec![];
-        for pair in named(pairs) {
+    fn queue(
+        &self,
+        pairs: Pairs<'_>,
+        limit: usize,
+        shares: &BTreeMap<String, usize>,
+        progress: &Progress,
+    ) -> Vec<RunId> {
+        let (mut queue, now) = (vec![], self.now());
+        for (pair, reached) in named(pairs).zip(progress.of(pairs)) {
             let share = shares.get(&*pair.0).copied().unwrap_or(0);
             let ready = self.ready.get(&pair).into_iter().flatten();
-            let due = ready.take_while(|(at, ..)| *at <= self.now()).take(limit);
+            let since = reached.map(|reached| reached.min(now - LATE));
+            let ready = ready.skip_while(|(at, ..)| since.is_some_and(|since| *at < since));
+            let due = ready.take_while(|(at, ..)| *at <= now).take(limit);
             queue.extend(due.enumerate().map(|(place, (at, turn, run))| (place + share, *at, *turn, *run)));
         }
         queue.sort_unstable();
