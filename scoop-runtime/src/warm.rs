@@ -12,6 +12,10 @@ use tokio::time::Instant;
 
 use crate::sync::{Mutex, lock};
 
+/// After how many uses in a row a connection goes back to its pool all the same, which has its own rules about how long
+/// one may live.
+pub(crate) const USES_MAX: u32 = 1_000;
+
 /// How long something is kept.
 const KEPT_FOR: Duration = Duration::from_millis(5);
 

@@ -17,11 +17,7 @@ use uuid::Uuid;
 
 use crate::sync::{Mutex, lock};
 use crate::uninterrupted::uninterrupted;
-use crate::warm::Warm;
-
-/// After how many steps a connection goes back to the pool all the same, which has its own rules
-/// about how long one may live.
-const STEPS_MAX: u32 = 1_000;
+use crate::warm::{USES_MAX, Warm};
 
 /// Fails on a standby, so that no step is called there that could not write.
 const BEGIN: &str = "BEGIN READ WRITE";
@@ -118,7 +114,7 @@ impl Connections {
     /// for the next step of the run that goes on, if there is one.
     pub(crate) async fn commit(&self, opened: Opened, goes_on: Option<Uuid>) -> sqlx::Result<()> {
         let Opened { mut transaction, steps, permit, .. } = opened;
-        let rests = steps >= STEPS_MAX;
+        let rests = steps >= USES_MAX;
         let next = if rests { None } else { lock(&self.queue).next() };
         if rests || (next.is_none() && goes_on.is_none()) {
             return transaction.commit().await;

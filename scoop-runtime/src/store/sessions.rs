@@ -17,7 +17,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
 
 use crate::uninterrupted::uninterrupted;
-use crate::warm::Warm;
+use crate::warm::{USES_MAX, Warm};
 
 /// What our own sessions must not inherit from a role or a database: whatever ends a statement or a
 /// session for having taken long. And they keep to the one plan that serves all calls of a statement:
@@ -60,10 +60,6 @@ struct Session {
     /// How many statements it has served without a rest.
     statements: u32,
 }
-
-/// After how many statements a connection goes back to its pool all the same, which has its own rules about how long
-/// one may live.
-const STATEMENTS_MAX: u32 = 1_000;
 
 /// How statements get to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +109,7 @@ impl Sessions {
         let Session { mut connection, statements } = self.session().await?;
         // What failed, or was dropped in the middle, is left to the pool.
         let answer = statement(&mut connection).await?;
-        let rests = statements >= STATEMENTS_MAX || self.pool.is_closed();
+        let rests = statements >= USES_MAX || self.pool.is_closed();
         if !rests && self.waiting.load(Relaxed) == 0 {
             self.warm.put(Session { connection, statements: statements + 1 });
         }
