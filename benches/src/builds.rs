@@ -29,8 +29,12 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 
     let scoop = scratch.cargo("target-scoop", &["build", "--release", "-p", "scoop-saga"]).await?;
     bench.report.add("B16 scoop", scoop, None);
-    let checkout = scratch.cargo("target-checkout", &["build", "--release", "--example", "checkout"]).await?;
+    let release = ["build", "--release", "--example", "checkout"];
+    let checkout = scratch.cargo("target-checkout", &release).await?;
     bench.report.add("B16 checkout", checkout, None);
+    edit_saga(&scratch.0.join(SAGA), bench.settings.rounds)?;
+    let rebuild = scratch.cargo("target-checkout", &release).await?;
+    bench.report.add("B16 rebuild release", rebuild, None);
 
     scratch.cargo("target", &["build", "--example", "checkout"]).await?;
     for edit in 0..bench.settings.rounds {

@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -225,29 +226,33 @@ impl Builder {
     /// # Cancel safety
     ///
     /// Dropping the future before it is ready leaves nothing running.
-    pub async fn start(mut self) -> Result<Scoop, RuntimeError> {
-        let (registry, schema) = self.check()?;
-        if let Some(Database::Memory(memory)) = self.database.take_if(|it| matches!(it, Database::Memory(_)))
-        {
-            return self.start_in_memory(registry, memory).await;
+    pub fn start(mut self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
+        async move {
+            let (registry, schema) = self.check()?;
+            if let Some(Database::Memory(memory)) =
+                self.database.take_if(|it| matches!(it, Database::Memory(_)))
+            {
+                return self.start_in_memory(registry, memory).await;
+            }
+            self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
+            let (pool, embedded) = connect(self.database.take()).await?;
+            let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
+            if max < required {
+                return Err(vec![SetupError::PoolTooSmall { max, required }].into());
+            }
+            let for_steps = usize::try_from(max - ENGINE_CONNECTIONS).unwrap_or(usize::MAX);
+            let sessions = Sessions::new(&pool, WORKING_CONNECTIONS, &self.access);
+            store::check(&pool, &sessions).await?;
+            store::migrate(sessions.listening(), &schema).await?;
+            let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
+            let store = Store::from(Tables::new(sessions, &schema));
+            let limits = self.settings.limits();
+            let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
+                .await
+                .map_err(RuntimeError::database("the engine started"))?;
+            Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
         }
-        self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
-        let (pool, embedded) = connect(self.database.take()).await?;
-        let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
-        if max < required {
-            return Err(vec![SetupError::PoolTooSmall { max, required }].into());
-        }
-        let for_steps = usize::try_from(max - ENGINE_CONNECTIONS).unwrap_or(usize::MAX);
-        let sessions = Sessions::new(&pool, WORKING_CONNECTIONS, &self.access);
-        store::check(&pool, &sessions).await?;
-        store::migrate(sessions.listening(), &schema).await?;
-        let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
-        let store = Store::from(Tables::new(sessions, &schema));
-        let limits = self.settings.limits();
-        let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
-            .await
-            .map_err(RuntimeError::database("the engine started"))?;
-        Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
+        .boxed()
     }
 
     async fn start_in_memory(mut self, registry: Registry, memory: Memory) -> Result<Scoop, RuntimeError> {
@@ -265,15 +270,18 @@ impl Builder {
     /// # Errors
     ///
     /// As [`Builder::start`], but for what concerns sagas.
-    pub async fn client(self) -> Result<Scoop, RuntimeError> {
-        let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
-        if let Some(Database::Memory(memory)) = self.database {
-            return Ok(Scoop::new(None, Store::Memory(memory), None, None, self.settings.limits()));
+    pub fn client(self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
+        async move {
+            let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
+            if let Some(Database::Memory(memory)) = self.database {
+                return Ok(Scoop::new(None, Store::Memory(memory), None, None, self.settings.limits()));
+            }
+            let (pool, embedded) = connect(self.database).await?;
+            let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
+            let store = Store::from(Tables::new(sessions, &schema));
+            Ok(Scoop::new(Some(pool), store, None, embedded, self.settings.limits()))
         }
-        let (pool, embedded) = connect(self.database).await?;
-        let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
-        let store = Store::from(Tables::new(sessions, &schema));
-        Ok(Scoop::new(Some(pool), store, None, embedded, self.settings.limits()))
+        .boxed()
     }
 
     /// All that can be wrong without a look at the database.

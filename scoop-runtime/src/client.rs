@@ -88,13 +88,16 @@ impl<M: Message> Launch<M> {
 }
 
 /// Launches a message in somebody's transaction.
-pub(crate) async fn launch_within(
-    store: &Store,
-    connection: &mut PgConnection,
+pub(crate) fn launch_within<'a>(
+    store: &'a Store,
+    connection: &'a mut PgConnection,
     launched: Launched,
-) -> Result<store::Launch, RuntimeError> {
-    let launch = store.launch(connection, &[launched]).await;
-    launch.map_err(RuntimeError::database("a message was launched"))
+) -> BoxFuture<'a, Result<store::Launch, RuntimeError>> {
+    async move {
+        let launch = store.launch(connection, &[launched]).await;
+        launch.map_err(RuntimeError::database("a message was launched"))
+    }
+    .boxed()
 }
 
 impl<M: Message> IntoFuture for Launch<M> {
@@ -186,33 +189,36 @@ impl Handle {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn wait(&self) -> Result<Outcome, RuntimeError> {
-        let (waiters, look_max) = match self.scoop.store() {
-            // Whoever ends it there rings here.
-            Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
-            Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
-        };
-        let mut bell = waiters.map(|waiters| waiters.bell(self.root));
-        let mut pause = LOOK_MIN;
-        if let (Some(bell), Some(begun)) = (&mut bell, self.begun) {
-            // It is hardly over yet, and looking takes time from it.
-            let _ = tokio::time::timeout(LOOK_MIN.saturating_sub(begun.elapsed()), bell.rung()).await;
-        }
-        loop {
-            match self.status().await {
-                Ok(Status::Ended(outcome)) => return Ok(outcome),
-                Ok(Status::Unfinished) => {}
-                Err(error) if error.is_transient() => {}
-                Err(error) => return Err(error),
+    pub fn wait(&self) -> impl Future<Output = Result<Outcome, RuntimeError>> + Send {
+        async move {
+            let (waiters, look_max) = match self.scoop.store() {
+                // Whoever ends it there rings here.
+                Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
+                Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
+            };
+            let mut bell = waiters.map(|waiters| waiters.bell(self.root));
+            let mut pause = LOOK_MIN;
+            if let (Some(bell), Some(begun)) = (&mut bell, self.begun) {
+                // It is hardly over yet, and looking takes time from it.
+                let _ = tokio::time::timeout(LOOK_MIN.saturating_sub(begun.elapsed()), bell.rung()).await;
             }
-            match &mut bell {
-                Some(bell) => {
-                    let _ = tokio::time::timeout(pause, bell.rung()).await;
+            loop {
+                match self.status().await {
+                    Ok(Status::Ended(outcome)) => return Ok(outcome),
+                    Ok(Status::Unfinished) => {}
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => return Err(error),
                 }
-                None => tokio::time::sleep(pause).await,
+                match &mut bell {
+                    Some(bell) => {
+                        let _ = tokio::time::timeout(pause, bell.rung()).await;
+                    }
+                    None => tokio::time::sleep(pause).await,
+                }
+                pause = (pause * 2).min(look_max);
             }
-            pause = (pause * 2).min(look_max);
         }
+        .boxed()
     }
 
     /// How far it is now.
@@ -221,13 +227,16 @@ impl Handle {
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet),
     /// [`RuntimeError::Database`] if the database fails.
-    pub async fn status(&self) -> Result<Status, RuntimeError> {
-        let standing = self.scoop.store().standing(self.root, self.message).await;
-        let standing = standing.map_err(RuntimeError::database("a hierarchy was looked up"))?;
-        if !standing.emitted {
-            return Err(RuntimeError::NoSuchMessage { id: self.message });
+    pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
+        async move {
+            let standing = self.scoop.store().standing(self.root, self.message).await;
+            let standing = standing.map_err(RuntimeError::database("a hierarchy was looked up"))?;
+            if !standing.emitted {
+                return Err(RuntimeError::NoSuchMessage { id: self.message });
+            }
+            Ok(status_of(standing))
         }
-        Ok(status_of(standing))
+        .boxed()
     }
 
     /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
@@ -247,10 +256,13 @@ impl Handle {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn tree(&self) -> Result<Tree, RuntimeError> {
-        let rows = self.scoop.store().tree(self.message).await;
-        let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
-        Ok(Tree::of(rows, self.scoop.interventions(self.root).await?))
+    pub fn tree(&self) -> impl Future<Output = Result<Tree, RuntimeError>> + Send {
+        async move {
+            let rows = self.scoop.store().tree(self.message).await;
+            let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
+            Ok(Tree::of(rows, self.scoop.interventions(self.root).await?))
+        }
+        .boxed()
     }
 }
 

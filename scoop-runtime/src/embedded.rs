@@ -42,6 +42,7 @@ mod sweep;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 pub use self::error::EmbeddedError;
@@ -213,9 +214,12 @@ impl Embedded {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn restart(&self, how: Shutdown) -> Result<(), EmbeddedError> {
-        let cluster = Arc::clone(&self.cluster);
-        blocking(move || cluster.restart(how)).await
+    pub fn restart(&self, how: Shutdown) -> impl Future<Output = Result<(), EmbeddedError>> + Send {
+        async move {
+            let cluster = Arc::clone(&self.cluster);
+            blocking(move || cluster.restart(how)).await
+        }
+        .boxed()
     }
 
     /// Starts a standby: a temporary server with the same settings that follows this one and can only be read.
@@ -242,14 +246,17 @@ impl Embedded {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn standby(&self) -> Result<Self, EmbeddedError> {
-        let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
-        blocking(move || {
-            let home = Home::temporary(cluster.running().home.account().clone())?;
-            home.copy(&cluster.binaries, &socket)?;
-            Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
-        })
-        .await
+    pub fn standby(&self) -> impl Future<Output = Result<Self, EmbeddedError>> + Send {
+        async move {
+            let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
+            blocking(move || {
+                let home = Home::temporary(cluster.running().home.account().clone())?;
+                home.copy(&cluster.binaries, &socket)?;
+                Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
+            })
+            .await
+        }
+        .boxed()
     }
 
     /// Stops the server, ending all sessions, and removes the folder if it is temporary.
@@ -268,8 +275,8 @@ impl Embedded {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn stop(self) -> Result<(), EmbeddedError> {
-        blocking(move || self.cluster.stop()).await
+    pub fn stop(self) -> impl Future<Output = Result<(), EmbeddedError>> + Send {
+        async move { blocking(move || self.cluster.stop()).await }.boxed()
     }
 }
 
@@ -329,14 +336,17 @@ impl Builder {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn start(self) -> Result<Embedded, EmbeddedError> {
-        blocking(move || {
-            let account = Account::for_new_cluster()?;
-            let binaries = Binaries::find(account.is_root_substitute())?;
-            sweep::sweep(&account, &binaries);
-            Embedded::launch(Home::temporary(account)?, binaries, self.settings)
-        })
-        .await
+    pub fn start(self) -> impl Future<Output = Result<Embedded, EmbeddedError>> + Send {
+        async move {
+            blocking(move || {
+                let account = Account::for_new_cluster()?;
+                let binaries = Binaries::find(account.is_root_substitute())?;
+                sweep::sweep(&account, &binaries);
+                Embedded::launch(Home::temporary(account)?, binaries, self.settings)
+            })
+            .await
+        }
+        .boxed()
     }
 
     /// Starts a server whose data is kept in a folder, which is made at the first use.
@@ -366,7 +376,10 @@ impl Builder {
     /// # }
     /// ```
     pub async fn start_in(self, folder: impl AsRef<Path>) -> Result<Embedded, EmbeddedError> {
-        let folder = folder.as_ref().to_owned();
+        self.start_kept(folder.as_ref().to_owned()).await
+    }
+
+    fn start_kept(self, folder: PathBuf) -> BoxFuture<'static, Result<Embedded, EmbeddedError>> {
         blocking(move || {
             let account = Account::for_new_cluster()?;
             let is_root = account.is_root_substitute();
@@ -379,7 +392,7 @@ impl Builder {
             process::stop_unwatched(&home.data(), home.account(), &binaries)?;
             Embedded::launch(home, binaries, self.settings)
         })
-        .await
+        .boxed()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be said about a message when it is launched: what travels with it, until when it has to
 //! be done, and from when on.
 
+use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil};
 
 use crate::store::Store;
@@ -37,30 +38,35 @@ impl Options {
 
     /// What the handlers of the message start with; `base` is what whoever launches it has, and
     /// `launcher` who that is.
-    pub(crate) async fn context(
+    pub(crate) fn context<'a>(
         self,
         base: Context,
-        launcher: &str,
-        store: &Store,
+        launcher: &'a str,
+        store: &'a Store,
         limit: usize,
-    ) -> Result<Context, RuntimeError> {
-        let mut context = base;
-        for element in self.elements {
-            element(&mut context)?;
-        }
-        if !self.deadlines.is_empty() || self.not_before.is_some() {
-            let now = store.now().await.map_err(RuntimeError::database("the clock was read"))?;
-            let source = self.source.as_deref().unwrap_or(launcher);
-            for (kind, when) in self.deadlines {
-                context
-                    .tighten(kind, Deadline::new(when.instant(now.earliest)?, source.replace('\0', "")))?;
+    ) -> BoxFuture<'a, Result<Context, RuntimeError>> {
+        async move {
+            let mut context = base;
+            for element in self.elements {
+                element(&mut context)?;
             }
-            if let Some(when) = self.not_before {
-                context.set(SleepUntil::new(when.instant(now.latest)?))?;
+            if !self.deadlines.is_empty() || self.not_before.is_some() {
+                let now = store.now().await.map_err(RuntimeError::database("the clock was read"))?;
+                let source = self.source.as_deref().unwrap_or(launcher);
+                for (kind, when) in self.deadlines {
+                    context.tighten(
+                        kind,
+                        Deadline::new(when.instant(now.earliest)?, source.replace('\0', "")),
+                    )?;
+                }
+                if let Some(when) = self.not_before {
+                    context.set(SleepUntil::new(when.instant(now.latest)?))?;
+                }
             }
+            within(limit, &context)?;
+            Ok(context)
         }
-        within(limit, &context)?;
-        Ok(context)
+        .boxed()
     }
 }
 

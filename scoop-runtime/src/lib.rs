@@ -2,6 +2,9 @@
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
+// What users await is boxed wherever no type of theirs is part of it. A future is compiled by whoever awaits it, with all
+// that it awaits in turn: unboxed, the whole engine would be compiled into each program, and again after each edit.
+
 mod bug;
 mod builder;
 mod children;

@@ -7,6 +7,7 @@ mod past;
 #[cfg(test)]
 mod tests;
 
+use futures_util::FutureExt;
 use uuid::Uuid;
 
 pub(crate) use self::fold::{Listened, Rebuilt, rebuild};
@@ -52,11 +53,14 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn rebuild_working_set(&self) -> Result<Rebuild, RuntimeError> {
-        let rebuilt = self.store().rebuild().await;
-        rebuilt
-            .map_err(RuntimeError::database("the working set was rebuilt"))?
-            .map_err(|workers| RuntimeError::StillAtWork { workers })
+    pub fn rebuild_working_set(&self) -> impl Future<Output = Result<Rebuild, RuntimeError>> + Send {
+        async move {
+            let rebuilt = self.store().rebuild().await;
+            rebuilt
+                .map_err(RuntimeError::database("the working set was rebuilt"))?
+                .map_err(|workers| RuntimeError::StillAtWork { workers })
+        }
+        .boxed()
     }
 }
 

@@ -426,8 +426,14 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn interventions(&self, hierarchy: Uuid) -> Result<Vec<Intervention>, RuntimeError> {
-        let done = self.store().interventions(hierarchy).await;
-        done.map_err(RuntimeError::database("what operators did was looked up"))
+    pub fn interventions(
+        &self,
+        hierarchy: Uuid,
+    ) -> impl Future<Output = Result<Vec<Intervention>, RuntimeError>> + Send {
+        async move {
+            let done = self.store().interventions(hierarchy).await;
+            done.map_err(RuntimeError::database("what operators did was looked up"))
+        }
+        .boxed()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -258,13 +259,20 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        let Definition { saga, topic, .. } = S::DEFINITION;
-        let (store, name) = (self.store().clone(), saga.to_string());
-        let triggered = uninterrupted(async move { store.trigger(&topic, &saga).await }).await;
-        let triggered = triggered.map_err(RuntimeError::database("a saga was run by hand"))?;
-        let (root, id, handlers) = triggered.ok_or(RuntimeError::NoSchedule { saga: name })?;
-        self.announce(&handlers);
-        Ok(Handle::new(self.clone(), root, id))
+        self.trigger_by_name(S::DEFINITION).await
+    }
+
+    fn trigger_by_name(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+        async move {
+            let Definition { saga, topic, .. } = saga;
+            let (store, name) = (self.store().clone(), saga.to_string());
+            let triggered = uninterrupted(async move { store.trigger(&topic, &saga).await }).await;
+            let triggered = triggered.map_err(RuntimeError::database("a saga was run by hand"))?;
+            let (root, id, handlers) = triggered.ok_or(RuntimeError::NoSchedule { saga: name })?;
+            self.announce(&handlers);
+            Ok(Handle::new(self.clone(), root, id))
+        }
+        .boxed()
     }
 
     /// The hierarchy of that id, as [`Handle::id`] gave it, perhaps to another process long ago.
@@ -279,11 +287,14 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn find(&self, id: Uuid) -> Result<Handle, RuntimeError> {
-        let found = self.store().root_message(id).await;
-        let found = found.map_err(RuntimeError::database("a hierarchy was looked up"))?;
-        let message = found.ok_or(RuntimeError::NoSuchMessage { id })?;
-        Ok(Handle::new(self.clone(), id, message))
+    pub fn find(&self, id: Uuid) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        async move {
+            let found = self.store().root_message(id).await;
+            let found = found.map_err(RuntimeError::database("a hierarchy was looked up"))?;
+            let message = found.ok_or(RuntimeError::NoSuchMessage { id })?;
+            Ok(Handle::new(self.clone(), id, message))
+        }
+        .boxed()
     }
 
     /// Stops in good order: nothing new is begun, running steps end and are recorded, and what
@@ -304,20 +315,23 @@ impl Scoop {
     /// }
     /// # }
     /// ```
-    pub async fn shutdown(&self) {
-        if let Some(engine) = &self.inner.engine {
-            engine.stop();
-            engine.stopped().await;
-        }
-        if let Some(embedded) = self.inner.embedded.lock().await.take() {
-            if let Some(pool) = &self.inner.pool {
-                pool.close().await;
+    pub fn shutdown(&self) -> impl Future<Output = ()> + Send {
+        async move {
+            if let Some(engine) = &self.inner.engine {
+                engine.stop();
+                engine.stopped().await;
             }
-            self.store().close().await;
-            if let Err(error) = embedded.stop().await {
-                tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
+            if let Some(embedded) = self.inner.embedded.lock().await.take() {
+                if let Some(pool) = &self.inner.pool {
+                    pool.close().await;
+                }
+                self.store().close().await;
+                if let Err(error) = embedded.stop().await {
+                    tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
+                }
             }
         }
+        .boxed()
     }
 
     /// The pool that steps get their transactions from: the one that was handed over, or that of
@@ -350,18 +364,21 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and tells whoever has their handlers.
-    pub(crate) async fn publish(&self, messages: Vec<Launched>) -> sqlx::Result<()> {
-        if !messages.iter().any(|message| message.only_once) {
-            return self.publish_at_once(messages).await;
+    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, sqlx::Result<()>> {
+        async move {
+            if !messages.iter().any(|message| message.only_once) {
+                return self.publish_at_once(messages).await;
+            }
+            // Of two with one key, the second waits until the first is committed: in the server, even if nobody here waits
+            // for it any more.
+            let scoop = self.clone();
+            uninterrupted(async move {
+                let _turn = scoop.inner.keyed.acquire().await;
+                scoop.publish_at_once(messages).await
+            })
+            .await
         }
-        // Of two with one key, the second waits until the first is committed: in the server, even if nobody here waits
-        // for it any more.
-        let scoop = self.clone();
-        uninterrupted(async move {
-            let _turn = scoop.inner.keyed.acquire().await;
-            scoop.publish_at_once(messages).await
-        })
-        .await
+        .boxed()
     }
 
     async fn publish_at_once(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {

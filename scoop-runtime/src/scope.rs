@@ -54,6 +54,32 @@ pub(crate) struct Place<'a> {
     pub(crate) cleanup: bool,
 }
 
+impl<'a> Place<'a> {
+    /// Begins a transaction.
+    fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<Opened>> {
+        async move {
+            let connections = engine.connections.as_ref().ok_or_else(|| self.in_memory())?;
+            connections.begin(&self.definition.saga, self.key.id).await.map_err(|error| {
+                let step = self.step;
+                Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
+            })
+        }
+        .boxed()
+    }
+
+    /// Why there is no transaction.
+    fn in_memory(self) -> Error {
+        let Self { run, definition, step, .. } = self;
+        let text = format!(
+            "step `{step}` of saga `{}` asks for a transaction, but this program runs in memory, without a \
+             database; hand what it needs over with `.provide(..)`, so that a test can give it something else, \
+             or run it on `.postgres(pool)` or `.embedded()`",
+            definition.saga,
+        );
+        Error::failure(Failure::new("NoDatabase", text, &run.source)).into_permanent()
+    }
+}
+
 /// What a call of user code left behind.
 pub(crate) struct Remains {
     pub(crate) opened: Option<Opened>,
@@ -105,28 +131,10 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.opened.is_none() {
-            let Place { definition, key, .. } = self.place;
-            let connections = self.engine.connections.as_ref().ok_or_else(|| self.in_memory())?;
-            let opened = connections.begin(&definition.saga, key.id).await;
-            self.opened = Some(opened.map_err(|error| {
-                let step = self.place.step;
-                Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
-            })?);
+            self.opened = Some(self.place.open(self.engine).await?);
         }
         let opened = self.opened.as_mut().expect("it was just opened");
         Ok(&mut *opened.transaction)
-    }
-
-    /// Why there is no transaction.
-    fn in_memory(&self) -> Error {
-        let Place { run, definition, step, .. } = self.place;
-        let text = format!(
-            "step `{step}` of saga `{}` asks for a transaction, but this program runs in memory, without a \
-             database; hand what it needs over with `.provide(..)`, so that a test can give it something else, \
-             or run it on `.postgres(pool)` or `.embedded()`",
-            definition.saga,
-        );
-        Error::failure(Failure::new("NoDatabase", text, &run.source)).into_permanent()
     }
 
     /// Launches a message: the next step starts only when every handler of it has finished.
@@ -389,16 +397,20 @@ impl<'a> Scope<'a> {
         Ok(children.into_iter().filter(|child| child.topic != SLEEP_TOPIC).collect())
     }
 
-    async fn children_of(&self, newest: bool, reply: &str) -> Result<Vec<Child>> {
-        let Place { run, definition, step, .. } = self.place;
-        let handler = &definition.saga;
-        let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
-        let unseen: Vec<_> = unseen.map(|step| &*step.name).collect();
-        let children = self.engine.store().children(run.lineage.id(), handler, newest, reply, &unseen).await;
-        children.map_err(|error| {
-            let why = format!("what the children of step `{step}` did could not be read: {error}");
-            Error::infrastructure(why)
-        })
+    fn children_of(&self, newest: bool, reply: &'static str) -> BoxFuture<'_, Result<Vec<Child>>> {
+        async move {
+            let Place { run, definition, step, .. } = self.place;
+            let handler = &definition.saga;
+            let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
+            let unseen: Vec<_> = unseen.map(|step| &*step.name).collect();
+            let children =
+                self.engine.store().children(run.lineage.id(), handler, newest, reply, &unseen).await;
+            children.map_err(|error| {
+                let why = format!("what the children of step `{step}` did could not be read: {error}");
+                Error::infrastructure(why)
+            })
+        }
+        .boxed()
     }
 
     /// Gives up here and now if the run has to: if somebody asked for it, or a deadline has passed.
@@ -413,15 +425,20 @@ impl<'a> Scope<'a> {
     /// # Cancel safety
     ///
     /// It only reads.
-    pub async fn check(&mut self) -> Result<()> {
-        let Place { key, run, surroundings, step, .. } = self.place;
-        let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
-            Error::infrastructure(format!("whether step `{step}` is to give up could not be read: {error}"))
-        })?;
-        match reasons.is_empty() {
-            true => Ok(()),
-            false => Err(Error::failure(Failure::gave_up(&run.source, reasons)).into_permanent()),
+    pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            let Place { key, run, surroundings, step, .. } = self.place;
+            let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
+                Error::infrastructure(format!(
+                    "whether step `{step}` is to give up could not be read: {error}"
+                ))
+            })?;
+            match reasons.is_empty() {
+                true => Ok(()),
+                false => Err(Error::failure(Failure::gave_up(&run.source, reasons)).into_permanent()),
+            }
         }
+        .boxed()
     }
 
     /// A signal that this run has to give up, to be waited for beside something that takes long.

@@ -97,9 +97,12 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn handlers(&self) -> Result<Vec<ListedHandler>, RuntimeError> {
-        let listed = self.store().listed_handlers().await;
-        listed.map_err(RuntimeError::database("the handlers were listed"))
+    pub fn handlers(&self) -> impl Future<Output = Result<Vec<ListedHandler>, RuntimeError>> + Send {
+        async move {
+            let listed = self.store().listed_handlers().await;
+            listed.map_err(RuntimeError::database("the handlers were listed"))
+        }
+        .boxed()
     }
 
     /// Strikes out a handler that will not come back: messages that are launched from now on are not
