@@ -21,7 +21,7 @@ mod another_service {
     pub struct NoneLeft;
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let failure = scoop::Error::from(Declined::TooMuch { cents: 7 }).into_failure("payments[w]");
     assert_eq!(failure.kind, "payments.declined");
