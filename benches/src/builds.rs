@@ -32,6 +32,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let release = ["build", "--release", "--example", "checkout"];
     let checkout = scratch.cargo("target-checkout", &release).await?;
     bench.report.add("B16 checkout", checkout, None);
+    // Another edit than any of those below.
     edit_saga(&scratch.0.join(SAGA), bench.settings.rounds)?;
     let rebuild = scratch.cargo("target-checkout", &release).await?;
     bench.report.add("B16 rebuild release", rebuild, None);

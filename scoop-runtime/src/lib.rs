@@ -2,8 +2,7 @@
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
-// What users await is boxed wherever no type of theirs is part of it. A future is compiled by whoever awaits it, with all
-// that it awaits in turn: unboxed, the whole engine would be compiled into each program, and again after each edit.
+// What users await is boxed, wherever no type of theirs is part of it: see "Decisions" in ARCHITECTURE.md.
 
 mod bug;
 mod builder;

@@ -48,12 +48,17 @@ pub enum RollbackAnswer {
 /// A request that is about to be made. Await it.
 #[must_use = "nothing is asked before this is awaited"]
 pub struct Request<A> {
+    about: About,
+    kind: Kind<A>,
+}
+
+/// What all requests say.
+struct About {
     scoop: Scoop,
     id: Uuid,
     reason: String,
     source: String,
     asked_at: &'static Location<'static>,
-    kind: Kind<A>,
 }
 
 /// Which request.
@@ -80,7 +85,7 @@ impl<A> Request<A> {
     /// Who asks, for the record and for the failures of those who obey; `scoop` unless this says
     /// otherwise.
     pub fn source(mut self, source: impl Into<String>) -> Self {
-        self.source = source.into();
+        self.about.source = source.into();
         self
     }
 
@@ -91,9 +96,29 @@ impl<A> Request<A> {
         kind: Kind<A>,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self { scoop, id, reason, source: "scoop".into(), asked_at, kind }
+        Self { about: About { scoop, id, reason, source: "scoop".into(), asked_at }, kind }
     }
 
+    async fn answer(self) -> Result<A, RuntimeError> {
+        let Self { about, kind } = self;
+        let target = about.target().await?;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let answer = match kind {
+                Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
+                Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
+                Kind::Repair(remedy, answer) => about.repaired(&target, remedy).await.map(answer),
+            };
+            match answer {
+                Err(error) if error.is_transient() && attempts < ATTEMPTS_MAX => {}
+                answer => return answer,
+            }
+        }
+    }
+}
+
+impl About {
     /// The request as it goes on record.
     fn failure(&self, kind: &str) -> Failure {
         let mut failure = Failure::new(kind, &self.reason, &self.source);
@@ -106,70 +131,67 @@ impl<A> Request<A> {
         failure
     }
 
-    async fn target(&self) -> Result<Target, RuntimeError> {
-        let found = self.scoop.store().find_target(self.id).await;
-        let found = found.map_err(RuntimeError::database("a request was made"))?;
-        found.ok_or(RuntimeError::NoSuchRun { id: self.id })
+    fn target(&self) -> BoxFuture<'_, Result<Target, RuntimeError>> {
+        async move {
+            let found = self.scoop.store().find_target(self.id).await;
+            let found = found.map_err(RuntimeError::database("a request was made"))?;
+            found.ok_or(RuntimeError::NoSuchRun { id: self.id })
+        }
+        .boxed()
     }
 
-    async fn answer(self) -> Result<A, RuntimeError> {
-        let target = self.target().await?;
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let answer = match self.kind {
-                Kind::Cancel(answer) => self.cancel(&target).await.map(answer),
-                Kind::Rollback(answer) => self.rollback(&target).await.map(answer),
-                Kind::Repair(remedy, answer) => self.repaired(&target, remedy).await.map(answer),
+    fn cancel<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
+        async move {
+            let request = self.failure("CancellationRequestedException");
+            let cancelled = self.scoop.store().cancel(target, &request).await;
+            let cancelled = cancelled.map_err(RuntimeError::database("a cancellation was requested"))?;
+            let answer = match (cancelled.any_marked, cancelled.fresh) {
+                (true, _) => CancelAnswer::Accepted,
+                (false, true) => CancelAnswer::NothingToDo,
+                (false, false) => CancelAnswer::AlreadyRequested,
             };
-            match answer {
-                Err(error) if error.is_transient() && attempts < ATTEMPTS_MAX => {}
-                answer => return answer,
+            self.scoop.asked_to_give_up(cancelled.giving_up).await?;
+            Ok(answer)
+        }
+        .boxed()
+    }
+
+    fn rollback<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
+        async move {
+            let request = self.failure("RollbackRequestedException");
+            let undone = self.scoop.store().undo(target, &request).await;
+            Ok(match undone.map_err(RuntimeError::database("a rollback was requested"))? {
+                Undone::Begun(handlers) => {
+                    self.scoop.announce(&handlers);
+                    RollbackAnswer::Accepted
+                }
+                Undone::Unfinished => RollbackAnswer::StillRunning,
+                Undone::Unhandled => RollbackAnswer::Unhandled,
+                Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
+                Undone::FailedBefore => RollbackAnswer::FailedBefore,
+            })
+        }
+        .boxed()
+    }
+
+    fn repaired<'a>(
+        &'a self,
+        target: &'a Target,
+        remedy: Remedy,
+    ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
+        async move {
+            let asked = Remedied { remedy, note: &self.reason, source: &self.source };
+            let repaired = self.scoop.store().repair(target, &asked).await;
+            let repaired = repaired.map_err(RuntimeError::database("a failed compensation was seen to"))?;
+            match repaired {
+                Err(refusal) => Ok(refusal.into()),
+                Ok(repaired) => {
+                    self.scoop.repaired(repaired).await?;
+                    Ok(RepairAnswer::Accepted)
+                }
             }
         }
-    }
-
-    async fn cancel(&self, target: &Target) -> Result<CancelAnswer, RuntimeError> {
-        let request = self.failure("CancellationRequestedException");
-        let cancelled = self.scoop.store().cancel(target, &request).await;
-        let cancelled = cancelled.map_err(RuntimeError::database("a cancellation was requested"))?;
-        let answer = match (cancelled.any_marked, cancelled.fresh) {
-            (true, _) => CancelAnswer::Accepted,
-            (false, true) => CancelAnswer::NothingToDo,
-            (false, false) => CancelAnswer::AlreadyRequested,
-        };
-        self.scoop.asked_to_give_up(cancelled.giving_up).await?;
-        Ok(answer)
-    }
-
-    async fn rollback(&self, target: &Target) -> Result<RollbackAnswer, RuntimeError> {
-        let request = self.failure("RollbackRequestedException");
-        let undone = self.scoop.store().undo(target, &request).await;
-        Ok(match undone.map_err(RuntimeError::database("a rollback was requested"))? {
-            Undone::Begun(handlers) => {
-                self.scoop.announce(&handlers);
-                RollbackAnswer::Accepted
-            }
-            Undone::Unfinished => RollbackAnswer::StillRunning,
-            Undone::Unhandled => RollbackAnswer::Unhandled,
-            Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
-            Undone::FailedBefore => RollbackAnswer::FailedBefore,
-        })
-    }
-}
-
-impl<A> Request<A> {
-    async fn repaired(&self, target: &Target, remedy: Remedy) -> Result<RepairAnswer, RuntimeError> {
-        let asked = Remedied { remedy, note: &self.reason, source: &self.source };
-        let repaired = self.scoop.store().repair(target, &asked).await;
-        let repaired = repaired.map_err(RuntimeError::database("a failed compensation was seen to"))?;
-        match repaired {
-            Err(refusal) => Ok(refusal.into()),
-            Ok(repaired) => {
-                self.scoop.repaired(repaired).await?;
-                Ok(RepairAnswer::Accepted)
-            }
-        }
+        .boxed()
     }
 }
 

@@ -259,10 +259,10 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        self.trigger_by_name(S::DEFINITION).await
+        self.trigger_of(S::DEFINITION).await
     }
 
-    fn trigger_by_name(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+    fn trigger_of(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
         async move {
             let Definition { saga, topic, .. } = saga;
             let (store, name) = (self.store().clone(), saga.to_string());

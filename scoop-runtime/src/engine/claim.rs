@@ -4,7 +4,7 @@
 //! and one commit, and goes on while there is more. The slots go to the handlers in turns, so that
 //! no backlog of one keeps another waiting. When there is no more to claim it waits to be woken: by
 //! this process, by a notification of another, or, since both only make it quick, by the clock (see
-//! [`super::time`]).
+//! [`super::time`]). It looks once more by itself if the last claim may have overlooked something.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,8 +72,8 @@ impl Past {
         Self { more: false, second_look: None, progress, look_back, overlooks: false }
     }
 
-    /// How far the queues have been worked off, for the next claim.
-    fn progress(&mut self) -> &mut Progress {
+    /// How far the queues have been worked off; every now and then that is forgotten.
+    fn for_next_claim(&mut self) -> &mut Progress {
         let now = Instant::now();
         if self.look_back <= now {
             (self.progress, self.look_back) = (Progress::default(), now + LOOK_BACK);
@@ -181,7 +181,7 @@ async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<C
         return Ok(Claims::Interrupted);
     };
     let limit = slots.num_permits();
-    let claimed = claim_up_to(engine, limit, past.progress()).await?;
+    let claimed = claim_up_to(engine, limit, past.for_next_claim()).await?;
     let claims = if claimed.len() == limit { Claims::AsMany } else { Claims::Fewer };
     start_all(engine, claimed, &mut slots).await;
     Ok(claims)
@@ -267,7 +267,7 @@ mod tests {
     async fn what_a_claim_may_have_overlooked_is_looked_for_soon() {
         let (mut past, start) = (Past::new(), Instant::now());
         let claim = |past: &mut Past| {
-            let overlooks = past.progress().overlooks();
+            let overlooks = past.for_next_claim().overlooks();
             past.progress.take("topic", "handler", time::OffsetDateTime::UNIX_EPOCH);
             (overlooks, past.next_look())
         };

@@ -28,7 +28,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// How soon to look again after something was due. It may still be there, if somebody else has it
-/// locked; so the pause is doubled each time, up to the longest.
+/// locked, or claims overlook it for the moment; so the pause is doubled each time, up to the longest.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
 const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 

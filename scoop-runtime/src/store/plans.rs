@@ -205,7 +205,7 @@ async fn every_hot_statement_looks_up_what_it_needs() {
     done(pool, server).await;
 }
 
-/// How many blocks a claim reads that finds nothing, of a handler of which nothing has been ready for so long.
+/// How many blocks a claim reads that finds nothing, where the queue has been worked off so far.
 async fn blocks_of_a_claim(pool: &PgPool, reached: &'static str) -> i64 {
     let (prepare, _) = prepared("run_claim");
     let explain = format!(
@@ -235,8 +235,9 @@ async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
     execute("UPDATE scoop.run SET ready_at = now() - interval '10 minutes'").await;
     execute("VACUUM scoop.run").await;
     execute("DELETE FROM scoop.run WHERE handler = 'many' AND state = 'ready'").await;
-    let from_the_first_on = blocks_of_a_claim(&pool, "'{NULL}'").await;
+    // In this order: whoever goes through dead entries marks them, and the next one is quicker.
     let from_the_last_on = blocks_of_a_claim(&pool, "ARRAY[now() - interval '9 minutes']").await;
+    let from_the_first_on = blocks_of_a_claim(&pool, "'{NULL}'").await;
     assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
     assert!(from_the_last_on < 20, "{from_the_last_on} blocks");
     done(pool, server).await;

@@ -1,8 +1,9 @@
 //! How far the queues of ready runs have been worked off.
 //!
 //! The oldest ready run comes first, and whoever takes it leaves a dead entry behind in the index, until that is
-//! vacuumed. Claims that began with the oldest each time would go through more of these with each run of a backlog:
-//! after 200,000 of them that took four times as long as the claim itself.
+//! vacuumed. Claims that began with the oldest each time would go through more of these with each run of a backlog.
+//! They still do for a handler of which nothing has been taken since all was forgotten, as the engine does every now and
+//! then; only so does an old run that comes to light come first when it is its turn.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use time::OffsetDateTime;
 use super::Pairs;
 
 /// For each topic and handler, since when the newest run that was taken had been ready. What was ready before that has
-/// been taken as well, but for what was hidden then: by a transaction that had not been committed, or by somebody else
-/// who was taking it.
+/// been taken as well, but for what was hidden then or has come since: of a transaction that had not been committed,
+/// locked by somebody else, or launched for a time that had passed.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(BTreeMap<(String, String), OffsetDateTime>);
 

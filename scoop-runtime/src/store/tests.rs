@@ -341,7 +341,7 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
     let mut expected = vec![ready_for(&pool, &store, 3000.0).await, ready_for(&pool, &store, 2000.0).await];
     assert_eq!(claim(&mut progress).await, expected);
     assert!(progress.overlooks());
-    // One that was launched before, but committed only now, and one as new as they are.
+    // One that was launched before the newest, but committed only now; and one that is newer.
     let hidden = ready_for(&pool, &store, 2500.0).await;
     expected = vec![ready_for(&pool, &store, 1000.0).await];
     assert_eq!(claim(&mut progress).await, expected);
