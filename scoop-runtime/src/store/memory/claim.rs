@@ -14,7 +14,7 @@ use super::row::{Row, RunState};
 use super::state::{Pair, RunId, State, later};
 use crate::bug::{Bug, made};
 
-/// What became ready so short a time ago may be seen later than what became ready after it.
+/// What became ready so short a time ago may be seen later than what became ready after it: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
 impl Memory {
