@@ -215,11 +215,8 @@ impl Embedded {
     /// # }
     /// ```
     pub fn restart(&self, how: Shutdown) -> impl Future<Output = Result<(), EmbeddedError>> + Send {
-        async move {
-            let cluster = Arc::clone(&self.cluster);
-            blocking(move || cluster.restart(how)).await
-        }
-        .boxed()
+        let cluster = Arc::clone(&self.cluster);
+        blocking(move || cluster.restart(how)).boxed()
     }
 
     /// Starts a standby: a temporary server with the same settings that follows this one and can only be read.
@@ -247,15 +244,12 @@ impl Embedded {
     /// # }
     /// ```
     pub fn standby(&self) -> impl Future<Output = Result<Self, EmbeddedError>> + Send {
-        async move {
-            let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
-            blocking(move || {
-                let home = Home::temporary(cluster.running().home.account().clone())?;
-                home.copy(&cluster.binaries, &socket)?;
-                Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
-            })
-            .await
-        }
+        let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
+        blocking(move || {
+            let home = Home::temporary(cluster.running().home.account().clone())?;
+            home.copy(&cluster.binaries, &socket)?;
+            Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
+        })
         .boxed()
     }
 
@@ -276,7 +270,7 @@ impl Embedded {
     /// # }
     /// ```
     pub fn stop(self) -> impl Future<Output = Result<(), EmbeddedError>> + Send {
-        async move { blocking(move || self.cluster.stop()).await }.boxed()
+        blocking(move || self.cluster.stop()).boxed()
     }
 }
 
@@ -337,15 +331,12 @@ impl Builder {
     /// # }
     /// ```
     pub fn start(self) -> impl Future<Output = Result<Embedded, EmbeddedError>> + Send {
-        async move {
-            blocking(move || {
-                let account = Account::for_new_cluster()?;
-                let binaries = Binaries::find(account.is_root_substitute())?;
-                sweep::sweep(&account, &binaries);
-                Embedded::launch(Home::temporary(account)?, binaries, self.settings)
-            })
-            .await
-        }
+        blocking(move || {
+            let account = Account::for_new_cluster()?;
+            let binaries = Binaries::find(account.is_root_substitute())?;
+            sweep::sweep(&account, &binaries);
+            Embedded::launch(Home::temporary(account)?, binaries, self.settings)
+        })
         .boxed()
     }
 
