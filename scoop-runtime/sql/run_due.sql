@@ -4,7 +4,8 @@
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 topics and $2 handlers (pairs), $3 the asking worker
 --
--- Of many handlers only those are looked at that have something; see handler_ready.sql.
+-- Of many handlers only those are looked at that have something, from one to the next as handler_ready.sql does, but
+-- from the beginning of each queue on: this is asked about once a second.
 WITH RECURSIVE listed (handler, topic) AS (
     (SELECT r.handler, r.topic FROM scoop.run r
      WHERE r.state = 'ready' AND cardinality($2::text[]) > 20

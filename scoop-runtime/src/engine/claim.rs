@@ -213,7 +213,7 @@ async fn claim_up_to(
 ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
     let all = engine.registry.pairs();
     let found = match all.0.len() > HANDLERS_FEW {
-        true => Some(engine.store.handlers_ready(all).await?),
+        true => Some(engine.store.handlers_ready(all, progress).await?),
         false => None,
     };
     let pairs = found.as_ref().map_or(all, |(topics, handlers)| (topics, handlers));

@@ -54,7 +54,7 @@ macro_rules! either {
 }
 
 either! {
-    async fn handlers_ready(&self, pairs: Pairs<'_>) -> (Vec<String>, Vec<String>);
+    async fn handlers_ready(&self, pairs: Pairs<'_>, progress: &Progress) -> (Vec<String>, Vec<String>);
     async fn claim(
         &self, worker: Uuid, identifier: &str, pairs: Pairs<'_>, limit: usize, shares: &BTreeMap<String, usize>,
         progress: &mut Progress,

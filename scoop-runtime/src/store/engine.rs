@@ -123,12 +123,16 @@ impl History {
 }
 
 impl Tables {
-    /// Which of many handlers have something ready, as pairs of topics and handlers.
+    /// Which of many handlers have something ready, as pairs of topics and handlers. Looks at what has become
+    /// ready since `progress`, as a claim does.
     pub(crate) async fn handlers_ready(
         &self,
         (topics, handlers): Pairs<'_>,
+        progress: &Progress,
     ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
+        let (known_topics, known_handlers, reached) = progress.known();
         let rows = sqlx::query_as(self.sql.handler_ready.clone()).bind(topics).bind(handlers);
+        let rows = rows.bind(known_topics).bind(known_handlers).bind(reached);
         let pairs: Vec<(String, String)> = rows.all(&self.sessions).await?;
         Ok(pairs.into_iter().unzip())
     }

@@ -53,7 +53,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => ("jsonb, uuid, text[], text[], bigint", "'[]', gen_random_uuid(), '{}', '{}', 1"),
         "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
-        "handler_ready" => ("text[], text[]", "'{}', '{}'"),
+        "handler_ready" => ("text[], text[], text[], text[], timestamptz[]", "'{}', '{}', '{}', '{}', '{}'"),
         "run_overdue" => ("bigint", "1"),
         "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
@@ -205,15 +205,11 @@ async fn every_hot_statement_looks_up_what_it_needs() {
     done(pool, server).await;
 }
 
-/// How many blocks a claim reads that finds nothing, where the queue has been worked off so far.
-async fn blocks_of_a_claim(pool: &PgPool, reached: &'static str) -> i64 {
-    let (prepare, _) = prepared("run_claim");
-    let explain = format!(
-        "{SESSION}; {prepare};
-         EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
-         EXECUTE p ('{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached})",
-        Uuid::nil(),
-    );
+/// How many blocks a statement reads with these values.
+async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
+    let (prepare, _) = prepared(statement);
+    let explain =
+        format!("{SESSION}; {prepare}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE p ({values})");
     let mut connection = pool.acquire().await.unwrap();
     let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();
     let plan: serde_json::Value = sqlx::Row::get(&plan, 0);
@@ -222,10 +218,14 @@ async fn blocks_of_a_claim(pool: &PgPool, reached: &'static str) -> i64 {
     blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
 }
 
-/// What was taken before is not gone through again, though its entries in the index are still there.
-#[tokio::test]
-async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
-    let (pool, server) = database("dead_entries").await;
+/// What was taken before is not gone through again, though its entries in the index are still there. `known` are values
+/// that say how far the queue has been worked off, with which it reads so many blocks at most; `unknown` such that do not.
+async fn reads_what_is_ready_and_not_what_was_taken(
+    statement: &str,
+    (known, at_most): (&str, i64),
+    unknown: &str,
+) {
+    let (pool, server) = database(&format!("dead_{statement}")).await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     let store = Tables::new(Sessions::new(&pool, 1, &Access::default()), &Schema::new("scoop").unwrap());
@@ -236,11 +236,29 @@ async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
     execute("VACUUM scoop.run").await;
     execute("DELETE FROM scoop.run WHERE handler = 'many' AND state = 'ready'").await;
     // In this order: whoever goes through dead entries marks them, and the next one is quicker.
-    let from_the_last_on = blocks_of_a_claim(&pool, "ARRAY[now() - interval '9 minutes']").await;
-    let from_the_first_on = blocks_of_a_claim(&pool, "'{NULL}'").await;
+    let from_the_last_on = blocks_of(&pool, statement, known).await;
+    let from_the_first_on = blocks_of(&pool, statement, unknown).await;
     assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
-    assert!(from_the_last_on < 20, "{from_the_last_on} blocks");
+    assert!(from_the_last_on < at_most, "{from_the_last_on} blocks");
     done(pool, server).await;
+}
+
+#[tokio::test]
+async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
+    let claim = |reached: &str| {
+        format!("'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}", Uuid::nil())
+    };
+    let (known, unknown) = (claim("ARRAY[now() - interval '9 minutes']"), claim("'{NULL}'"));
+    reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
+}
+
+#[tokio::test]
+async fn who_looks_for_handlers_with_something_ready_leaves_out_what_was_taken() {
+    // The index is gone through up to that of the dead entries, and from there on, too.
+    let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
+    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes']");
+    let unknown = looks("'{}', '{}', '{}'");
+    reads_what_is_ready_and_not_what_was_taken("handler_ready", (&known, 40), &unknown).await;
 }
 
 #[test]

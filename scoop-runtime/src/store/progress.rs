@@ -29,6 +29,13 @@ impl Progress {
         pairs.map(|pair| self.0.get(&pair).copied()).collect()
     }
 
+    /// What is known: topics, handlers, and since when to look.
+    pub(super) fn known(&self) -> (Vec<&str>, Vec<&str>, Vec<OffsetDateTime>) {
+        let pairs = self.0.keys();
+        let (topics, handlers) = pairs.map(|(topic, handler)| (topic.as_str(), handler.as_str())).unzip();
+        (topics, handlers, self.0.values().copied().collect())
+    }
+
     /// A run was taken.
     pub(crate) fn take(&mut self, topic: &str, handler: &str, ready_at: OffsetDateTime) {
         let reached = self.0.entry((topic.to_owned(), handler.to_owned())).or_insert(ready_at);

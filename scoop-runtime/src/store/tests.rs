@@ -292,7 +292,9 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
 async fn blocked(pool: &PgPool) {
     let blocked = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let since = std::time::Instant::now();
     while sqlx::query_scalar::<_, i64>(blocked).fetch_one(pool).await.unwrap() == 0 {
+        assert!(since.elapsed().as_secs() < 30, "nobody waits for a lock");
         tokio::task::yield_now().await;
     }
 }
@@ -357,5 +359,51 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
         }
         assert!(claimed.is_empty() && begun.elapsed().as_secs_f64() > 0.9, "it was overlooked: {claimed:?}");
     }
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn of_many_handlers_those_are_found_that_have_something_ready() {
+    let (pool, server) = database("handlers_ready").await;
+    let (store, _, _) = launching(&pool).await;
+    let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    // `b` handles two topics; `x` is of another program.
+    let (topics, handlers) = (names("t t u t t t"), names("a b b c d e"));
+    store.publish((&topics, &handlers)).await.unwrap();
+    store.publish((&names("t"), &names("x"))).await.unwrap();
+    let ready = async |topic: &str, handler: &str, seconds: f64| {
+        let insert = "
+            INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+            SELECT id, id, ARRAY[id, id], id, $1, $2, now() - $3 * interval '1 second', now()
+            FROM (SELECT gen_random_uuid() AS id) ids";
+        sqlx::query(insert).bind(topic).bind(handler).bind(seconds).execute(&pool).await.unwrap();
+    };
+    let found = async |progress: &Progress| {
+        let (topics, handlers) = store.handlers_ready((&topics, &handlers), progress).await.unwrap();
+        let mut found: Vec<_> = topics.iter().zip(&handlers).map(|(t, h)| format!("{t}/{h}")).collect();
+        found.sort();
+        found.join(" ")
+    };
+    let mut progress = Progress::default();
+    assert_eq!(found(&progress).await, "");
+    for (topic, handler) in [("t", "a"), ("t", "b"), ("u", "b"), ("t", "d"), ("t", "x")] {
+        ready(topic, handler, 3000.0).await;
+    }
+    ready("t", "e", -3000.0).await;
+    assert_eq!(found(&progress).await, "t/a t/b t/d u/b", "e is to begin later");
+    let before = |seconds| time::OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
+    // What is left of these two had been hidden; nothing is known of those between and around them.
+    progress.take("t", "b", before(2000));
+    progress.take("t", "d", before(2000));
+    assert_eq!(found(&progress).await, "t/a u/b");
+    ready("t", "c", 2500.0).await;
+    ready("t", "d", 1000.0).await;
+    assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
+    // The first and the last that there are.
+    progress.take("t", "a", before(4000));
+    progress.take("t", "e", before(2000));
+    assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
+    ready("t", "e", 1000.0).await;
+    assert_eq!(found(&progress).await, "t/a t/c t/d t/e u/b");
     done(pool, server).await;
 }

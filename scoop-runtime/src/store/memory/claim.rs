@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::super::{Claimed, Pairs, Progress, Surroundings, Unreadable};
@@ -18,16 +18,17 @@ use crate::bug::{Bug, made};
 const LATE: Duration = Duration::SECOND;
 
 impl Memory {
-    /// Which of many handlers have something ready, as pairs of topics and handlers.
-    pub(crate) async fn handlers_ready(&self, pairs: Pairs<'_>) -> sqlx::Result<(Vec<String>, Vec<String>)> {
+    /// Which of many handlers have something ready, as pairs of topics and handlers. Looks at what has become
+    /// ready since `progress`, as a claim does.
+    pub(crate) async fn handlers_ready(
+        &self,
+        pairs: Pairs<'_>,
+        progress: &Progress,
+    ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
         self.run("handlers_ready", |state| {
-            let now = state.now();
-            let is_ready = |pair: &Pair| {
-                let queue = state.ready.get(pair);
-                queue.and_then(|queue| queue.first()).is_some_and(|(at, ..)| *at <= now)
-            };
-            let ready = named(pairs).filter(is_ready);
-            Ok(ready.map(|(handler, topic)| (topic.to_string(), handler.to_string())).unzip())
+            let known = named(pairs).zip(progress.of(pairs));
+            let ready = known.filter(|(pair, reached)| state.due(pair, *reached).next().is_some());
+            Ok(ready.map(|((handler, topic), _)| (topic.to_string(), handler.to_string())).unzip())
         })
         .await
     }
@@ -75,17 +76,26 @@ impl State {
         shares: &BTreeMap<String, usize>,
         progress: &Progress,
     ) -> Vec<RunId> {
-        let (mut queue, now) = (vec![], self.now());
+        let mut queue = vec![];
         for (pair, reached) in named(pairs).zip(progress.of(pairs)) {
             let share = shares.get(&*pair.0).copied().unwrap_or(0);
-            let ready = self.ready.get(&pair).into_iter().flatten();
-            let since = reached.map(|reached| reached.min(now - LATE));
-            let ready = ready.skip_while(|(at, ..)| since.is_some_and(|since| *at < since));
-            let due = ready.take_while(|(at, ..)| *at <= now).take(limit);
+            let due = self.due(&pair, reached).take(limit);
             queue.extend(due.enumerate().map(|(place, (at, turn, run))| (place + share, *at, *turn, *run)));
         }
         queue.sort_unstable();
         queue.into_iter().take(limit).map(|(.., run)| run).collect()
+    }
+
+    /// What is ready of a handler whose queue has been worked off so far.
+    fn due(
+        &self,
+        pair: &Pair,
+        reached: Option<OffsetDateTime>,
+    ) -> impl Iterator<Item = &(OffsetDateTime, u64, RunId)> {
+        let (ready, now) = (self.ready.get(pair).into_iter().flatten(), self.now());
+        let since = reached.map(|reached| reached.min(now - LATE));
+        let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
+        ready.take_while(move |(at, ..)| *at <= now)
     }
 
     /// Marks a ready run as one of this worker. The first claim puts its beginning on record.
