@@ -1,7 +1,8 @@
 -- Publishes messages that start hierarchies of their own, one run for each handler listed at
 -- this moment; but none that is there already, as one that may be launched only once can be. Runs in
 -- the caller's transaction. A run that the launching worker has room for is claimed right here, as
--- run_claim.sql would; of anything else it says that it is ready.
+-- run_claim.sql would; of anything else it says that it is ready. Whoever changes this changes
+-- message_launch_one.sql, too.
 -- Locks: a message that another transaction is launching with the same id: waits for that. Then, if
 -- there is a worker, its row, as a claim does, and not before it has anything to claim. If
 -- somebody has declared it dead, nothing is claimed.

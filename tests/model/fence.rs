@@ -1,9 +1,10 @@
 //! A run whose owner dies, or is taken for dead, or loses answers; and who settles what.
 //!
 //! Statements are under way in the server by themselves: on a connection that is lost they are carried out
-//! later, or never. A claim, and a launch that claims (`run_claim.sql`, `message_launch.sql`), first locks
-//! the row of its worker and later commits; striking a worker out (`worker_reap.sql`) and pausing one's own
-//! claims (`worker_pause.sql`) wait for that. A settlement looks at the row of the run when it has locked it.
+//! later, or never. A claim, and a launch that claims (`run_claim.sql`, `message_launch.sql`,
+//! `message_launch_one.sql`), first locks the row of its worker and later commits; striking a worker out
+//! (`worker_reap.sql`) and pausing one's own claims (`worker_pause.sql`) wait for that. A settlement looks at the
+//! row of the run when it has locked it.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 

@@ -75,6 +75,11 @@ impl Launched {
         self.due.is_some() || !self.deadlines.is_empty()
     }
 
+    /// Whether it cannot be there already, and nothing of it is to be done at a certain time.
+    fn is_plain(&self) -> bool {
+        !self.only_once && !self.sets_a_time()
+    }
+
     /// Until when its runs have to be done.
     pub(super) fn give_up_at(&self) -> Option<OffsetDateTime> {
         self.deadlines.iter().min().copied()
@@ -97,6 +102,27 @@ impl Launched {
             .bind(self.said())
             .bind(self.due)
             .bind(self.give_up_at())
+    }
+
+    /// Its statement, if it is the only one, and the launching worker has room for some of its runs.
+    fn publish_here<'a>(
+        &'a self,
+        statement: SqlStr,
+        worker: Uuid,
+        identifier: &'a str,
+    ) -> Query<'a, Postgres, PgArguments> {
+        sqlx::query(statement)
+            .bind(self.id)
+            .bind(self.root)
+            .bind(ids::now_v7())
+            .bind(self.topic)
+            .bind(&self.payload)
+            .bind(self.said())
+            .bind(worker)
+            .bind(identifier)
+            .bind(self.here.keys().map(String::as_str).collect::<Vec<_>>())
+            .bind(self.here.values().copied().collect::<Vec<_>>())
+            .bind(self.here.values().map(|_| ids::now_v7()).collect::<Vec<_>>())
     }
 
     /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
@@ -212,8 +238,31 @@ impl Tables {
         identifier: &str,
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
-        let worker = Some((worker, identifier));
-        self.sessions.run(async |session| self.launch_for(session, messages, worker).await).await
+        let launch = async |session: &mut _| match messages {
+            [one] if one.is_plain() => self.launch_one_here(session, worker, identifier, one).await,
+            all => self.launch_for(session, all, Some((worker, identifier))).await,
+        };
+        self.sessions.run(launch).await
+    }
+
+    pub(super) async fn launch_one_here(
+        &self,
+        executor: impl PgExecutor<'_>,
+        worker: Uuid,
+        identifier: &str,
+        message: &Launched,
+    ) -> sqlx::Result<Launch> {
+        debug_assert!(message.is_plain(), "the statement knows nothing of the rest");
+        let publish = message.publish_here(self.sql.message_launch_one.clone(), worker, identifier);
+        let mut launch = Launch { launched: 1, handlers: vec![], claimed: vec![] };
+        for row in publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await? {
+            if row.try_get("claimed")? {
+                launch.claimed.push(row.try_get("id")?);
+            } else {
+                launch.handlers.push(row.try_get("handler")?);
+            }
+        }
+        Ok(launch)
     }
 
     pub(super) async fn launch_for(

@@ -9,7 +9,7 @@ use super::tests::{database, done};
 use super::{Access, Schema, Sessions, Statements, Tables, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
-const HOT: [&str; 19] = [
+const HOT: [&str; 20] = [
     "run_claim",
     "step_suspend",
     "step_end",
@@ -28,6 +28,7 @@ const HOT: [&str; 19] = [
     "cancel_drop",
     "message_publish",
     "message_publish_one",
+    "message_launch_one",
     "message_standing",
 ];
 
@@ -94,6 +95,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "message_publish_one" => (
             "uuid, uuid, uuid, uuid, text, jsonb, jsonb, timestamptz, timestamptz",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, NULL, NULL",
+        ),
+        "message_launch_one" => (
+            "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[]",
+            "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}'",
         ),
         "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),

@@ -3,28 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{
-    Conclusion, Context, ContextKey, Emission, Event, EventKind, Failure, Fate, Path, Run, Suspension,
-};
-use serde::{Deserialize, Serialize};
+use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Run, Suspension};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::tests::{claim, database, done};
+use super::tests::{Sum, claim, database, done};
 use super::{
     Access, Claimed, Launched, Progress, Schema, Sessions, Settled, Settlement, Shape, Surroundings, Tables,
     migrate,
 };
-
-/// What travels with some messages.
-#[derive(Serialize, Deserialize)]
-struct Sum(u32);
-
-impl ContextKey for Sum {
-    const KEY: &'static str = "Sum";
-}
 
 /// A store in which somebody listens: one on the topic of the runs, two on `two`, none on `none`.
 async fn listening(pool: &PgPool) -> (Tables, Uuid) {

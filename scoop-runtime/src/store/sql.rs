@@ -79,6 +79,7 @@ statements! {
     handler_retire,
     handler_waiting,
     message_launch,
+    message_launch_one,
     message_of_root,
     message_publish,
     message_publish_one,

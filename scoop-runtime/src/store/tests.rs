@@ -1,7 +1,7 @@
 //! What the statements leave, by themselves and beside each other.
 
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Executor, PgPool};
+use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::*;
@@ -47,7 +47,23 @@ pub(crate) async fn done(pool: PgPool, server: Option<Embedded>) {
     }
 }
 
-/// A store, a worker that is listed in it, and a message that a saga listens for.
+/// What travels with some messages.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct Sum(pub(super) u32);
+
+impl scoop_core::ContextKey for Sum {
+    const KEY: &'static str = "Sum";
+}
+
+/// A store, a worker that is listed in it, and a message that a saga listens for, with which something travels.
+async fn launching_at_once(pool: &PgPool) -> (Tables, Uuid, Launched) {
+    let (store, worker, launched) = launching(pool).await;
+    let mut context = scoop_core::Context::default();
+    context.set(Sum(7)).unwrap();
+    (store, worker, launched.with(context))
+}
+
+/// The same, but a message that has been due for long.
 async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
     let schema = Schema::new("scoop").unwrap();
     migrate(pool, &schema).await.unwrap();
@@ -85,32 +101,75 @@ async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
     .unwrap()
 }
 
+/// A worker launches a message of which it has room for some runs: by the statement for one, or by that for many.
+async fn launch_here(
+    store: &Tables,
+    session: &mut PgConnection,
+    one: bool,
+    worker: Uuid,
+    launched: &Launched,
+) -> Launch {
+    match one {
+        true => store.launch_one_here(session, worker, "w", launched).await.unwrap(),
+        false => {
+            store.launch_for(session, std::slice::from_ref(launched), Some((worker, "w"))).await.unwrap()
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_claimed_when_it_is_launched_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_launch").await;
-    let (store, worker, mut launched) = launching(&pool).await;
-    let key = launched.run_here("saga");
-    let launch = store.launch_here(worker, "w", std::slice::from_ref(&launched)).await.unwrap();
-    assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec![], vec![key.id]));
-    let here = launched.claimed(key, "saga".into(), "w");
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        let key = launched.run_here("saga");
+        let mut session = pool.acquire().await.unwrap();
+        let launch = launch_here(&store, &mut session, one, worker, &launched).await;
+        assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec![], vec![key.id]));
+        let here = launched.claimed(key, "saga".into(), "w");
 
-    let (_, _, ordinary) = launching(&pool).await;
-    store.launch(&pool, &[ordinary]).await.unwrap();
-    let claimed = claim(&store, worker, &mut Progress::default()).await;
-    let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
+        let (_, _, ordinary) = launching_at_once(&pool).await;
+        store.launch(&pool, &[ordinary]).await.unwrap();
+        let claimed = claim(&store, worker, &mut Progress::default()).await;
+        let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
 
-    assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
-    let told = |claimed: &Claimed| {
-        let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
-        // Spaces in JSON as the server writes it.
-        let text = format!("{claimed:?}").replace(": ", ":");
-        ids.fold(text, |text, id| text.replace(&id.to_string(), "id"))
-    };
-    assert_eq!(told(&here), told(claimed));
+        assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
+        let told = |claimed: &Claimed| {
+            let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
+            // Spaces in JSON as the server writes it.
+            let text = format!("{claimed:?}").replace(": ", ":");
+            ids.fold(text, |text, id| text.replace(&id.to_string(), "id"))
+        };
+        assert_eq!(told(&here), told(claimed));
+    }
     done(pool, server).await;
 }
 
-/// There are three statements for it.
+#[tokio::test]
+async fn of_what_is_launched_only_that_is_claimed_for_which_there_is_room() {
+    let (pool, server) = database("room_at_launch").await;
+    let mut left = vec![];
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        store.publish((&["a".into()], &["second".into()])).await.unwrap();
+        let key = launched.run_here("saga");
+        // Of whoever is not listed there is no run.
+        launched.run_here("nobody");
+        let mut session = pool.acquire().await.unwrap();
+        let launch = launch_here(&store, &mut session, one, worker, &launched).await;
+        assert_eq!(
+            (launch.launched, launch.handlers, launch.claimed),
+            (1, vec!["second".into()], vec![key.id])
+        );
+        let rows = left_by(&pool, launched.id).await;
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        left.push(rows.into_iter().map(|row| row.replace(&worker.to_string(), "worker")).collect::<Vec<_>>());
+    }
+    assert_eq!(left[0], left[1]);
+    done(pool, server).await;
+}
+
+/// There are three statements for it, beside the one of those that begin at once (above).
 #[tokio::test]
 async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     let (pool, server) = database("ways_to_launch").await;
@@ -172,7 +231,7 @@ async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT jsonb_build_array(
              to_jsonb(r) - '{id,root,lineage,message_id,last_event_at,ready_at}'::text[],
-             CASE WHEN r.ready_at <> r.last_event_at THEN r.ready_at END,
+             CASE WHEN r.state = 'ready' AND r.ready_at <> r.last_event_at THEN r.ready_at END,
              r.last_event_at = e.created_at, r.lineage = e.cooperation_lineage || r.id,
              to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[], m.topic, m.payload)::text
          FROM scoop.run r
@@ -190,14 +249,17 @@ async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
 #[tokio::test]
 async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
     let (pool, server) = database("unlisted_launch").await;
-    let (store, worker, mut launched) = launching(&pool).await;
-    store.leave(worker).await.unwrap();
-    launched.run_here("saga");
-    let launch = store.launch_here(worker, "w", &[launched]).await.unwrap();
-    assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
-    let heir = Uuid::now_v7();
-    store.register(&pool, heir, 2, &[]).await.unwrap();
-    assert_eq!(claim(&store, heir, &mut Progress::default()).await.len(), 1);
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        store.leave(worker).await.unwrap();
+        launched.run_here("saga");
+        let mut session = pool.acquire().await.unwrap();
+        let launch = launch_here(&store, &mut session, one, worker, &launched).await;
+        assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
+        let heir = Uuid::now_v7();
+        store.register(&pool, heir, 2, &[]).await.unwrap();
+        assert_eq!(claim(&store, heir, &mut Progress::default()).await.len(), 1);
+    }
     done(pool, server).await;
 }
 
@@ -205,23 +267,25 @@ async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
 #[tokio::test]
 async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
     let (pool, server) = database("disown_at_launch").await;
-    let (store, worker, mut launched) = launching(&pool).await;
-    let key = launched.run_here("saga");
-    let mut tx = pool.begin().await.unwrap();
-    let launch = store.launch_for(&mut *tx, &[launched], Some((worker, "w"))).await.unwrap();
-    assert_eq!(launch.claimed, [key.id]);
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        let key = launched.run_here("saga");
+        let mut tx = pool.begin().await.unwrap();
+        let launch = launch_here(&store, &mut tx, one, worker, &launched).await;
+        assert_eq!(launch.claimed, [key.id]);
 
-    let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
-    let disowning = tokio::spawn({
-        let (store, in_flight) = (store.clone(), in_flight.clone());
-        async move { store.disown(worker, || in_flight.lock().unwrap().clone()).await }
-    });
-    blocked(&pool).await;
-    in_flight.lock().unwrap().push(key.id);
-    tx.commit().await.unwrap();
-    assert_eq!(disowning.await.unwrap().unwrap().freed, 0);
-    in_flight.lock().unwrap().clear();
-    assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap().freed, 1);
+        let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
+        let disowning = tokio::spawn({
+            let (store, in_flight) = (store.clone(), in_flight.clone());
+            async move { store.disown(worker, || in_flight.lock().unwrap().clone()).await }
+        });
+        blocked(&pool).await;
+        in_flight.lock().unwrap().push(key.id);
+        tx.commit().await.unwrap();
+        assert_eq!(disowning.await.unwrap().unwrap().freed, 0);
+        in_flight.lock().unwrap().clear();
+        assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap().freed, 1);
+    }
     done(pool, server).await;
 }
 

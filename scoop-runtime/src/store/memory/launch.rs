@@ -1,4 +1,5 @@
-//! Launches messages that start hierarchies of their own; see `message_launch.sql`.
+//! Launches messages that start hierarchies of their own; see `message_launch.sql`,
+//! `message_launch_one.sql` and `message_publish.sql`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

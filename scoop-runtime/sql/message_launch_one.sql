@@ -1,0 +1,39 @@
+-- Publishes one message, as message_publish_one.sql does, by a worker that has room for some of its runs: these are
+-- claimed right here, as message_launch.sql would; whoever changes one of the two changes the other. The message may
+-- not be there already, and nothing of it has to be done at a certain time.
+-- Locks: my row of worker, as a claim does. If somebody has declared me dead, nothing is claimed.
+-- $1 the id of the message, $2 of its root, $3 of its event, $4 its topic, $5 its payload, $6 its context,
+-- $7 the worker, $8 its identifier in events
+-- Arrays with an element for each handler that there is room for: $9 which, $10 the id of its run, $11 of its event
+WITH me AS MATERIALIZED (
+    SELECT id FROM scoop.worker WHERE id = $7 FOR KEY SHARE
+),
+published AS (
+    INSERT INTO scoop.message (id, topic, payload) VALUES ($1, $4, $5)
+),
+delivered AS (
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at, context)
+    SELECT $2, h.run, ARRAY[$2, h.run], $1, h.topic, h.handler,
+           CASE WHEN h.owner IS NULL THEN 'ready' ELSE 'running' END::scoop.run_state, h.owner,
+           CASE WHEN h.owner IS NULL THEN 0 ELSE 1 END, statement_timestamp(),
+           -- SEEN comes after EMITTED
+           statement_timestamp() + CASE WHEN h.owner IS NULL THEN interval '0' ELSE interval '1 microsecond' END, $6
+    FROM (
+        SELECT h.topic, h.handler, coalesce(room.run, scoop.gen_uuid_v7()) AS run,
+               CASE WHEN room.run IS NOT NULL THEN (SELECT id FROM me) END AS owner
+        FROM scoop.handler h
+        LEFT JOIN unnest($9::text[], $10::uuid[]) AS room (handler, run) ON room.handler = h.handler
+        WHERE h.topic = $4 AND h.until IS NULL OFFSET 0
+    ) h
+    RETURNING id, handler, lineage, state, last_event_at
+),
+recorded AS (
+    INSERT INTO scoop.message_event
+        (id, message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, created_at, context)
+    SELECT $3, $1, 'EMITTED'::scoop.message_event_type, NULL, NULL, ARRAY[$2], statement_timestamp(), $6
+    UNION ALL
+    SELECT ($11::uuid[])[array_position($10::uuid[], id)], $1, 'SEEN', handler, $8, lineage, last_event_at, $6
+    FROM delivered WHERE state = 'running'
+)
+SELECT id, handler::text, state = 'running' AS claimed FROM delivered
