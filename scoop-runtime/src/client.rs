@@ -9,6 +9,7 @@ use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::engine::{Bell, End, Start};
 use crate::launch::{Options, launch_options};
 use crate::payload;
 use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
@@ -19,7 +20,11 @@ use crate::{RuntimeError, Scoop, Tree};
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(250);
 
-/// The same where everybody is told of the end.
+/// How soon after its launch to look at what began in this process. Until then it is hardly over; and who is there
+/// before it is over hears the bell.
+const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
+
+/// The same as [`LOOK_MAX`] where everybody is told of the end.
 const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A message about to be launched. Await it.
@@ -109,9 +114,9 @@ impl<M: Message> IntoFuture for Launch<M> {
             let (scoop, launched) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
             let published = scoop.publish(vec![launched]).await;
-            published.map_err(RuntimeError::database("a message was launched"))?;
+            let start = published.map_err(RuntimeError::database("a message was launched"))?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
-            let begun = runs_here.then(Instant::now);
+            let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle { begun, ..Handle::new(scoop, root, id) })
         }
         .boxed()
@@ -124,8 +129,15 @@ pub struct Handle {
     scoop: Scoop,
     root: Uuid,
     message: Uuid,
-    /// When it began in this process, if it was launched here.
-    begun: Option<Instant>,
+    /// If it was launched in this process, which has handlers of it.
+    begun: Option<Begun>,
+}
+
+/// How a hierarchy began in this process.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    start: Start,
 }
 
 /// How a hierarchy ended.
@@ -197,11 +209,14 @@ impl Handle {
                 Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
             };
             let mut bell = waiters.map(|waiters| waiters.bell(self.root));
-            let mut pause = LOOK_MIN;
-            if let (Some(bell), Some(begun)) = (&mut bell, self.begun) {
-                // It is hardly over yet, and looking takes time from it.
-                let _ = tokio::time::timeout(LOOK_MIN.saturating_sub(begun.elapsed()), bell.rung()).await;
+            if let (Some(_), Some(begun)) = (&bell, self.begun) {
+                // Looking takes time from it.
+                let left = LOOK_MIN_HERE.saturating_sub(begun.at.elapsed());
+                if self.has_committed_within(left, &mut bell).await {
+                    return Ok(Outcome::Committed);
+                }
             }
+            let mut pause = LOOK_MIN;
             loop {
                 match self.status().await {
                     Ok(Status::Ended(outcome)) => return Ok(outcome),
@@ -209,16 +224,24 @@ impl Handle {
                     Err(error) if error.is_transient() => {}
                     Err(error) => return Err(error),
                 }
-                match &mut bell {
-                    Some(bell) => {
-                        let _ = tokio::time::timeout(pause, bell.rung()).await;
-                    }
-                    None => tokio::time::sleep(pause).await,
+                if self.has_committed_within(pause, &mut bell).await {
+                    return Ok(Outcome::Committed);
                 }
                 pause = (pause * 2).min(look_max);
             }
         }
         .boxed()
+    }
+
+    /// Waits so long, or until the bell rings: whether that says that all of it has committed.
+    async fn has_committed_within(&self, time: Duration, bell: &mut Option<Bell<'_>>) -> bool {
+        let Some(bell) = bell else {
+            tokio::time::sleep(time).await;
+            return false;
+        };
+        let rung = tokio::time::timeout(time, bell.rung()).await;
+        let lone = self.begun.is_some_and(|begun| begun.start == Start::LoneRunHere);
+        lone && rung == Ok(End::Committed)
     }
 
     /// How far it is now.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
-use crate::engine::Engine;
+use crate::engine::{Engine, Start};
 use crate::gather::Gathered;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
@@ -364,7 +364,7 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and tells whoever has their handlers.
-    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, sqlx::Result<()>> {
+    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, sqlx::Result<Start>> {
         async move {
             if !messages.iter().any(|message| message.only_once) {
                 return self.publish_at_once(messages).await;
@@ -381,7 +381,7 @@ impl Scoop {
         .boxed()
     }
 
-    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> sqlx::Result<()> {
+    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> sqlx::Result<Start> {
         if let Some(engine) = &self.inner.engine {
             return engine.launch(messages).await;
         }
@@ -389,11 +389,12 @@ impl Scoop {
             && !single.only_once
         {
             let single = messages.remove(0);
-            return self.inner.gathered.launch(single).await;
+            self.inner.gathered.launch(single).await?;
+        } else {
+            let launch = self.store().launch_alone(&messages).await?;
+            self.announce(&launch.handlers);
         }
-        let launch = self.store().launch_alone(&messages).await?;
-        self.announce(&launch.handlers);
-        Ok(())
+        Ok(Start::Otherwise)
     }
 
     /// Something may be launched soon, when a transaction of the caller commits.

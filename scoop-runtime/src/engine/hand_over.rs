@@ -31,14 +31,23 @@ struct Room {
     slot: Slot,
 }
 
+/// How a launch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With one run, in this process, and there is no other: no other handler was listed. When that has committed,
+    /// all that was launched has.
+    LoneRunHere,
+    Otherwise,
+}
+
 /// Launches messages in a transaction of their own, and begins with as many of their runs as there
 /// are slots for. Of the rest, whoever has their handlers is told.
-pub(super) async fn launch(engine: &Arc<Engine>, mut messages: Vec<Launched>) -> sqlx::Result<()> {
+pub(super) async fn launch(engine: &Arc<Engine>, mut messages: Vec<Launched>) -> sqlx::Result<Start> {
     let rooms = keep_rooms(engine, &mut messages);
     if rooms.is_empty() {
         let launch = engine.store.launch_alone(&messages).await?;
         tell(engine, &messages, &launch);
-        return Ok(());
+        return Ok(Start::Otherwise);
     }
     // What is claimed has to begin.
     uninterrupted(launch_here(engine.clone(), messages, rooms)).await
@@ -67,7 +76,7 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
 }
 
 /// Launches, and begins with what was claimed.
-async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Room>) -> sqlx::Result<()> {
+async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Room>) -> sqlx::Result<Start> {
     let launch = match engine.store.launch_here(engine.worker, &engine.identifier, &messages).await {
         Ok(launch) => launch,
         Err(error) => {
@@ -88,7 +97,8 @@ async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Ro
         }
     }
     tell(&engine, &messages, &launch);
-    Ok(())
+    let lone = launch.launched == 1 && launch.claimed.len() == 1 && launch.handlers.is_empty();
+    Ok(if lone { Start::LoneRunHere } else { Start::Otherwise })
 }
 
 /// What does not begin here may begin elsewhere, or later.

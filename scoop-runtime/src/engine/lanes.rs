@@ -10,6 +10,7 @@ use super::connections::MARKED;
 use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
 use super::settle::Unsettled;
 use super::shares::Seat;
+use super::wake::End;
 use super::{Engine, Opened};
 use crate::error::{is_cancelled, is_transient_in_step};
 use crate::registry::RunnableSaga;
@@ -253,7 +254,10 @@ fn proceed(
                 let slot = job.seat.take().and_then(Seat::into_slot);
                 engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
             }
-            _ => engine.waiters.root_ended(job.key.root),
+            _ => {
+                let committed = after.run.is_none() && !after.backward;
+                engine.waiters.root_ended(job.key.root, if committed { End::Committed } else { End::Other });
+            }
         }
     }
     match after.run {

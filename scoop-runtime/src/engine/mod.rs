@@ -44,9 +44,10 @@ use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
 use crate::sync::{Mutex, MutexGuard, lock};
 pub(crate) use connections::{Connections, Opened};
+pub(crate) use hand_over::Start;
 use scoop_core::{Failure, Run};
 pub use time::StopSignal;
-pub(crate) use wake::Waiters;
+pub(crate) use wake::{Bell, End, Waiters};
 
 /// How the identifier of a worker of this implementation begins, in every event it writes.
 /// Other participants can tell by it which rows are ours.
@@ -227,7 +228,7 @@ impl Engine {
     }
 
     /// Launches messages. Their runs begin here at once, if there are slots.
-    pub(crate) async fn launch(self: &Arc<Self>, messages: Vec<Launched>) -> sqlx::Result<()> {
+    pub(crate) async fn launch(self: &Arc<Self>, messages: Vec<Launched>) -> sqlx::Result<Start> {
         hand_over::launch(self, messages).await
     }
 

@@ -235,8 +235,17 @@ pub(crate) struct Waiters(Mutex<HashMap<Uuid, Ring>>);
 /// What rings all bells of a root.
 #[derive(Default)]
 struct Ring {
-    sender: watch::Sender<()>,
+    sender: watch::Sender<End>,
     bells: usize,
+}
+
+/// How a run of a root's message ended, as far as those are concerned who wait for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum End {
+    Committed,
+    /// The database knows.
+    #[default]
+    Other,
 }
 
 /// Rings whenever a run of its root's message ends in this process. When the last of them is gone,
@@ -244,14 +253,15 @@ struct Ring {
 pub(crate) struct Bell<'a> {
     waiters: &'a Waiters,
     root: Uuid,
-    rung: watch::Receiver<()>,
+    rung: watch::Receiver<End>,
 }
 
 impl Bell<'_> {
-    /// Returns when it rings, at once if it has since the last time.
-    pub(crate) async fn rung(&mut self) {
+    /// Returns when it rings, at once if it has since the last time: with what it rang for last.
+    pub(crate) async fn rung(&mut self) -> End {
         // What rings it is there as long as it is.
         let _ = self.rung.changed().await;
+        *self.rung.borrow_and_update()
     }
 }
 
@@ -277,9 +287,9 @@ impl Waiters {
         Bell { waiters: self, root, rung: ring.sender.subscribe() }
     }
 
-    pub(crate) fn root_ended(&self, root: Uuid) {
+    pub(crate) fn root_ended(&self, root: Uuid, end: End) {
         if let Some(ring) = self.map().get(&root) {
-            ring.sender.send_replace(());
+            ring.sender.send_replace(end);
         }
     }
 
@@ -423,14 +433,17 @@ mod interleavings {
                     let mut bell = waiters.bell(root);
                     while !ended.load(SeqCst) {
                         thread::yield_now();
-                        block_on(bell.rung());
+                        if block_on(bell.rung()) == End::Committed {
+                            assert!(ended.load(SeqCst), "it rang for the end of another");
+                        }
                     }
                 })
             });
-            waiters.root_ended(root);
+            waiters.root_ended(Uuid::max(), End::Committed);
+            waiters.root_ended(root, End::Other);
             thread::yield_now();
             ended.store(true, SeqCst);
-            waiters.root_ended(root);
+            waiters.root_ended(root, End::Committed);
             clients.into_iter().for_each(|client| client.join().unwrap());
             assert!(waiters.map().is_empty());
         });

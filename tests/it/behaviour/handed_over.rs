@@ -21,13 +21,16 @@ impl Here {
 }
 
 #[derive(Default)]
-struct Elsewhere;
+struct Elsewhere {
+    gate: Gate,
+}
 
 #[saga(name = "elsewhere")]
 #[subscribes(Root)]
 impl Elsewhere {
     #[step]
-    async fn step(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+    async fn arrive(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        self.gate.pass().await;
         Ok(())
     }
 }
@@ -124,20 +127,48 @@ async fn what_is_for_later_waits_for_its_time() -> Result<()> {
     Ok(())
 }
 
-/// The launcher's run begins, and the others get theirs.
+/// The launcher's run begins, and the others get theirs. All of it is over when both are.
+async fn is_over_when_both_are(db: &Database, scoop: &Scoop, here: &Gate, elsewhere: &Gate) -> Result<()> {
+    let root = scoop.launch(Root).await?;
+    let waiting = tokio::spawn({
+        let root = root.clone();
+        async move { root.ends().await }
+    });
+    here.arrivals(1).await;
+    elsewhere.arrivals(1).await;
+    here.open(1);
+    eventually("one has committed", async || db.history().await.count("COMMITTED") == 1).await;
+    // Whoever waits has heard of it by the time another has been launched and is over.
+    let another = scoop.launch(Root).await?;
+    here.open(1);
+    elsewhere.arrivals(1).await;
+    eventually("another has, too", async || db.history().await.count("COMMITTED") == 2).await;
+    assert!(!waiting.is_finished(), "it is not over");
+    elsewhere.open(2);
+    assert_eq!(waiting.await??, Outcome::Committed);
+    assert_eq!(another.ends().await?, Outcome::Committed);
+    assert_eq!(db.history().await.count("COMMITTED"), 4);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_also_for_handlers_of_other_programs() -> Result<()> {
     let db = Database::new().await;
-    let gate = Gate::default();
+    let (here, elsewhere) = (Gate::default(), Gate::default());
     let other = Scoop::builder().postgres(db.another_pool(5).await).only::<Elsewhere>();
+    let other = other.provide(Elsewhere { gate: elsewhere.clone() });
     let _other = other.poll_interval(Duration::from_secs(3600)).start().await?;
-    let scoop = program(&db, &gate, ENOUGH).start().await?;
-    let root = scoop.launch(Root).await?;
-    gate.arrivals(1).await;
-    gate.open(1);
-    assert_eq!(root.ends().await?, Outcome::Committed);
-    assert_eq!(db.history().await.count("COMMITTED"), 2);
-    Ok(())
+    let scoop = program(&db, &here, ENOUGH).start().await?;
+    is_over_when_both_are(&db, &scoop, &here, &elsewhere).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_for_all_handlers_of_a_program() -> Result<()> {
+    let db = Database::new().await;
+    let (here, elsewhere) = (Gate::default(), Gate::default());
+    let scoop = program(&db, &here, ENOUGH).only::<Elsewhere>();
+    let scoop = scoop.provide(Elsewhere { gate: elsewhere.clone() }).start().await?;
+    is_over_when_both_are(&db, &scoop, &here, &elsewhere).await
 }
 
 /// It may be dropped at any moment once it was polled.

@@ -16,7 +16,7 @@ use super::super::Key;
 use super::record::{Event, Record};
 use super::row::{Place, Row, RunState};
 use crate::bug::{Bug, made};
-use crate::engine::Waiters;
+use crate::engine::{End, Waiters};
 
 /// A run: its hierarchy and its id.
 pub(super) type RunId = (Uuid, Uuid);
@@ -175,7 +175,7 @@ impl State {
         let pair = (row.handler.clone(), row.topic.clone());
         self.leave((root, id), &pair, &row.place());
         if row.parent.is_none() {
-            self.waiters.root_ended(root);
+            self.waiters.root_ended(root, End::Other);
         }
         Some(row)
     }
