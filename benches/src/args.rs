@@ -12,7 +12,7 @@ usage: scoop-bench [options]               measure
   --quick            a look of about a minute: one short round, small numbers
   --only B1,B6       these measures only
   --rounds N         how often each is measured (3)
-  --seconds S        about how long a round of a measure, and of pgbench, takes (5)
+  --seconds S        about how long a round of a measure, and of pgbench, takes (5), a warm-up aside
   --json FILE        write the results there, too
   --pool N           connections of an engine, its own four included (20)
   --concurrency N    how many runs an engine works on at once (1000)

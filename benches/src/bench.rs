@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::args::Settings;
-use crate::limit::{CLIENTS, Limit, Script};
+use crate::limit::{CLIENTS, Limit, Rate, Script};
 use crate::outcome::Outcome;
 use crate::process::family_processor_seconds;
 use crate::report::Report;
@@ -35,10 +35,9 @@ impl Bench {
     /// The same, with what it costs.
     pub(crate) async fn limit_pace(&mut self) -> Outcome<Pace> {
         let before = self.processor_seconds().await?;
-        let rate = self.limit.rate(Script::Step, CLIENTS).await?;
-        self.report.add("limit", rate, None);
-        let count = rate * self.seconds().as_secs_f64();
-        Ok(Pace { per_second: rate, micros: self.micros_since(before, count).await? })
+        let Rate { per_second, transactions } = self.limit.rate(Script::Step, CLIENTS).await?;
+        self.report.add("limit", per_second, None);
+        Ok(Pace { per_second, micros: self.micros_since(before, transactions).await? })
     }
 
     /// The processor time that the server and this program have used so far.
@@ -62,7 +61,7 @@ impl Bench {
 
     /// What a step takes at the least, in milliseconds: one client that does nothing else.
     pub(crate) async fn step_ms(&self) -> Outcome<f64> {
-        Ok(1000.0 / self.limit.rate(Script::Step, 1).await?)
+        Ok(1000.0 / self.limit.rate(Script::Step, 1).await?.per_second)
     }
 
     /// About how long a round is to take.

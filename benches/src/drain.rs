@@ -1,9 +1,10 @@
 //! B1, B2, B3, B5, B9, B15: how fast an engine works off what is ready.
 //!
-//! The messages are launched before the engine starts. The clock runs from the first claim on record to the last event,
-//! by the server's clock, and counts only once the working set is empty.
+//! The messages are launched before the engine starts, trees when it is warm. The clock runs from when it is warm to the
+//! last event on record, by the server's clock, and counts only once the working set is empty.
 
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use scoop::Scoop;
@@ -19,6 +20,14 @@ const BATCH: i64 = 1000;
 
 /// With how many sagas a first, short drain finds out how many a round needs.
 const PROBE: i64 = 600;
+
+/// What is done first does not count, neither of an engine nor of pgbench: connections are opened, and in each of the
+/// user's the server plans each statement five times.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+
+/// With so many an engine gets warm. Of trees all would begin in the first second, and their first steps are the dearest;
+/// so what is left after it would be cheaper than they are.
+const TREES_BEFORE: i64 = 100;
 
 /// Nobody waits longer for the last run to end.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1800);
@@ -43,7 +52,7 @@ pub(crate) async fn measure(bench: &mut Bench, key: &str, crowd: Crowd) -> Outco
     for _ in 0..bench.settings.rounds {
         let limit = match crowd {
             Crowd::Loaded => {
-                let rate = bench.limit.rate(Script::LoadedStep, CLIENTS).await?;
+                let rate = bench.limit.rate(Script::LoadedStep, CLIENTS).await?.per_second;
                 Pace { per_second: rate, micros: None }
             }
             _ => bench.limit_pace().await?,
@@ -53,7 +62,7 @@ pub(crate) async fn measure(bench: &mut Bench, key: &str, crowd: Crowd) -> Outco
         bench.report.add(key, rate, Some(limit.per_second));
         bench.add_cost(key, pace, limit);
         if key == "B1" {
-            let protocol = bench.limit.rate(Script::ProtocolStep, CLIENTS).await?;
+            let protocol = bench.limit.rate(Script::ProtocolStep, CLIENTS).await?.per_second;
             bench.report.add("B1 protocol", rate, Some(protocol));
         }
         count = for_a_round(bench, crowd, rate);
@@ -87,15 +96,36 @@ const NEVER_ANALYSED: &str = "
 /// Steps a second of so many sagas, in a fresh database.
 pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let database = bench.server.database().await?;
-    launch(&database.client().await?, crowd, count).await?;
-    let pace = drain(bench, &database, crowd, count).await?;
+    let pace = if crowd.is_of_trees() {
+        grow(bench, &database, crowd, count).await?
+    } else {
+        launch(&database.client().await?, crowd, count).await?;
+        drain(bench, &database, crowd, count).await?
+    };
     bench.server.remove(database).await?;
     Ok(pace)
 }
 
-/// How many sagas take as long as a round is to take, at this rate of steps.
+/// Steps a second of trees that are launched when the engine is warm.
+async fn grow(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
+    let (meter, client) = (Meter::default(), database.client().await?);
+    let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    launch(&client, crowd, TREES_BEFORE).await?;
+    meter.wait_for(TREES_BEFORE.unsigned_abs()).await?;
+    settled(database).await?;
+    let (before, begun) = (bench.processor_seconds().await?, database.now().await?);
+    launch(&client, crowd, count).await?;
+    meter.wait_for((TREES_BEFORE + count).unsigned_abs()).await?;
+    let (ended, steps) = (settled(database).await?, steps(crowd, count));
+    let micros = bench.micros_since(before, steps).await?;
+    scoop.shutdown().await;
+    scoop.pool().close().await;
+    Ok(Pace { per_second: steps / (ended - begun), micros })
+}
+
+/// How many sagas take as long as a round is to take, warm-up included, at this rate of steps.
 pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
-    let sagas = rate / crowd.steps() * bench.seconds().as_secs_f64();
+    let sagas = rate / crowd.steps() * (bench.seconds() + WARM_UP).as_secs_f64();
     // A count of hundreds is near enough, and needs no cast.
     let hundreds = (1..=5000).take_while(|hundreds| f64::from(*hundreds) * 100.0 <= sagas).last();
     hundreds.map_or(100, |hundreds| i64::from(hundreds) * 100)
@@ -104,21 +134,57 @@ pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
 /// Steps a second of what has been launched.
 pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let meter = Meter::default();
-    let before = bench.processor_seconds().await?;
     let builder = database.engine(&bench.settings, &meter).await?;
-    let begun = database.now().await?;
+    let (begun, cold) = (database.now().await?, bench.processor_seconds().await?);
     let scoop = builder.start().await?;
-    meter.wait_for(count.unsigned_abs()).await?;
+    let mut warm = None;
+    let mut all = pin!(meter.wait_for(count.unsigned_abs()));
+    match tokio::time::timeout(WARM_UP, &mut all).await {
+        Ok(done) => done?,
+        Err(_) => {
+            warm = Some((database.now().await?, bench.processor_seconds().await?));
+            all.await?;
+        }
+    }
     let ended = settled(database).await?;
-    let first = format!(
-        "SELECT extract(epoch FROM min(created_at))::float8 FROM scoop.message_event
-         WHERE type = 'SEEN' AND created_at > to_timestamp({begun})"
-    );
-    let first = database.number(&first).await?;
+    let warm = warm.filter(|(at, _)| is_enough(*at, ended));
+    let micros = bench.micros_since(warm.map_or(cold, |(_, seconds)| seconds), 1.0).await?;
     scoop.shutdown().await;
     scoop.pool().close().await;
-    let steps = steps(crowd, count);
-    Ok(Pace { per_second: steps / (ended - first), micros: bench.micros_since(before, steps).await? })
+    let counted = Counted::of(database, begun, warm.map(|(at, _)| at)).await?;
+    let steps = steps(crowd, count) * counted.part;
+    Ok(Pace { per_second: steps / (ended - counted.since), micros: micros.map(|all| all / steps) })
+}
+
+/// Whether enough is left of a drain that was warm by then. Otherwise all of it has to count.
+pub(crate) fn is_enough(warm: f64, ended: f64) -> bool {
+    ended - warm > WARM_UP.as_secs_f64()
+}
+
+/// What of a drain counts.
+pub(crate) struct Counted {
+    /// Since when, by the server's clock.
+    pub(crate) since: f64,
+    /// Which part of the steps were taken since then.
+    pub(crate) part: f64,
+}
+
+impl Counted {
+    /// Of one that began then: what was done since it was warm, or all of it.
+    pub(crate) async fn of(database: &Database, begun: f64, warm: Option<f64>) -> Outcome<Self> {
+        let Some(warm) = warm else {
+            let first = format!(
+                "SELECT extract(epoch FROM min(created_at))::float8 FROM scoop.message_event
+                 WHERE type = 'SEEN' AND created_at > to_timestamp({begun})"
+            );
+            return Ok(Self { since: database.number(&first).await?, part: 1.0 });
+        };
+        let part = format!(
+            "SELECT avg((created_at > to_timestamp({warm}))::int)::float8 FROM scoop.message_event
+             WHERE type = 'SUSPENDED' AND created_at > to_timestamp({begun})"
+        );
+        Ok(Self { since: warm, part: database.number(&part).await? })
+    }
 }
 
 /// Waits until nothing but sleepers is left, and says when the last event was recorded, by the server's clock.
@@ -141,6 +207,10 @@ pub(crate) fn steps(crowd: Crowd, count: i64) -> f64 {
 }
 
 impl Crowd {
+    fn is_of_trees(self) -> bool {
+        matches!(self, Self::Trees | Self::FellingTrees)
+    }
+
     /// The user's transactions of each saga.
     fn steps(self) -> f64 {
         match self {

@@ -7,6 +7,7 @@ use scoop::Scoop;
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
 use crate::fan_out;
+use crate::latency::WARM_UP;
 use crate::outcome::Outcome;
 use crate::sagas::{Alone, Meter, Spread};
 use crate::stats::percentile_ms;
@@ -46,7 +47,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
 async fn beside_nothing(bench: &Bench) -> Outcome<Vec<Duration>> {
     let database = bench.server.database().await?;
     let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
-    alone(&scoop, 20, || true).await?;
+    alone(&scoop, WARM_UP, || true).await?;
     let times = alone(&scoop, bench.either(200, 60), || true).await?;
     stop(scoop).await;
     bench.server.remove(database).await?;
@@ -58,6 +59,7 @@ async fn beside_backlog(bench: &Bench, backlog: i64) -> Outcome<Vec<Duration>> {
     drain::launch(&database.client().await?, Crowd::Inserts, backlog).await?;
     let meter = Meter::default();
     let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    alone(&scoop, WARM_UP, || true).await?;
     let enough = backlog.unsigned_abs() * 9 / 10;
     let times = alone(&scoop, 1000, || meter.ended() < enough).await?;
     stop(scoop).await;
@@ -69,8 +71,11 @@ async fn beside_fan_out(bench: &Bench) -> Outcome<Vec<Duration>> {
     let database = bench.server.database().await?;
     let meter = Meter::default();
     let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    fan_out::warm_up(&scoop).await?;
+    alone(&scoop, WARM_UP, || true).await?;
+    let before = meter.ended();
     scoop.launch(Spread { n: 0, children: fan_out::MANY }).await?;
-    let times = alone(&scoop, 1000, || meter.ended() == 0).await?;
+    let times = alone(&scoop, 1000, || meter.ended() == before).await?;
     stop(scoop).await;
     bench.server.remove(database).await?;
     Ok(times)
@@ -93,6 +98,9 @@ async fn alone(scoop: &Scoop, count: i64, goes_on: impl Fn() -> bool) -> Outcome
         ended?;
         times.push(begun.elapsed());
         tokio::time::sleep(PAUSE).await;
+    }
+    if times.is_empty() {
+        return Err("the crowd was gone before anything could be measured; it has to be larger".into());
     }
     Ok(times)
 }

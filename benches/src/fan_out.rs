@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use scoop::Scoop;
+
 use crate::bench::{Bench, Pace};
 use crate::drain;
 use crate::outcome::Outcome;
@@ -32,10 +34,12 @@ async fn round(bench: &Bench) -> Outcome<(Pace, Vec<Duration>, Vec<Duration>)> {
     let database = bench.server.database().await?;
     let meter = Meter::default();
     let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
+    warm_up(&scoop).await?;
+    meter.take_resumed();
 
     let (begun, before) = (database.now().await?, bench.processor_seconds().await?);
     scoop.launch(Spread { n: 0, children: MANY }).await?;
-    meter.wait_for(1).await?;
+    meter.wait_for(2).await?;
     let seconds = drain::settled(&database).await? - begun;
     let pace = Pace { per_second: 10_000.0 / seconds, micros: bench.micros_since(before, 10_000.0).await? };
     let large = meter.take_resumed();
@@ -48,4 +52,10 @@ async fn round(bench: &Bench) -> Outcome<(Pace, Vec<Duration>, Vec<Duration>)> {
     scoop.pool().close().await;
     bench.server.remove(database).await?;
     Ok((pace, large, small))
+}
+
+/// Has an engine open its connections, and the server plan its statements in each.
+pub(crate) async fn warm_up(scoop: &Scoop) -> Outcome<()> {
+    scoop.launch(Spread { n: -1, children: MANY / 10 }).await?.wait().await?;
+    Ok(())
 }

@@ -20,17 +20,18 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     for round in 0..bench.settings.rounds {
         let empty = bench.server.database().await?;
         // In turns, so that neither is always the one after the other.
-        let (rate_empty, rate) = if round % 2 == 0 {
-            let rate_empty = launched_and_drained(bench, &empty, count).await?;
-            (rate_empty, launched_and_drained(bench, &old, count).await?)
-        } else {
-            let rate = launched_and_drained(bench, &old, count).await?;
-            (launched_and_drained(bench, &empty, count).await?, rate)
-        };
-        bench.report.add("B8", rate, Some(rate_empty));
-        let p50_empty = percentile_ms(&latency::same_process(bench, &empty).await?, 50);
-        let p50 = percentile_ms(&latency::same_process(bench, &old).await?, 50);
-        bench.report.add("B8 latency", p50, Some(p50_empty));
+        let in_turns = if round % 2 == 0 { [&empty, &old] } else { [&old, &empty] };
+        let (mut rates, mut p50s) = (vec![], vec![]);
+        for database in in_turns {
+            rates.push(launched_and_drained(bench, database, count).await?);
+        }
+        for database in in_turns {
+            p50s.push(percentile_ms(&latency::same_process(bench, database).await?, 50));
+        }
+        let nth = |database: usize| (round + database) % 2;
+        let rate_empty = rates[nth(0)];
+        bench.report.add("B8", rates[nth(1)], Some(rate_empty));
+        bench.report.add("B8 latency", p50s[nth(1)], Some(p50s[nth(0)]));
         bench.server.remove(empty).await?;
         count = drain::for_a_round(bench, Crowd::Inserts, rate_empty);
     }

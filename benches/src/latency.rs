@@ -15,7 +15,7 @@ use crate::worker::{Kind, Worker};
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The first ones find connections and plans that are not there yet.
-const WARM_UP: i64 = 20;
+pub(crate) const WARM_UP: i64 = 20;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     for _ in 0..bench.settings.rounds {

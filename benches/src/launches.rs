@@ -7,6 +7,7 @@ use std::time::Instant;
 use scoop::Scoop;
 
 use crate::bench::Bench;
+use crate::drain::WARM_UP;
 use crate::limit::CLIENTS;
 use crate::outcome::Outcome;
 use crate::sagas::Insert;
@@ -41,18 +42,20 @@ async fn round(bench: &Bench, how: How) -> Outcome<f64> {
     let database = bench.server.database().await?;
     let client = database.client().await?;
     let launched = Arc::new(AtomicU64::new(0));
-    let begun = Instant::now();
-    let until = begun + bench.seconds() / 2;
+    let warm = Instant::now() + WARM_UP;
+    let until = warm + bench.seconds() / 2;
     let callers: Vec<_> =
         (0..CLIENTS).map(|_| tokio::spawn(call(client.clone(), how, until, launched.clone()))).collect();
+    tokio::time::sleep_until(warm.into()).await;
+    let (begun, before) = (Instant::now(), launched.load(Ordering::Relaxed));
     for caller in callers {
         caller.await??;
     }
-    let seconds = begun.elapsed().as_secs_f64();
+    let (seconds, counted) = (begun.elapsed().as_secs_f64(), launched.load(Ordering::Relaxed) - before);
     client.pool().close().await;
     drop(client);
     bench.server.remove(database).await?;
-    Ok(launched.load(Ordering::Relaxed) as f64 / seconds)
+    Ok(counted as f64 / seconds)
 }
 
 async fn call(client: Scoop, how: How, until: Instant, launched: Arc<AtomicU64>) -> Outcome<()> {

@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use crate::drain::WARM_UP;
 use crate::outcome::Outcome;
 use crate::server::{Database, Server};
 
@@ -20,6 +21,15 @@ pub(crate) enum Script {
     ProtocolStep,
     /// The same with 4 kB to carry.
     LoadedStep,
+}
+
+/// What pgbench reaches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate {
+    /// Transactions a second, once it is warm.
+    pub(crate) per_second: f64,
+    /// All of them, those before that included.
+    pub(crate) transactions: f64,
 }
 
 /// The programs and tables for it.
@@ -38,14 +48,17 @@ impl Limit {
         Ok(Self { pgbench, database, seconds })
     }
 
-    /// Transactions a second with as many clients.
-    pub(crate) async fn rate(&self, script: Script, clients: u32) -> Outcome<f64> {
+    /// What it reaches with so many clients.
+    pub(crate) async fn rate(&self, script: Script, clients: u32) -> Outcome<Rate> {
         self.database.execute("TRUNCATE history, history_protocol, entry").await?;
         self.database.execute("VACUUM work").await?;
         self.database.execute("VACUUM work_4k").await?;
         let mut command = self.command(clients);
-        command.args(["-T", &self.seconds.to_string()]);
-        run(command, self.database.url(), script.text()).await
+        let seconds = u64::from(self.seconds) + WARM_UP.as_secs();
+        command.args(["-T", &seconds.to_string(), "-P", "1"]);
+        let said = run(command, self.database.url(), script.text()).await?;
+        let rate = Rate::of(&said);
+        rate.ok_or_else(|| format!("pgbench said nothing of its progress:\n{said}").into())
     }
 
     /// Transactions a second of that script in another database, so many by each of the usual clients. Each begins
@@ -55,7 +68,8 @@ impl Limit {
         // As the sessions of the engine plan.
         command.env("PGOPTIONS", "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off");
         command.args(["-t", &each.to_string(), "-D", "nth=1", "-D", "first=0"]);
-        run(command, database.url(), script).await
+        let said = run(command, database.url(), script).await?;
+        tps(&said).ok_or_else(|| format!("pgbench said nothing of tps:\n{said}").into())
     }
 
     fn command(&self, clients: u32) -> Command {
@@ -76,14 +90,36 @@ impl Script {
     }
 }
 
-/// Transactions a second, as pgbench has it.
-async fn run(mut command: Command, url: &str, script: &str) -> Outcome<f64> {
-    command.args(["-f", "-"]).arg(url);
-    let output = feed(command, script).await?;
-    tps(&output).ok_or_else(|| format!("pgbench said nothing of tps:\n{output}").into())
+impl Rate {
+    /// From all that pgbench says, its progress second by second.
+    fn of(said: &str) -> Option<Self> {
+        let transactions = said.lines().find_map(|line| {
+            line.strip_prefix("number of transactions actually processed: ")?.trim().parse().ok()
+        })?;
+        let progress = said.lines().filter_map(|line| {
+            let (at, rest) = line.strip_prefix("progress: ")?.split_once(" s, ")?;
+            let at: f64 = at.parse().ok()?;
+            let tps: f64 = rest.split_once(" tps")?.0.parse().ok()?;
+            Some((at, tps))
+        });
+        let (mut seconds, mut counted, mut last) = (0.0, 0.0, None);
+        for (at, tps) in progress {
+            if let Some(last) = last.replace(at).filter(|last| *last >= WARM_UP.as_secs_f64()) {
+                seconds += at - last;
+                counted += tps * (at - last);
+            }
+        }
+        (seconds > 0.0).then(|| Self { per_second: counted / seconds, transactions })
+    }
 }
 
-/// What a command says when it is given this; what it complains about if it fails.
+/// Has pgbench run a script. What it says.
+async fn run(mut command: Command, url: &str, script: &str) -> Outcome<String> {
+    command.args(["-f", "-"]).arg(url);
+    feed(command, script).await
+}
+
+/// All that a command says when it is given this; what it complains about if it fails.
 async fn feed(mut command: Command, text: &str) -> Outcome<String> {
     use tokio::io::AsyncWriteExt;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -95,7 +131,7 @@ async fn feed(mut command: Command, text: &str) -> Outcome<String> {
     if !output.status.success() {
         return Err(format!("pgbench failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok([output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).into_owned()).concat())
 }
 
 fn tps(output: &str) -> Option<f64> {
@@ -124,7 +160,7 @@ fn find_pgbench(server: &Server) -> Outcome<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::tps;
+    use super::{Rate, tps};
 
     #[test]
     fn the_rate_is_found_in_what_pgbench_says() {
@@ -132,5 +168,16 @@ mod tests {
             "number of failed transactions: 0 (0.000%)\ntps = 5647.25 (without initial connection time)\n";
         assert_eq!(tps(output), Some(5647.25));
         assert_eq!(tps("pgbench: error"), None);
+    }
+
+    #[test]
+    fn the_first_second_does_not_count() {
+        let said = "progress: 1.0 s, 100.0 tps, lat 3.050 ms stddev 1.200, 0 failed\n\
+                    progress: 2.0 s, 5000.0 tps, lat 3.050 ms stddev 1.200, 0 failed\n\
+                    progress: 2.5 s, 6500.0 tps, lat 3.050 ms stddev 1.200, 0 failed\n\
+                    number of transactions actually processed: 8350\n";
+        assert_eq!(Rate::of(said), Some(Rate { per_second: 5500.0, transactions: 8350.0 }));
+        let short = said.replace("progress: 2", "nothing: 2");
+        assert_eq!(Rate::of(&short), None);
     }
 }

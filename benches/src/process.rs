@@ -18,11 +18,18 @@ pub(crate) fn processor_seconds(process: u32) -> f64 {
 
 /// What a process and its children have used together, those that have ended included, in seconds.
 pub(crate) fn family_processor_seconds(process: u32) -> f64 {
-    let head = Stat::of(process).map_or(0.0, |stat| stat.own + stat.ended_children);
-    let others = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = others.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let children = pids.filter_map(Stat::of).filter(|stat| stat.parent == process);
-    head + children.map(|child| child.own).sum::<f64>()
+    loop {
+        let head = Stat::of(process);
+        let others = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = others.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let children = pids.filter_map(Stat::of).filter(|stat| stat.parent == process);
+        let living = children.map(|child| child.own).sum::<f64>();
+        let ended = |stat: &Option<Stat>| stat.as_ref().map(|stat| stat.ended_children);
+        // Who ends meanwhile could be missed on both sides.
+        if ended(&head) == ended(&Stat::of(process)) {
+            return head.map_or(0.0, |stat| stat.own + stat.ended_children) + living;
+        }
+    }
 }
 
 /// How many processes wanted to run in the last minute, on average.

@@ -2,7 +2,7 @@
 
 use crate::args::Settings;
 use crate::bench::Bench;
-use crate::drain::{self, Crowd};
+use crate::drain::{self, Counted, Crowd};
 use crate::outcome::Outcome;
 use crate::worker::{Kind, Worker};
 
@@ -13,7 +13,7 @@ const PROCESSES: u32 = 4;
 const CONNECTIONS: u32 = 40;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
-    let mut count = 2000;
+    let mut count = drain::for_a_round(bench, Crowd::Inserts, round(bench, 1, 2000).await?);
     for _ in 0..bench.settings.rounds {
         let one = round(bench, 1, count).await?;
         let four = round(bench, PROCESSES, count).await?;
@@ -38,12 +38,16 @@ async fn round(bench: &Bench, processes: u32, count: i64) -> Outcome<f64> {
     }
     let begun = database.now().await?;
     for worker in &mut workers {
-        worker.order("go").await?;
+        worker.go().await?;
     }
+    tokio::time::sleep(drain::WARM_UP).await;
+    let warm = database.now().await?;
     let ended = drain::settled(&database).await?;
     for worker in workers {
         worker.stop().await?;
     }
+    let warm = Some(warm).filter(|warm| drain::is_enough(*warm, ended));
+    let counted = Counted::of(&database, begun, warm).await?;
     bench.server.remove(database).await?;
-    Ok(drain::steps(Crowd::Inserts, count) / (ended - begun))
+    Ok(drain::steps(Crowd::Inserts, count) * counted.part / (ended - counted.since))
 }
