@@ -276,7 +276,7 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
             invoke(definition, run, next, if repeated { last.iteration + 1 } else { 0 })
         }
         None => {
-            let step = definition.steps.last().map_or(String::new(), |step| step.name.to_string());
+            let step = definition.last_step().unwrap_or_default();
             let at = Position::new(definition, run, step, last.handler_iteration);
             Ok(Continuation::Record(Record { at, kind: RecordKind::Commit }))
         }

@@ -158,6 +158,11 @@ impl Definition {
         Self { saga: Cow::Borrowed(saga), topic: Cow::Borrowed(topic), steps: Cow::Borrowed(steps) }
     }
 
+    /// The name of the last step; none if there are no steps, which [`Definition::check`] does not let pass.
+    pub fn last_step(&self) -> Option<&str> {
+        self.steps.last().map(|step| &*step.name)
+    }
+
     /// The position of a step, by its persisted name.
     pub fn step_index(&self, name: &str) -> Option<usize> {
         self.steps.iter().position(|step| step.name == name)

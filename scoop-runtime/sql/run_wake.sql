@@ -1,7 +1,8 @@
 -- Which of these runs wait for nobody any more? Asked after the children's commit, so that of two last
--- children at least one finds both gone. Those that I have room for, and a program, are mine from now
--- on, as if I had claimed them by run_claim.sql; the others become ready. All of them have begun, so
--- there is no event to write.
+-- children at least one finds both gone. Those that had come to the end of their saga, and none of whose children has
+-- failed, have committed with that. Of the others, those that I have room for, and a program, are mine from now
+-- on, as if I had claimed them by run_claim.sql; the rest become ready. All of them have begun, so
+-- there is no event to write of these.
 -- A run that has gone on since this statement began, and waits for new children that it does not
 -- see, has another epoch than when it was looked up, and is left alone.
 -- Locks: my row of worker, if I have room for any, as a claim does, and before any other: who holds
@@ -10,39 +11,63 @@
 -- $1 the runs: an array of objects with root, id and the time of a child's last event
 -- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 -- $2 worker, $3 topics and $4 handlers (pairs) of its program, $5 of how many of the runs, from the first
--- on, it has room for
+-- on, it has room for, $6 the names of the last steps of these sagas, none if no run is to commit here,
+-- $7 the worker's identifier in events, $8 an id for the event of each of the runs
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $2 AND $5 > 0 FOR KEY SHARE
 ),
-woken AS (
-    UPDATE scoop.run r
-    SET (state, owner, epoch, ready_at, last_event_at) = (
-        SELECT CASE WHEN mine.so THEN 'running' ELSE 'ready' END::scoop.run_state,
-               CASE WHEN mine.so THEN $2 END,
-               r.epoch + mine.so::int,
-               clock_timestamp(),
-               CASE WHEN mine.so
-                    THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond', w.at + interval '1 microsecond')
-                    ELSE greatest(r.last_event_at, w.at) END
-        FROM (
-            SELECT place <= $5 AND EXISTS (SELECT FROM me) AND r.epoch > r.first_epoch AND EXISTS (
-                SELECT FROM unnest($3::text[], $4::text[]) AS own (topic, handler)
-                WHERE own.topic = r.topic AND own.handler = r.handler
-            ) AS so
-        ) mine)
+held AS MATERIALIZED (
+    SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event,
+           own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM me) AND r.epoch > r.first_epoch AS mine,
+           -- as the protocol has it: no step was left when it suspended
+           (own.last_step = r.step AND r.next_step IS NULL AND NOT r.backward) IS TRUE
+               AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+               AND NOT EXISTS (
+                   SELECT FROM scoop.run failed WHERE failed.root = r.root AND failed.parent = r.id
+               ) AS commits
     FROM jsonb_array_elements($1) WITH ORDINALITY AS parent (object, place)
     CROSS JOIN jsonb_to_record(object) AS w (root uuid, id uuid, at timestamptz)
     JOIN scoop.run seen ON seen.root = w.root AND seen.id = w.id
+    JOIN scoop.run r ON r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch AND r.state = 'waiting'
+    LEFT JOIN unnest($3::text[], $4::text[], $6::text[]) AS own (topic, handler, last_step)
+        ON own.topic = r.topic AND own.handler = r.handler
     WHERE (SELECT count(*) FROM me) >= 0
       AND jsonb_typeof(object) = 'object'
-      AND r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch AND r.state = 'waiting'
       AND NOT EXISTS (
           SELECT FROM scoop.run child
           WHERE child.root = r.root AND child.parent = r.id AND child.state <> 'ended'
       )
-    RETURNING r.*
+    FOR UPDATE OF r
+),
+woken AS (
+    UPDATE scoop.run r
+    SET state = CASE WHEN held.mine THEN 'running' ELSE 'ready' END::scoop.run_state,
+        owner = CASE WHEN held.mine THEN $2 END,
+        epoch = r.epoch + held.mine::int,
+        ready_at = clock_timestamp(),
+        last_event_at = CASE WHEN held.mine
+            THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond', held.at + interval '1 microsecond')
+            ELSE greatest(r.last_event_at, held.at) END
+    FROM held
+    WHERE r.root = held.root AND r.id = held.id AND NOT held.commits
+    RETURNING r.*, held.event, NULL::timestamptz AS committed_at
+),
+gone AS (
+    DELETE FROM scoop.run r
+    USING held
+    WHERE r.root = held.root AND r.id = held.id AND held.commits
+    RETURNING r.*, held.event,
+        greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond', held.at + interval '1 microsecond')
+            AS committed_at
+),
+recorded AS (
+    INSERT INTO scoop.message_event
+        (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
+         created_at, context, child_failure_handler_iteration)
+    SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context, handler_iteration
+    FROM gone
 )
-SELECT c.state = 'running' AS claimed,
+SELECT c.committed_at, c.state = 'running' AS claimed,
        c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
        c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
        c.attempts, c.retries, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
@@ -61,4 +86,4 @@ SELECT c.state = 'running' AS claimed,
            FROM scoop.run child
            WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended'
        ) END AS failed_children
-FROM woken c
+FROM (SELECT * FROM woken UNION ALL SELECT * FROM gone) c

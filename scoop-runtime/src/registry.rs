@@ -32,6 +32,7 @@ pub(crate) struct Registry {
     sagas: BTreeMap<(String, String), Arc<RunnableSaga>>,
     topics: Vec<String>,
     names: Vec<String>,
+    last_steps: Vec<String>,
     schedules: Vec<Scheduled>,
 }
 
@@ -92,12 +93,19 @@ impl Registry {
             );
         }
         let (topics, names) = sagas.keys().cloned().unzip();
-        Ok(Self { sagas, topics, names, schedules })
+        let last_steps =
+            sagas.values().map(|saga| saga.definition.last_step().unwrap_or_default().to_owned()).collect();
+        Ok(Self { sagas, topics, names, last_steps, schedules })
     }
 
     /// Topics and names of all sagas, pair by pair.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
+    }
+
+    /// The names of their last steps, in the same order.
+    pub(crate) fn last_steps(&self) -> &[String] {
+        &self.last_steps
     }
 
     /// The sagas that run by themselves.

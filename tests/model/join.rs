@@ -7,8 +7,9 @@
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 
-const NO_STEP_TOO_EARLY: &str = "no step starts before all children have ended (I1)";
+const NO_STEP_TOO_EARLY: &str = "no step starts, and nobody commits, before all children have ended (I1)";
 const WOKEN_ONCE: &str = "each wait is over once";
+const FAILURES_TOLD: &str = "no parent commits over a child that failed";
 
 /// What may be wrong with the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ enum Fault {
     FailedCount,
     /// The dead are struck out although a wake-up of theirs is under way.
     ReapDoesNotWait,
+    /// Whoever has no step left commits when it wakes, whatever became of its children.
+    CommitsOverFailures,
 }
 
 /// How large it is.
@@ -141,6 +144,13 @@ impl State {
         self.parent == Parent::Waiting && !self.children.iter().any(counts)
     }
 
+    /// No step was left: this was the end.
+    fn commit(&mut self) {
+        self.parent = Parent::Gone;
+        self.epoch += 1;
+        self.wakeups += 1;
+    }
+
     fn wake(&mut self, claimed_by: Option<usize>) {
         self.parent = claimed_by.map_or(Parent::Ready, Parent::Running);
         self.epoch += u8::from(claimed_by.is_some());
@@ -232,7 +242,13 @@ impl Join {
             let woken = state.change(|next| {
                 next.processes[process].wakes = None;
                 if is_the_same(epoch, Fault::WakeComparesNoEpoch) {
-                    next.wake(has_room.then_some(process));
+                    // Those children have all ended, so none of them fails later.
+                    let failed =
+                        next.has_child(Child::Ended) && self.fault != Some(Fault::CommitsOverFailures);
+                    match next.waits == self.waits && !failed {
+                        true => next.commit(),
+                        false => next.wake(has_room.then_some(process)),
+                    }
                 }
             });
             moves.push((Move::Wakes(process), woken));
@@ -337,9 +353,12 @@ impl Model for Join {
 
     fn wrong(&self, state: &State) -> Option<&'static str> {
         let unfinished = |child: &Child| !matches!(child, Child::Ended | Child::Gone);
-        let goes_on = matches!(state.parent, Parent::Ready | Parent::Running(_));
+        let goes_on = state.parent != Parent::Waiting;
         if goes_on && state.children.iter().any(unfinished) {
             return Some(NO_STEP_TOO_EARLY);
+        }
+        if state.parent == Parent::Gone && state.has_child(Child::Ended) {
+            return Some(FAILURES_TOLD);
         }
         let over = state.waits - u8::from(state.parent == Parent::Waiting);
         (state.wakeups != over).then_some(WOKEN_ONCE)
@@ -376,5 +395,6 @@ fn every_fault_in_waking_is_found_out() {
     violates("a wake-up compares no epoch", &quiet(Fault::WakeComparesNoEpoch), NO_STEP_TOO_EARLY);
     violates("a sweep compares no epoch", &noisy(Fault::SweepComparesNoEpoch), NO_STEP_TOO_EARLY);
     violates("no sweep", &noisy(Fault::NoSweep), COMES_TO_REST);
+    violates("commits over failures", &quiet(Fault::CommitsOverFailures), FAILURES_TOLD);
     violates("reaps without waiting", &noisy(Fault::ReapDoesNotWait), COMES_TO_REST);
 }

@@ -169,7 +169,7 @@ fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definitio
         let wanted = next.and_then(|next| definition.steps.get(next)).map(|step| &*step.name);
         let suspended_in = last.map(|last| last.step().to_owned());
         let handled = last.map_or(0, |last| last.event.handler_iteration.map_or(0, |before| before + 1));
-        let last_step = definition.steps.last().map(|step| &*step.name);
+        let last_step = definition.last_step();
         let here = Some(row.step());
         let fits = match (row.kind(), row.event.handler_iteration) {
             (EventKind::Suspended, None) => here == wanted && next_fits(definition, *row, None),
@@ -202,6 +202,6 @@ fn next_fits(definition: &Definition, row: Row<'_>, kept: Option<Row<'_>>) -> bo
     match row.event.next_step {
         Some(next) => next < definition.steps.len(),
         None if kept.is_some_and(|kept| kept.event.next_step.is_none()) => true,
-        None => definition.steps.last().is_some_and(|step| step.name == row.step()),
+        None => definition.last_step() == Some(row.step()),
     }
 }

@@ -15,9 +15,10 @@ use tracing::warn;
 
 use super::execute::InFlight;
 use super::shares::{Seat, Share, Slot};
+use super::wake::{Bereft, End};
 use super::{Engine, claim};
 use crate::error::is_transient;
-use crate::store::{Key, Launch, Launched, Parent};
+use crate::store::{Committed, Key, Launch, Launched, Parent};
 use crate::uninterrupted::uninterrupted;
 
 /// Room for one run.
@@ -113,15 +114,19 @@ fn tell(engine: &Engine, messages: &[Launched], launch: &Launch) {
 /// whatever their turn is: they finish what was begun. Of the rest, whoever has their handlers is
 /// told. `slots` are those that their children have left them.
 ///
-/// After an error it is to be called without any claims: if the claims of the first call were carried out
-/// and only the answer was lost, nothing must look as if it were in flight.
+/// Those that have no step left, and no child that failed, commit at once; returns their own parents, who have lost a
+/// child with that.
+///
+/// After an error it is to be called without `anything_new`: if the claims of the first call were carried out
+/// and only the answer was lost, nothing must look as if it were in flight; and if it was an end that the
+/// database refuses, that is its run's own affair.
 pub(super) async fn wake(
     engine: &Arc<Engine>,
     parents: &[Parent],
     slots: Option<OwnedSemaphorePermit>,
-    claims: bool,
-) -> sqlx::Result<()> {
-    let mut slots = if claims && !engine.stopping.is_cancelled() {
+    anything_new: bool,
+) -> sqlx::Result<Vec<Bereft>> {
+    let mut slots = if anything_new && !engine.stopping.is_cancelled() {
         slots_for(engine, parents.len(), slots)
     } else {
         None
@@ -133,13 +138,20 @@ pub(super) async fn wake(
     let expected: Vec<_> =
         room_for.map(|parent| InFlight::expect(engine.clone(), parent.root, parent.id)).collect();
     let pairs = engine.registry.pairs();
-    let woken = engine.store.wake_here(parents, engine.worker, &engine.identifier, pairs, room).await;
+    // A rehearsal has each run settle for itself.
+    let last_steps = match anything_new && engine.settings.rehearsal.is_none() {
+        true => engine.registry.last_steps(),
+        false => &[],
+    };
+    let woken =
+        engine.store.wake_here(parents, engine.worker, &engine.identifier, pairs, last_steps, room).await;
     let woken = match woken {
         Ok(woken) => woken,
         Err(error) => {
             // From here on what may have been claimed all the same is not in flight.
             drop(expected);
-            if room > 0 {
+            // Who may have committed all the same has a parent that nobody tells.
+            if room > 0 || !last_steps.is_empty() {
                 engine.doubt();
             }
             return Err(error);
@@ -148,9 +160,16 @@ pub(super) async fn wake(
     if let Some(slots) = &mut slots {
         claim::start_all(engine, woken.claimed, slots).await;
     }
-    drop((expected, slots));
+    drop(expected);
     engine.announce(&woken.handlers);
-    Ok(())
+    let mut bereft = vec![];
+    for Committed { root, parent } in woken.committed {
+        match parent {
+            Some(parent) => bereft.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
+            None => engine.waiters.root_ended(root, End::Committed),
+        }
+    }
+    Ok(bereft)
 }
 
 /// A slot for each of so many runs, as far as there are any: those that are left to them, and free ones.

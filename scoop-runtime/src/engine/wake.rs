@@ -93,6 +93,8 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
         let next = questions.next();
         tokio::select! {
             biased;
+            // The last answer has left them without a child.
+            () = std::future::ready(()), if !batch.is_empty() => {}
             // Not while somebody is due, who would then wait for whatever comes.
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
@@ -100,30 +102,39 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
         }
         let now = Instant::now();
         batch.drain(..).for_each(|(parent, slot)| questions.add(parent, slot, now));
-        ask(&engine, questions.take(now), questions.slots.take()).await;
+        batch = ask(&engine, questions.take(now), questions.slots.take()).await;
     }
-    while let Some(due) = questions.next() {
-        ask(&engine, questions.take(due), questions.slots.take()).await;
+    while !batch.is_empty() || questions.next().is_some() {
+        let now = Instant::now();
+        batch.drain(..).for_each(|(parent, slot)| questions.add(parent, slot, now));
+        let due = questions.next().unwrap_or(now);
+        batch = ask(&engine, questions.take(due), questions.slots.take()).await;
     }
 }
 
-/// Looks whether these parents are ready, however long that takes.
-async fn ask(engine: &Arc<Engine>, mut parents: Vec<Parent>, mut slots: Option<OwnedSemaphorePermit>) {
+/// Looks whether these parents are ready, however long that takes. Some commit with that; returns the parents of
+/// these.
+async fn ask(
+    engine: &Arc<Engine>,
+    mut parents: Vec<Parent>,
+    mut slots: Option<OwnedSemaphorePermit>,
+) -> Vec<Bereft> {
     // In the order in which others lock them, too.
     parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
-    let mut claims = true;
+    let mut anything_new = true;
     while !parents.is_empty() {
-        match hand_over::wake(engine, &parents, slots.take(), claims).await {
-            Ok(()) => return,
+        match hand_over::wake(engine, &parents, slots.take(), anything_new).await {
+            Ok(bereft) => return bereft,
             Err(error) if engine.stopping.is_cancelled() => {
                 warn!(%error, parents = parents.len(), "parents could not be woken before the end; a sweep finds them");
-                return;
+                break;
             }
             Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
         }
-        claims = false;
+        anything_new = false;
         tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
+    vec![]
 }
 
 /// The parents to ask for, and those that were asked for lately. A parent of many children loses one

@@ -62,7 +62,8 @@ either! {
     async fn settle(&self, identifier: &str, settlements: &[Settlement]) -> BTreeMap<(Uuid, i64), Settled>;
     async fn wake(&self, parents: &[Parent]) -> Vec<String>;
     async fn wake_here(
-        &self, parents: &[Parent], worker: Uuid, identifier: &str, pairs: Pairs<'_>, room: usize,
+        &self, parents: &[Parent], worker: Uuid, identifier: &str, pairs: Pairs<'_>, last_steps: &[String],
+        room: usize,
     ) -> Woken;
     async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
     async fn release(&self, releases: &[Release]) -> ();

@@ -17,8 +17,7 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::launching::{self, Launching};
 use super::plain::{self, Plain};
-use super::rows::Unreadable;
-use super::rows::unsigned;
+use super::rows::{Unreadable, lineage, unsigned};
 use super::telling::{self, Telling};
 use super::{Claimed, Key, Pairs, Progress, Settled, Settlement, Tables};
 use crate::children::Child;
@@ -30,7 +29,7 @@ use crate::ids;
 pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
 /// A run that lost a child.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Parent {
     pub(crate) root: Uuid,
     pub(crate) id: Uuid,
@@ -47,11 +46,36 @@ impl Parent {
 }
 
 /// The runs that wait for nobody any more.
+#[derive(Default)]
 pub(crate) struct Woken {
     /// Whose those are that are ready.
     pub(crate) handlers: Vec<String>,
     /// Those that were claimed along with it.
     pub(crate) claimed: Vec<Result<Claimed, Unreadable>>,
+    /// Those that have committed with it.
+    pub(crate) committed: Vec<Committed>,
+}
+
+/// A run that has committed when its last child did, as no step was left.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Committed {
+    pub(crate) root: Uuid,
+    /// Who lost a child with that.
+    pub(crate) parent: Option<Parent>,
+}
+
+impl Committed {
+    /// The run of this lineage, at this time.
+    pub(super) fn of(lineage: &Lineage, has_parent: bool, at: OffsetDateTime) -> Self {
+        let root = lineage.root_id();
+        let parent = lineage.parent().filter(|_| has_parent);
+        Self { root, parent: parent.map(|parent| Parent { root, id: parent.id(), at }) }
+    }
+
+    fn from_row(row: &PgRow, at: OffsetDateTime) -> sqlx::Result<Self> {
+        let (lineage, has_parent) = (lineage(row)?, row.try_get("has_parent")?);
+        Ok(Self::of(&lineage, has_parent, at))
+    }
 }
 
 /// What a worker had lost track of.
@@ -252,18 +276,20 @@ impl Tables {
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), 0).await?;
+        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), &[], 0).await?;
         Ok(woken.handlers)
     }
 
     /// The same, by a worker of these handlers that has room for so many of the parents, from the first
-    /// on: of these, the ones that wait for nobody are claimed.
+    /// on: of these, the ones that wait for nobody are claimed. Those that had come to the last step of their
+    /// saga commit instead, if `last_steps` has these, handler by handler.
     pub(crate) async fn wake_here(
         &self,
         parents: &[Parent],
         worker: Uuid,
         identifier: &str,
-        (topics, handlers): (&[String], &[String]),
+        (topics, handlers): Pairs<'_>,
+        last_steps: &[String],
         room: usize,
     ) -> sqlx::Result<Woken> {
         let rows = sqlx::query(self.sql.run_wake.clone())
@@ -272,13 +298,19 @@ impl Tables {
             .bind(topics)
             .bind(handlers)
             .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .bind(last_steps)
+            .bind(identifier)
+            .bind(parents.iter().map(|_| ids::now_v7()).collect::<Vec<_>>())
             .all(&self.sessions)
             .await?;
-        let mut woken = Woken { handlers: vec![], claimed: vec![] };
+        let mut woken = Woken::default();
         for row in &rows {
-            match row.try_get("claimed")? {
-                true => woken.claimed.push(Claimed::from_row(row, identifier)?),
-                false => woken.handlers.push(row.try_get("handler")?),
+            if let Some(at) = row.try_get("committed_at")? {
+                woken.committed.push(Committed::from_row(row, at)?);
+            } else if row.try_get("claimed")? {
+                woken.claimed.push(Claimed::from_row(row, identifier)?);
+            } else {
+                woken.handlers.push(row.try_get("handler")?);
             }
         }
         Ok(woken)

@@ -32,7 +32,7 @@ mod topology;
 
 pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
 pub(crate) use either::{Pairs, Store};
-pub(crate) use engine::{Parent, Release};
+pub(crate) use engine::{Committed, Parent, Release};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};

@@ -52,7 +52,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}'",
         ),
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
-        "run_wake" => ("jsonb, uuid, text[], text[], bigint", "'[]', gen_random_uuid(), '{}', '{}', 1"),
+        "run_wake" => (
+            "jsonb, uuid, text[], text[], bigint, text[], text, uuid[]",
+            "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}'",
+        ),
         "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
         "handler_ready" => ("text[], text[], text[], text[], timestamptz[]", "'{}', '{}', '{}', '{}', '{}'"),
         "run_overdue" => ("bigint", "1"),

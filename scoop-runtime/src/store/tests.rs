@@ -1,5 +1,6 @@
 //! What the statements leave, by themselves and beside each other.
 
+use scoop_core::{Continuation, Definition, StepDefinition};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool};
 use uuid::Uuid;
@@ -321,8 +322,9 @@ async fn who_is_not_listed_frees_nothing() {
 async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
     let again = || Launched::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
-    let wait = "UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', suspensions = 1
-                WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at";
+    let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', handler_iteration = 2, suspensions = 1,
+                    context = '{"Sum": 7}'
+                WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at"#;
     let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
     let mut parents: Vec<_> = rows.iter().map(|row| Parent::from_row(row).unwrap()).collect();
     parents.sort_by_key(|parent| parent.id);
@@ -335,10 +337,10 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
     let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
-    let woken = store.wake_here(&parents, worker, "w", pairs, 1).await.unwrap();
+    let woken = store.wake_here(&parents, worker, "w", pairs, &[], 1).await.unwrap();
     let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
     assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
-    let again = store.wake_here(&parents, worker, "w", pairs, 3).await.unwrap();
+    let again = store.wake_here(&parents, worker, "w", pairs, &[], 3).await.unwrap();
     assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "nobody wakes twice");
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
@@ -349,6 +351,88 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
     let late =
         "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
+    done(pool, server).await;
+}
+
+/// What goes on record of the end of a run, but for whose it is and when.
+async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
+    let events = "
+        SELECT (to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[])::text
+        FROM scoop.message_event e
+        WHERE cooperation_lineage[cardinality(cooperation_lineage)] = $1 AND type = 'COMMITTED'";
+    sqlx::query_scalar(events).bind(run).fetch_all(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_commits_when_it_wakes_leaves_what_any_end_leaves() {
+    const STEPS: &[StepDefinition] = &[StepDefinition::new("one")];
+    static SAGA: Definition = Definition::new("saga", "a", STEPS);
+    let (pool, server) = database("commits_at_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let (pairs, last_steps) = ((&["a".to_owned()][..], &["saga".to_owned()][..]), ["one".to_owned()]);
+
+    let woken = store.wake_here(&parents[..1], worker, "w", pairs, &[], 1).await.unwrap();
+    let [Ok(claimed)] = &woken.claimed[..] else { panic!("there was room for it: {:?}", woken.claimed) };
+    let Continuation::Record(end) = Continuation::of(&SAGA, &claimed.run).unwrap() else {
+        panic!("no step is left")
+    };
+    let stored = (claimed.surroundings, &claimed.run.context);
+    let settlement = Settlement::new(claimed.key, &claimed.run, stored, end.conclude());
+    assert!(store.settle("w", &[settlement]).await.unwrap().values().all(|settled| settled.ended));
+
+    let woken = store.wake_here(&parents[1..], worker, "w", pairs, &last_steps, 1).await.unwrap();
+    assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 0));
+    let roots: Vec<_> = parents[1..].iter().map(|p| Committed { root: p.root, parent: None }).collect();
+    assert_eq!(woken.committed, roots);
+    let [settled] = &committed(&pool, parents[0].id).await[..] else { panic!("it has committed") };
+    assert!(settled.contains(r#"{"Sum": 7}"#) && settled.contains(r#"iteration": 2"#), "{settled}");
+    for parent in &parents[1..] {
+        assert_eq!(committed(&pool, parent.id).await, std::slice::from_ref(settled));
+    }
+    let left = "SELECT count(*) FROM scoop.run WHERE topic = 'a'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&pool).await.unwrap(), 0);
+    let late = "SELECT bool_and(created_at > now() + interval '59 minutes') FROM scoop.message_event
+                WHERE type = 'COMMITTED'";
+    assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
+    let again = store.wake_here(&parents, worker, "w", pairs, &last_steps, 3).await.unwrap();
+    assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn whoever_has_anything_left_to_do_wakes_and_does_not_commit() {
+    let (pool, server) = database("wakes_not_commits").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let (pairs, last_steps) = ((&["a".to_owned()][..], &["saga".to_owned()][..]), ["one".to_owned()]);
+    let id = parents[0].id;
+    let left_to_do = [
+        "UPDATE scoop.run SET next_step = 1 WHERE id = $1",
+        "UPDATE scoop.run SET step = 'another' WHERE id = $1",
+        "UPDATE scoop.run SET backward = true, failure = '{}' WHERE id = $1",
+        "UPDATE scoop.run SET gives_up = true WHERE id = $1",
+        "UPDATE scoop.run SET give_up_at = now() WHERE id = $1",
+        "INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, failure, last_event_at)
+         SELECT root, message_id, id, lineage || message_id, message_id, 'b', 'b', 'ended', '{}', now()
+         FROM scoop.run WHERE id = $1",
+    ];
+    for what in left_to_do {
+        let mut tx = pool.begin().await.unwrap();
+        sqlx::query("DELETE FROM scoop.run WHERE parent = $1").bind(id).execute(&mut *tx).await.unwrap();
+        let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', next_step = NULL,
+                    backward = false, failure = NULL, gives_up = false, give_up_at = NULL WHERE id = $1";
+        sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
+        sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        let woken = store.wake_here(&parents[..1], worker, "w", pairs, &last_steps, 0).await.unwrap();
+        assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
+        assert!(committed(&pool, id).await.is_empty(), "{what}");
+    }
+    // Nor does one of whose saga nothing is known here.
+    let others = (&["a".to_owned()][..], &["other".to_owned()][..]);
+    let woken = store.wake_here(&parents[1..], worker, "w", others, &last_steps, 0).await.unwrap();
+    assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 2));
     done(pool, server).await;
 }
 
@@ -371,7 +455,7 @@ async fn only_who_is_listed_and_has_the_handler_claims_what_wakes() {
     let pairs = |handler: &str| (vec!["a".to_owned()], vec![handler.to_owned()]);
     for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
         let (topics, handlers) = pairs(handler);
-        let woken = store.wake_here(&parents, worker, "w", (&topics, &handlers), 3).await.unwrap();
+        let woken = store.wake_here(&parents, worker, "w", (&topics, &handlers), &[], 3).await.unwrap();
         assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
         let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
         sqlx::query(wait).execute(&pool).await.unwrap();

@@ -1,50 +1,61 @@
 //! Makes runs ready that wait for nobody any more, and frees what nobody works on: parents after their
 //! children's end, the runs of the dead, and what a worker has lost track of.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use scoop_core::EventKind;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::engine::{Disowned, Woken};
+use super::super::engine::{Committed, Disowned, Woken};
 use super::super::{Pairs, Parent, Release};
 use super::Memory;
 use super::claim::named;
-use super::row::RunState;
-use super::state::{Pair, RunId, State, after};
+use super::record::Event;
+use super::row::{Row, RunState};
+use super::state::{Pair, RunId, State, after, later};
 use crate::bug::{Bug, made};
 
 impl Memory {
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), 0).await?;
+        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), &[], 0).await?;
         Ok(woken.handlers)
     }
 
     /// The same, by a worker of these handlers that has room for so many of the parents, from the first
-    /// on: of these, the ones that wait for nobody are claimed.
+    /// on: of these, the ones that wait for nobody are claimed. Those that had come to the last step of their
+    /// saga commit instead, if `last_steps` has these, handler by handler.
     pub(crate) async fn wake_here(
         &self,
         parents: &[Parent],
         worker: Uuid,
         identifier: &str,
         pairs: Pairs<'_>,
+        last_steps: &[String],
         room: usize,
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
             let room = if state.workers.contains_key(&worker) { room } else { 0 };
-            let own: BTreeSet<Pair> = named(pairs).filter(|_| room > 0).collect();
+            let steps = last_steps.iter().map(Some).chain(std::iter::repeat(None));
+            let own: BTreeMap<Pair, Option<&String>> = named(pairs).zip(steps).collect();
             let identifier: Arc<str> = identifier.into();
-            let mut woken = Woken { handlers: vec![], claimed: vec![] };
+            let mut woken = Woken::default();
             for (place, parent) in parents.iter().enumerate() {
                 let run = (parent.root, parent.id);
                 let waits = state.row(run).filter(|row| row.state == RunState::Waiting);
                 let Some(row) = waits.filter(|_| state.is_alone(run)) else {
                     continue;
                 };
-                let mine = place < room
-                    && !row.is_untouched()
-                    && own.contains(&(row.handler.clone(), row.topic.clone()));
+                let last_step = own.get(&(row.handler.clone(), row.topic.clone()));
+                if let Some(Some(last_step)) = last_step
+                    && state.commits(row, last_step)
+                {
+                    woken.committed.extend(state.commit(run, parent.at, &identifier));
+                    continue;
+                }
+                let mine = place < room && !row.is_untouched() && last_step.is_some();
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
                 match state.claimed(run, &identifier, true).filter(|_| mine) {
@@ -133,7 +144,7 @@ impl Memory {
 impl State {
     /// A run waits for nobody any more, its last child having ended at this time: it is ready, or this
     /// worker's from now on.
-    fn wake(&mut self, run: RunId, at: time::OffsetDateTime, worker: Option<Uuid>) {
+    fn wake(&mut self, run: RunId, at: OffsetDateTime, worker: Option<Uuid>) {
         if forgotten(run) {
             return;
         }
@@ -149,6 +160,35 @@ impl State {
                 row.last_event_at = row.last_event_at.max(at);
             }
         });
+    }
+
+    /// Whether a run that waits for nobody has nothing to do any more, either, if this is the last step of its saga.
+    fn commits(&self, row: &Row, last_step: &str) -> bool {
+        let run = (row.root(), row.id());
+        row.step.as_deref() == Some(last_step)
+            && row.next_step.is_none()
+            && !row.backward
+            && !row.is_overdue(self.now())
+            && self.children(run).next().is_none()
+    }
+
+    /// A run has committed with its last child, which ended at this time.
+    fn commit(&mut self, run: RunId, at: OffsetDateTime, identifier: &Arc<str>) -> Option<Committed> {
+        if forgotten(run) {
+            return None;
+        }
+        let row = self.remove(run)?;
+        let at = later(self.now(), row.last_event_at).max(after(at));
+        let committed = Committed::of(&row.lineage, row.parent.is_some(), at);
+        self.append(Event {
+            handler: Some(row.handler),
+            identifier: Some(identifier.clone()),
+            step: row.step,
+            context: row.context,
+            handling: row.handler_iteration,
+            ..Event::new(EventKind::Committed, row.message, row.lineage, at)
+        });
+        Some(committed)
     }
 
     fn sweep(&mut self) -> Vec<String> {
