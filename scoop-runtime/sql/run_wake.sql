@@ -5,28 +5,32 @@
 -- there is no event to write of these.
 -- A run that has gone on since this statement began, and waits for new children that it does not
 -- see, has another epoch than when it was looked up, and is left alone.
--- Locks: my row of worker, if I have room for any, as a claim does, and before any other: who holds
--- that goes on to rows of run. If somebody has declared me dead, nothing is mine. Then the rows of
--- run that are woken.
+-- Locks: my row of worker, if I have room for any or may commit one, as a claim does, and before any other: who
+-- holds that goes on to rows of run. If somebody has declared me dead, nothing is mine, and nothing commits: he does not
+-- look again for whoever waits for it. Then the rows of run that are woken, one after the other as $1 has them.
 -- $1 the runs: an array of objects with root, id and the time of a child's last event
 -- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 -- $2 worker, $3 topics and $4 handlers (pairs) of its program, $5 of how many of the runs, from the first
 -- on, it has room for, $6 the names of the last steps of these sagas, none if no run is to commit here,
 -- $7 the worker's identifier in events, $8 an id for the event of each of the runs
 WITH me AS MATERIALIZED (
-    SELECT id FROM scoop.worker WHERE id = $2 AND $5 > 0 FOR KEY SHARE
+    SELECT id FROM scoop.worker WHERE id = $2 AND ($5 > 0 OR cardinality($6::text[]) > 0) FOR KEY SHARE
 ),
 held AS MATERIALIZED (
-    SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event,
+    SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event, clock.now,
            own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM me) AND r.epoch > r.first_epoch AS mine,
-           -- as the protocol has it: no step was left when it suspended
+           -- No step was left when it suspended, and that is what this program calls the last: what another version of
+           -- it had decided goes the long way.
            (own.last_step = r.step AND r.next_step IS NULL AND NOT r.backward) IS TRUE
-               AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+               AND EXISTS (SELECT FROM me)
+               AND (r.gives_up OR r.give_up_at <= clock.now) IS NOT TRUE
                AND NOT EXISTS (
                    SELECT FROM scoop.run failed WHERE failed.root = r.root AND failed.parent = r.id
                ) AS commits
     FROM jsonb_array_elements($1) WITH ORDINALITY AS parent (object, place)
     CROSS JOIN jsonb_to_record(object) AS w (root uuid, id uuid, at timestamptz)
+    -- one time for the deadline and for the event, so that nobody commits after his deadline
+    CROSS JOIN LATERAL (SELECT clock_timestamp() AS now OFFSET 0) clock
     JOIN scoop.run seen ON seen.root = w.root AND seen.id = w.id
     JOIN scoop.run r ON r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch AND r.state = 'waiting'
     LEFT JOIN unnest($3::text[], $4::text[], $6::text[]) AS own (topic, handler, last_step)
@@ -57,7 +61,7 @@ gone AS (
     USING held
     WHERE r.root = held.root AND r.id = held.id AND held.commits
     RETURNING r.*, held.event,
-        greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond', held.at + interval '1 microsecond')
+        greatest(held.now, r.last_event_at + interval '1 microsecond', held.at + interval '1 microsecond')
             AS committed_at
 ),
 recorded AS (

@@ -22,6 +22,8 @@ pub enum Bug {
     DropFailure,
     /// The end of a run that failed is not told to its parent.
     SwallowFailure,
+    /// A parent that has no step left commits when it wakes, although a child has failed.
+    CommitOverFailure,
     /// What is due is looked for only when a notification comes.
     NotificationsOnly,
     /// A run that is taken again begins again.
@@ -60,7 +62,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 24] = [
+    pub const ALL: [Bug; 25] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -68,6 +70,7 @@ impl Bug {
         Bug::ParentFirst,
         Bug::DropFailure,
         Bug::SwallowFailure,
+        Bug::CommitOverFailure,
         Bug::NotificationsOnly,
         Bug::SeenTwice,
         Bug::CompensateTwice,

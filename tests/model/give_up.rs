@@ -5,7 +5,7 @@
 //! several statements (`cancel_mark.sql` until it finds none, `cancel_drop.sql`), each with a snapshot of its
 //! own; `run_overdue.sql` is one of one. Whoever changes a row has to wait for whoever has changed it, and then
 //! looks at it again; a claim passes over such rows. Waking is a model of its own: here whoever waits for
-//! nobody may be woken at any time.
+//! nobody may be woken at any time, or commit with that if it has no step left.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 
@@ -32,6 +32,8 @@ enum Fault {
     StaysAsked,
     /// A claim does not tell who has to give up, and neither does a settlement that is void.
     NobodyTells,
+    /// Who has no step left commits when it wakes, asked to give up or not.
+    EndsBlindly,
     /// What was not begun in the snapshot is dropped, begun or not.
     DropsTheBegun,
     /// Who is overdue is woken along with that if his children can be dropped, as the snapshot has it.
@@ -81,9 +83,17 @@ enum Phase {
 /// Who has changed a row without having committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lock {
-    Settlement { fails: bool },
-    Cancellation { drops: bool },
-    Overdue { drops: bool },
+    Settlement {
+        fails: bool,
+    },
+    /// A wake-up with which it commits.
+    End,
+    Cancellation {
+        drops: bool,
+    },
+    Overdue {
+        drops: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +147,7 @@ enum Move {
     Refused(usize),
     Commits(usize),
     Wakes(usize),
+    Ends(usize),
     Cancels,
     Marks(usize),
     MarksAgain,
@@ -266,6 +277,15 @@ impl GiveUp {
             (Standing::Waiting, None) if state.waits_for_nobody(run) => {
                 let woken = state.change(|next| next.runs[run].standing = Standing::Ready);
                 moves.push((Move::Wakes(run), woken));
+                let asked = state.has_to_give_up(run) && self.fault != Some(Fault::EndsBlindly);
+                if !here.undoing && !asked && !state.has_failed_child(run) {
+                    let ending = state.change(|next| next.runs[run].lock = Some(Lock::End));
+                    moves.push((Move::Ends(run), ending));
+                }
+            }
+            (Standing::Waiting, Some(Lock::End)) => {
+                let ended = state.change(|next| next.settle(run, false, self.fault));
+                moves.push((Move::Commits(run), ended));
             }
             _ => {}
         }
@@ -566,6 +586,7 @@ fn every_fault_in_giving_up_is_found_out() {
     violates("stays asked", &cancelled(Fault::StaysAsked), SHIELDED);
     let obedient = GiveUp { failures: 0, ..cancelled(Fault::NobodyTells) };
     violates("nobody tells", &obedient, COMES_TO_REST);
+    violates("ends blindly", &cancelled(Fault::EndsBlindly), OBEYED);
     violates("drops the begun", &overdue(Fault::DropsTheBegun), WHO_BEGAN_ENDS);
     violates("wakes the overdue", &overdue(Fault::WakesTheOverdue), NO_STEP_TOO_EARLY);
 }

@@ -73,7 +73,7 @@ struct Process {
     listed: bool,
     /// A child has ended here, and the parent is still to be asked for.
     gathered: bool,
-    /// The epoch that a wake-up saw, of a parent that waits for nobody; and whether it claims.
+    /// The epoch that a wake-up saw, of a parent that waits for nobody; and whether it has room to claim it.
     wakes: Option<(u8, bool)>,
     /// The same of a sweep.
     sweeps: Option<u8>,
@@ -105,6 +105,8 @@ enum Move {
         has_room: bool,
     },
     Wakes(usize),
+    /// The parent had no step left.
+    Ends(usize),
     Looks(usize),
     Sweeps(usize),
     /// What a dead process had sent is never carried out.
@@ -144,8 +146,7 @@ impl State {
         self.parent == Parent::Waiting && !self.children.iter().any(counts)
     }
 
-    /// No step was left: this was the end.
-    fn commit(&mut self) {
+    fn end_parent(&mut self) {
         self.parent = Parent::Gone;
         self.epoch += 1;
         self.wakeups += 1;
@@ -239,19 +240,21 @@ impl Join {
         let is_the_same =
             |epoch, lax| state.parent == Parent::Waiting && (epoch == state.epoch || self.fault == Some(lax));
         if let Some((epoch, has_room)) = here.wakes {
-            let woken = state.change(|next| {
-                next.processes[process].wakes = None;
-                if is_the_same(epoch, Fault::WakeComparesNoEpoch) {
-                    // Those children have all ended, so none of them fails later.
-                    let failed =
-                        next.has_child(Child::Ended) && self.fault != Some(Fault::CommitsOverFailures);
-                    match next.waits == self.waits && !failed {
-                        true => next.commit(),
-                        false => next.wake(has_room.then_some(process)),
+            let carried_out = |write: &dyn Fn(&mut State)| {
+                state.change(|next| {
+                    next.processes[process].wakes = None;
+                    if is_the_same(epoch, Fault::WakeComparesNoEpoch) {
+                        write(next);
                     }
-                }
-            });
+                })
+            };
+            let woken = carried_out(&|next| next.wake(has_room.then_some(process)));
             moves.push((Move::Wakes(process), woken));
+            // In the snapshot its children had all ended, so none of them fails later.
+            let failed = state.has_child(Child::Ended) && self.fault != Some(Fault::CommitsOverFailures);
+            if state.waits == self.waits && !failed {
+                moves.push((Move::Ends(process), carried_out(&State::end_parent)));
+            }
         }
         if let Some(epoch) = here.sweeps {
             let swept = state.change(|next| {
@@ -299,8 +302,7 @@ impl Join {
             moves.push((Move::Dies(process), dead));
         }
         // Striking out waits for a claim, and freeing for a row that is being written.
-        let holds_its_row =
-            matches!(here.wakes, Some((_, true))) && self.fault != Some(Fault::ReapDoesNotWait);
+        let holds_its_row = here.wakes.is_some() && self.fault != Some(Fault::ReapDoesNotWait);
         let writes = |child: &Child| matches!(child, Child::Ending { by, .. } if *by == process);
         if !here.alive && here.listed && !holds_its_row && !state.children.iter().any(writes) {
             let freed = state.change(|next| {

@@ -160,16 +160,27 @@ pub(super) async fn wake(
     if let Some(slots) = &mut slots {
         claim::start_all(engine, woken.claimed, slots).await;
     }
-    drop(expected);
+    let bereft = pass_on(engine, woken.committed, slots.as_mut());
+    drop((expected, slots));
     engine.announce(&woken.handlers);
+    Ok(bereft)
+}
+
+/// Tells who waits for roots that have committed. Returns the parents of the others, each with one of these slots, as
+/// far as there are any.
+fn pass_on(
+    engine: &Engine,
+    committed: Vec<Committed>,
+    mut slots: Option<&mut OwnedSemaphorePermit>,
+) -> Vec<Bereft> {
     let mut bereft = vec![];
-    for Committed { root, parent } in woken.committed {
+    for Committed { root, parent } in committed {
         match parent {
             Some(parent) => bereft.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
             None => engine.waiters.root_ended(root, End::Committed),
         }
     }
-    Ok(bereft)
+    bereft
 }
 
 /// A slot for each of so many runs, as far as there are any: those that are left to them, and free ones.

@@ -1,7 +1,8 @@
 //! Tells whoever waits: the claimer of this process, parents, other processes, and clients.
 //!
 //! All of it only makes things quick. A parent that nobody told is found by the sweep (after a
-//! death, after an answer that was lost, and once a minute), everything else by polling.
+//! death, after an answer that was lost, and once a minute), everything else by polling. A parent that has no step
+//! left commits with the question whether it is to wake, which saves it a claim and a commit.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -93,22 +94,25 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
         let next = questions.next();
         tokio::select! {
             biased;
-            // The last answer has left them without a child.
-            () = std::future::ready(()), if !batch.is_empty() => {}
+            // The last answer has left some without a child; who has come meanwhile is asked for with them.
+            () = std::future::ready(()), if !batch.is_empty() => {
+                while batch.len() < BATCH_MAX && let Ok(bereft) = queue.try_recv() {
+                    batch.push(bereft);
+                }
+            }
             // Not while somebody is due, who would then wait for whatever comes.
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
             () = drained.cancelled() => break,
         }
         let now = Instant::now();
-        batch.drain(..).for_each(|(parent, slot)| questions.add(parent, slot, now));
+        questions.add_all(&mut batch, now);
         batch = ask(&engine, questions.take(now), questions.slots.take()).await;
     }
-    while !batch.is_empty() || questions.next().is_some() {
-        let now = Instant::now();
-        batch.drain(..).for_each(|(parent, slot)| questions.add(parent, slot, now));
-        let due = questions.next().unwrap_or(now);
+    questions.add_all(&mut batch, Instant::now());
+    while let Some(due) = questions.next() {
         batch = ask(&engine, questions.take(due), questions.slots.take()).await;
+        questions.add_all(&mut batch, Instant::now());
     }
 }
 
@@ -163,6 +167,10 @@ struct Asked {
 }
 
 impl Questions {
+    fn add_all(&mut self, bereft: &mut Vec<Bereft>, now: Instant) {
+        bereft.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
+    }
+
     /// A child of this parent has ended.
     fn add(&mut self, parent: Parent, slot: Option<OwnedSemaphorePermit>, now: Instant) {
         let id = parent.id;

@@ -429,10 +429,13 @@ async fn whoever_has_anything_left_to_do_wakes_and_does_not_commit() {
         assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
         assert!(committed(&pool, id).await.is_empty(), "{what}");
     }
-    // Nor does one of whose saga nothing is known here.
+    // Nor does one of whose saga nothing is known here, or one that is asked for by somebody who is taken for dead.
     let others = (&["a".to_owned()][..], &["other".to_owned()][..]);
-    let woken = store.wake_here(&parents[1..], worker, "w", others, &last_steps, 0).await.unwrap();
-    assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 2));
+    for (parent, worker, pairs) in [(1, worker, others), (2, Uuid::now_v7(), pairs)] {
+        let parent = &parents[parent..=parent];
+        let woken = store.wake_here(parent, worker, "w", pairs, &last_steps, 0).await.unwrap();
+        assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
+    }
     done(pool, server).await;
 }
 

@@ -37,8 +37,9 @@ impl Memory {
         room: usize,
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
-            let room = if state.workers.contains_key(&worker) { room } else { 0 };
-            let steps = last_steps.iter().map(Some).chain(std::iter::repeat(None));
+            let listed = state.workers.contains_key(&worker);
+            let room = if listed { room } else { 0 };
+            let steps = last_steps.iter().filter(|_| listed).map(Some).chain(std::iter::repeat(None));
             let own: BTreeMap<Pair, Option<&String>> = named(pairs).zip(steps).collect();
             let identifier: Arc<str> = identifier.into();
             let mut woken = Woken::default();
@@ -169,7 +170,7 @@ impl State {
             && row.next_step.is_none()
             && !row.backward
             && !row.is_overdue(self.now())
-            && self.children(run).next().is_none()
+            && (self.children(run).next().is_none() || made(Bug::CommitOverFailure))
     }
 
     /// A run has committed with its last child, which ended at this time.
