@@ -439,6 +439,31 @@ async fn whoever_has_anything_left_to_do_wakes_and_does_not_commit() {
     done(pool, server).await;
 }
 
+/// Whoever declares him dead waits for that row, and so sweeps when all that he had asked for has come true.
+#[tokio::test]
+async fn who_may_have_others_commit_holds_his_row_meanwhile() {
+    let (pool, server) = database("holds_at_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let (pairs, last_steps) = ((&["a".to_owned()][..], &["saga".to_owned()][..]), ["one".to_owned()]);
+    for (parent, last_steps) in [(&parents[..1], &[][..]), (&parents[1..2], &last_steps[..])] {
+        let mut tx = pool.begin().await.unwrap();
+        let lock = sqlx::query("SELECT FROM scoop.run WHERE id = $1 FOR UPDATE").bind(parent[0].id);
+        lock.execute(&mut *tx).await.unwrap();
+        let meanwhile = async {
+            blocked(&pool).await;
+            let strike_out = sqlx::query("SELECT FROM scoop.worker WHERE id = $1 FOR UPDATE NOWAIT");
+            let is_held = strike_out.bind(worker).execute(&pool).await.is_err();
+            tx.rollback().await.unwrap();
+            is_held
+        };
+        let waking = store.wake_here(parent, worker, "w", pairs, last_steps, 0);
+        let (woken, is_held) = tokio::join!(waking, meanwhile);
+        assert_eq!((woken.unwrap().committed.len(), is_held), (last_steps.len(), !last_steps.is_empty()));
+    }
+    done(pool, server).await;
+}
+
 /// Returns when somebody waits for a lock.
 async fn blocked(pool: &PgPool) {
     let blocked = "SELECT count(*) FROM pg_stat_activity
