@@ -6,8 +6,8 @@
 -- A run that has gone on since this statement began, and waits for new children that it does not
 -- see, has another epoch than when it was looked up, and is left alone.
 -- Locks: my row of worker, if I have room for any or may commit one, as a claim does, and before any other: who
--- holds that goes on to rows of run. If somebody has declared me dead, nothing is mine, and nothing commits: he does not
--- look again for whoever waits for it. Then the rows of run that are woken, one after the other as $1 has them.
+-- holds that goes on to rows of run. If somebody has declared me dead, nothing is mine, and nothing commits: whoever
+-- did has swept by then, and nobody would tell those who wait for it. Then the rows of run that are woken, one after the other as $1 has them.
 -- $1 the runs: an array of objects with root, id and the time of a child's last event
 -- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 -- $2 worker, $3 topics and $4 handlers (pairs) of its program, $5 of how many of the runs, from the first

@@ -83,17 +83,10 @@ enum Phase {
 /// Who has changed a row without having committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lock {
-    Settlement {
-        fails: bool,
-    },
-    /// A wake-up with which it commits.
-    End,
-    Cancellation {
-        drops: bool,
-    },
-    Overdue {
-        drops: bool,
-    },
+    Settlement { fails: bool },
+    CommittingWake,
+    Cancellation { drops: bool },
+    Overdue { drops: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -279,11 +272,11 @@ impl GiveUp {
                 moves.push((Move::Wakes(run), woken));
                 let asked = state.has_to_give_up(run) && self.fault != Some(Fault::EndsBlindly);
                 if !here.undoing && !asked && !state.has_failed_child(run) {
-                    let ending = state.change(|next| next.runs[run].lock = Some(Lock::End));
+                    let ending = state.change(|next| next.runs[run].lock = Some(Lock::CommittingWake));
                     moves.push((Move::Ends(run), ending));
                 }
             }
-            (Standing::Waiting, Some(Lock::End)) => {
+            (Standing::Waiting, Some(Lock::CommittingWake)) => {
                 let ended = state.change(|next| next.settle(run, false, self.fault));
                 moves.push((Move::Commits(run), ended));
             }

@@ -39,8 +39,9 @@ impl Memory {
         self.run("wake", |state| {
             let listed = state.workers.contains_key(&worker);
             let room = if listed { room } else { 0 };
-            let steps = last_steps.iter().filter(|_| listed).map(Some).chain(std::iter::repeat(None));
-            let own: BTreeMap<Pair, Option<&String>> = named(pairs).zip(steps).collect();
+            let last_step = |at| last_steps.get(at).filter(|_| listed);
+            let own = named(pairs).enumerate().map(|(at, pair)| (pair, last_step(at)));
+            let own: BTreeMap<Pair, Option<&String>> = own.collect();
             let identifier: Arc<str> = identifier.into();
             let mut woken = Woken::default();
             for (place, parent) in parents.iter().enumerate() {
@@ -50,7 +51,7 @@ impl Memory {
                     continue;
                 };
                 let last_step = own.get(&(row.handler.clone(), row.topic.clone()));
-                if let Some(Some(last_step)) = last_step
+                if let Some(last_step) = last_step.copied().flatten()
                     && state.commits(row, last_step)
                 {
                     woken.committed.extend(state.commit(run, parent.at, &identifier));
