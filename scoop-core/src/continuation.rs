@@ -3,6 +3,7 @@
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::resume::{known, resume};
 use crate::rollback::{Plan, RollbackNames, SubStep};
 use crate::{Context, Definition, Event, EventKind, Failure, Next, Path, Run, StepKind, Suspension};
 
@@ -20,17 +21,46 @@ pub enum Continuation<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stuck {
-    /// The next step lies beyond the definition's last.
+    /// The step where the run stands is gone, and a new step stands in its place.
     #[error(
-        "saga `{saga}` is to go on with step number {index}, but has only {steps} steps; was a step removed?"
+        "saga `{saga}` has no step `{step}` any more, where the run stands, and `{instead}` stands in its place; \
+         if that is the same step under another name, say so: `#[step(was = \"{step}\")]`"
     )]
-    NoSuchIndex {
+    Ambiguous {
         /// The saga.
         saga: String,
-        /// The position that the run recorded.
-        index: usize,
-        /// How many steps the definition has.
-        steps: usize,
+        /// The step that is gone.
+        step: String,
+        /// The new step.
+        instead: String,
+    },
+    /// A step was moved across the place where the run stands.
+    #[error(
+        "saga `{saga}`: step `{step}` was moved and would {what} after `{after}`; a program with the former order \
+         can finish the run"
+    )]
+    Moved {
+        /// The saga.
+        saga: String,
+        /// The step that was moved.
+        step: String,
+        /// The newest step that the run completed.
+        after: String,
+        /// What would happen to the moved step.
+        what: &'static str,
+    },
+    /// A step takes the value of a step that was inserted before the place where the run stands.
+    #[error(
+        "saga `{saga}`: step `{step}` takes what `{producer}` returns, which did not run for this run and will not; \
+         take an `Option` of it, or let a program with the former steps finish the run"
+    )]
+    NoValue {
+        /// The saga.
+        saga: String,
+        /// The step that takes the value.
+        step: String,
+        /// The step that returns it.
+        producer: String,
     },
     /// A recorded step is not in the definition.
     #[error("saga `{saga}` has no step `{step}`, which the run has on record; was it renamed or removed?")]
@@ -262,39 +292,28 @@ impl<'a> Continuation<'a> {
 /// Forward: the step that the newest suspension names, or its child failure handler.
 fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<'a>, Stuck> {
     let Some(last) = &run.last else {
-        return invoke(definition, run, 0, 0);
+        return Ok(invoke(definition, run, 0, 0));
     };
+    // Also before a failure is handled: afterwards the former order of the steps may be forgotten.
+    let next = resume(definition, run, last)?;
     if let Some(failure) = run.child_failure() {
-        let step = known_step(definition, &last.step)?;
+        let step = known(definition, &last.step)?;
         let handled = last.handler_iteration.map_or(0, |iteration| iteration + 1);
         let at = Position::new(definition, run, &last.step, Some(handled));
         return Ok(on_child_failure(at, step, last.iteration, handled, failure));
     }
-    match last.next {
-        Some(next) => {
-            let repeated = definition.step_index(&last.step) == Some(next);
-            invoke(definition, run, next, if repeated { last.iteration + 1 } else { 0 })
-        }
-        None => {
-            let step = definition.last_step().unwrap_or_default();
-            let at = Position::new(definition, run, step, last.handler_iteration);
-            Ok(Continuation::Record(Record { at, kind: RecordKind::Commit }))
-        }
+    if next < definition.steps.len() {
+        let repeated = definition.step_index(&last.step) == Some(next);
+        return Ok(invoke(definition, run, next, if repeated { last.iteration + 1 } else { 0 }));
     }
+    let step = definition.last_step().unwrap_or_default();
+    let at = Position::new(definition, run, step, last.handler_iteration);
+    Ok(Continuation::Record(Record { at, kind: RecordKind::Commit }))
 }
 
-fn invoke<'a>(
-    definition: &'a Definition,
-    run: &'a Run,
-    index: usize,
-    iteration: u32,
-) -> Result<Continuation<'a>, Stuck> {
-    let Some(step) = definition.steps.get(index) else {
-        let steps = definition.steps.len();
-        return Err(Stuck::NoSuchIndex { saga: definition.saga.to_string(), index, steps });
-    };
-    let at = Position::new(definition, run, &*step.name, None);
-    Ok(Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } }))
+fn invoke<'a>(definition: &'a Definition, run: &'a Run, index: usize, iteration: u32) -> Continuation<'a> {
+    let at = Position::new(definition, run, &*definition.steps[index].name, None);
+    Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } })
 }
 
 /// Backward: the part of the plan after the one last recorded.
@@ -338,14 +357,17 @@ fn undo<'a>(
     let instance = plan.instance(part);
     // Also before its children are told: a step that is not known may be none, but a part of a
     // rollback that other definitions named otherwise.
-    let step = known_step(definition, &instance.step)?;
+    let step = known(definition, &instance.step)?;
     let at = Position::new(definition, run, &part.name, None);
     if part.of_children {
         let kind = RecordKind::TellChildren(instance.emitted.clone());
         return Ok(Continuation::Record(Record { at, kind }));
     }
     let cleanup = definition.steps.get(step + 1).filter(|next| next.kind == StepKind::Finally);
-    let finally = cleanup.is_some_and(|cleanup| plan.is_cleanup_due(part, &cleanup.name));
+    let ran = |name: &str| {
+        definition.step_index(name).is_some_and(|at| at == step || cleanup.is_some() && at == step + 1)
+    };
+    let finally = cleanup.is_some() && plan.is_cleanup_due(part, ran);
     if !definition.steps[step].compensated && !finally {
         return Ok(Continuation::Record(Record { at, kind: RecordKind::NothingToCompensate }));
     }
@@ -373,7 +395,7 @@ fn backward_child_failure<'a>(
         let at = Position::new(definition, run, names.sentinel(definition), Some(handled));
         return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
     };
-    let step = known_step(definition, &plan.instance(part).step)?;
+    let step = known(definition, &plan.instance(part).step)?;
     let at = Position::new(definition, run, &part.name, Some(handled));
     Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
 }
@@ -391,12 +413,6 @@ fn on_child_failure(
     }
     let action = Action::HandleChildFailure { step, iteration, handler_iteration, failure };
     Continuation::Call(Call { at, action })
-}
-
-fn known_step(definition: &Definition, step: &str) -> Result<usize, Stuck> {
-    definition
-        .step_index(step)
-        .ok_or_else(|| Stuck::NoSuchStep { saga: definition.saga.to_string(), step: step.to_owned() })
 }
 
 impl Call<'_> {
@@ -419,18 +435,15 @@ impl Call<'_> {
         };
         match self.action {
             Action::Invoke { step, iteration } => {
-                let next = returned.next.unwrap_or(Next::Continue);
-                let next = index_after(self.at.definition, step, next);
-                self.at.suspend(Some(step), iteration, next, returned)
+                let decision = Decision::of(step, returned.next.unwrap_or(Next::Continue));
+                self.at.suspend(Some(step), iteration, decision, returned)
             }
             Action::HandleChildFailure { step, iteration, .. } if self.at.is_forward() => {
-                let planned = self.at.run.last.as_ref().and_then(|last| last.next);
-                let next = returned.next;
-                let next = next.map_or(planned, |next| index_after(self.at.definition, step, next));
-                self.at.suspend(None, iteration, next, returned)
+                let decision = returned.next.map_or(Decision::Keep, |next| Decision::of(step, next));
+                self.at.suspend(None, iteration, decision, returned)
             }
             Action::HandleChildFailure { .. } | Action::Compensate { .. } => {
-                self.at.suspend(None, 0, None, returned)
+                self.at.suspend(None, 0, Decision::None, returned)
             }
         }
     }
@@ -460,7 +473,7 @@ impl Record<'_> {
             }
             RecordKind::Fail(failure) => at.fail(failure),
             RecordKind::TellChildren(messages) => at.tell_children(messages),
-            RecordKind::NothingToCompensate => at.suspend(None, 0, None, Returned::nothing()),
+            RecordKind::NothingToCompensate => at.suspend(None, 0, Decision::None, Returned::nothing()),
             RecordKind::FinishRollback => {
                 let (cause, told) = at.rollback_cause();
                 let event = at.event(EventKind::RolledBack);
@@ -470,12 +483,25 @@ impl Record<'_> {
     }
 }
 
-/// The position that follows step `index`, as it is stored: none after the last.
-fn index_after(definition: &Definition, index: usize, next: Next) -> Option<usize> {
-    match next {
-        Next::Continue => (index + 1 < definition.steps.len()).then_some(index + 1),
-        Next::Repeat => Some(index),
-        Next::GoTo(step) => Some(step),
+/// Where a run goes after a call.
+enum Decision {
+    /// On from this step of the definition at hand.
+    Onward(usize),
+    /// To this step of the definition at hand.
+    Jump(usize),
+    /// As was decided before.
+    Keep,
+    /// Nowhere: a rollback follows its plan.
+    None,
+}
+
+impl Decision {
+    fn of(step: usize, next: Next) -> Self {
+        match next {
+            Next::Continue => Self::Onward(step),
+            Next::Repeat => Self::Jump(step),
+            Next::GoTo(target) => Self::Jump(target),
+        }
     }
 }
 
@@ -513,15 +539,24 @@ impl<'a> Position<'a> {
         self,
         invoked: Option<usize>,
         iteration: u32,
-        next: Option<usize>,
+        decision: Decision,
         returned: Returned,
     ) -> Conclusion {
+        let mut run = self.run.clone();
+        let jump = match decision {
+            Decision::Onward(_) | Decision::None => None,
+            Decision::Jump(target) => Some(self.definition.steps[target].name.to_string()),
+            Decision::Keep => run.last.as_ref().and_then(|last| last.jump.clone()),
+        };
+        if let Decision::Onward(_) | Decision::Jump(_) = decision {
+            run.recorded = None;
+        }
         let mut events: Vec<_> = returned.emissions.iter().map(|emission| self.emitted(emission)).collect();
         let mut suspended = self.event(EventKind::Suspended);
-        suspended.next_step = next;
+        suspended.next_step = self.next_step(&decision);
+        suspended.jump.clone_from(&jump);
         events.push(suspended);
 
-        let mut run = self.run.clone();
         run.replied |= returned.reply.is_some();
         let mut values: Vec<_> = returned.reply.into_iter().collect();
         if let (Some(output), Some(_)) = (returned.output, invoked) {
@@ -535,9 +570,24 @@ impl<'a> Position<'a> {
         }
         run.failed_children.clear();
         run.last =
-            Some(Suspension { step: self.step, next, iteration, handler_iteration: self.handler_iteration });
+            Some(Suspension { step: self.step, jump, iteration, handler_iteration: self.handler_iteration });
         let fate = Fate::GoesOn(run);
         Conclusion { events, emissions: returned.emissions, told: vec![], told_because: None, values, fate }
+    }
+
+    /// The position of the step that follows in the definition at hand, for readers of the log; `None` if no step
+    /// is left.
+    fn next_step(&self, decision: &Decision) -> Option<usize> {
+        let next = match decision {
+            Decision::Onward(step) => step + 1,
+            Decision::Jump(target) => *target,
+            Decision::Keep => {
+                let last = self.run.last.as_ref()?;
+                resume(self.definition, self.run, last).ok()?
+            }
+            Decision::None => return None,
+        };
+        (next < self.definition.steps.len()).then_some(next)
     }
 
     fn emitted(&self, emission: &Emission) -> Event {
@@ -574,7 +624,7 @@ impl<'a> Position<'a> {
             event.because_of(because.clone()).with(context.clone())
         };
         let mut events: Vec<_> = messages.iter().map(tell).collect();
-        let mut conclusion = self.suspend(None, 0, None, Returned::nothing());
+        let mut conclusion = self.suspend(None, 0, Decision::None, Returned::nothing());
         events.append(&mut conclusion.events);
         let told_because = (!messages.is_empty()).then_some(because);
         Conclusion { events, told: messages, told_because, ..conclusion }
@@ -632,7 +682,8 @@ mod tests {
 
     fn run_after(step: &str, next: Option<usize>) -> Run {
         let lineage = Lineage::root(Uuid::from_u128(1)).child(Uuid::from_u128(2));
-        let last = Suspension { step: step.into(), next, iteration: 0, handler_iteration: None };
+        let jump = next.map(|next| STEPS[next].name.to_string());
+        let last = Suspension { step: step.into(), jump, iteration: 0, handler_iteration: None };
         Run { last: Some(last), ..Run::new(lineage, Uuid::from_u128(3), "saga[w]") }
     }
 

@@ -76,8 +76,11 @@ pub struct Event {
     pub message: Uuid,
     /// In which step.
     pub step: Option<String>,
-    /// Which step is to run next; none after the last.
+    /// The position of the step that follows in the definition of the program that wrote the event; `None` after the
+    /// last. For readers of the log: no run continues by it.
     pub next_step: Option<usize>,
+    /// The step that was chosen to run next; `None` for the one that follows in the definition.
+    pub jump: Option<String>,
     /// How often the children's failures had been handled before.
     pub handler_iteration: Option<u32>,
     /// What went wrong.
@@ -96,6 +99,7 @@ impl Event {
             message,
             step: None,
             next_step: None,
+            jump: None,
             handler_iteration: None,
             exception: None,
             context: Context::default(),

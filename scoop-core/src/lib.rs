@@ -23,6 +23,7 @@ mod message;
 mod next;
 mod question;
 mod report;
+mod resume;
 mod rollback;
 mod run;
 mod saga;

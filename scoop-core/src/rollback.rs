@@ -47,7 +47,7 @@ pub struct Plan {
 impl Plan {
     /// The plan for this history, oldest instance first.
     pub fn of(names: &RollbackNames, instances: Vec<Instance>) -> Self {
-        let counts = count(&instances);
+        let counts = count(names, &instances);
         let mut parts = Vec::with_capacity(instances.len() * 2);
         for (instance, done) in instances.iter().enumerate().rev() {
             let (index, _) = counts[instance];
@@ -82,12 +82,11 @@ impl Plan {
         self.counts[part.instance].1
     }
 
-    /// Whether the instance that a part undoes has still to be cleaned up after: neither has the
-    /// step `cleanup` run since, nor is there a newer instance of its step to do it for both.
-    pub(crate) fn is_cleanup_due(&self, part: &SubStep, cleanup: &str) -> bool {
-        let step = &self.instances[part.instance].step;
+    /// Whether the instance that a part undoes has still to be cleaned up after: none of the steps that `cleans`
+    /// names has run since, which are its cleanup and a newer instance of the step itself.
+    pub(crate) fn is_cleanup_due(&self, part: &SubStep, cleans: impl Fn(&str) -> bool) -> bool {
         let mut later = self.instances[part.instance + 1..].iter();
-        !later.any(|done| done.handler_iteration.is_none() && (done.step == *step || done.step == cleanup))
+        !later.any(|done| done.handler_iteration.is_none() && cleans(&done.step))
     }
 
     /// What the steps had returned when the instance was done, by step; of each the newest.
@@ -99,7 +98,7 @@ impl Plan {
 
 /// Of each instance its index among the runs of its step, counted from 0, and how many runs of
 /// the same step directly preceded it. A child failure handler belongs to the run before it.
-fn count(instances: &[Instance]) -> Vec<(usize, u32)> {
+fn count(names: &RollbackNames, instances: &[Instance]) -> Vec<(usize, u32)> {
     let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
     let mut newest: Option<(&str, u32)> = None;
     let mut counts = Vec::with_capacity(instances.len());
@@ -107,9 +106,10 @@ fn count(instances: &[Instance]) -> Vec<(usize, u32)> {
         let seen = runs.entry(&done.step).or_insert(0);
         if done.handler_iteration.is_none() {
             *seen += 1;
+            let current = names.current(&done.step);
             newest = match newest {
-                Some((step, iteration)) if step == done.step => Some((step, iteration + 1)),
-                _ => Some((&done.step, 0)),
+                Some((step, iteration)) if step == current => Some((step, iteration + 1)),
+                _ => Some((current, 0)),
             };
         }
         counts.push((seen.saturating_sub(1), newest.map_or(0, |(_, iteration)| iteration)));
@@ -122,6 +122,8 @@ fn count(instances: &[Instance]) -> Vec<(usize, u32)> {
 pub struct RollbackNames {
     prefix: String,
     suffix: String,
+    /// The names of steps by those that they had before.
+    renamed: BTreeMap<String, String>,
 }
 
 impl RollbackNames {
@@ -135,7 +137,17 @@ impl RollbackNames {
         while definition.steps.iter().any(|step| step.name.ends_with(&suffix)) {
             suffix.push('$');
         }
-        Self { prefix, suffix }
+        let renamed = definition
+            .steps
+            .iter()
+            .flat_map(|step| step.was.iter().map(|was| ((*was).to_owned(), step.name.to_string())))
+            .collect();
+        Self { prefix, suffix, renamed }
+    }
+
+    /// The name that a recorded step has now.
+    fn current<'a>(&'a self, step: &'a str) -> &'a str {
+        self.renamed.get(step).map_or(step, String::as_str)
     }
 
     /// Whether the name belongs to a part of a rollback.
@@ -211,7 +223,8 @@ mod tests {
         let due = |history: &[Instance]| {
             let plan = Plan::of(&names_of(&["a", "a finally", "b"]), history.into());
             let own = plan.parts().iter().filter(|part| !part.of_children && plan.instance(part).step == "a");
-            own.map(|part| plan.is_cleanup_due(part, "a finally")).collect::<Vec<_>>()
+            own.map(|part| plan.is_cleanup_due(part, |step| step == "a" || step == "a finally"))
+                .collect::<Vec<_>>()
         };
         let [a, handled, finally, b] =
             [done("a", None), done("a", Some(0)), done("a finally", None), done("b", None)];
@@ -233,7 +246,8 @@ mod tests {
             done("b", None),
             done("a", None),
         ];
-        let iterations: Vec<_> = count(&history).into_iter().map(|(_, iteration)| iteration).collect();
+        let iterations: Vec<_> =
+            count(&names_of(&["a", "b"]), &history).into_iter().map(|(_, iteration)| iteration).collect();
         assert_eq!(iterations, [0, 1, 1, 2, 0, 0]);
     }
 }

@@ -28,6 +28,9 @@ pub struct Run {
     pub failed_children: Vec<ChildFailure>,
     /// What the steps returned, by step; of each the newest.
     pub outputs: BTreeMap<String, Value>,
+    /// The steps of the definition under which the newest step of the forward path completed; `None` if that
+    /// is the definition at hand. Where the run continues follows from a comparison of the two.
+    pub recorded: Option<Arc<[String]>>,
     /// What travels with it without being its message.
     pub context: Context,
     /// Whether it has answered whoever launched its message.
@@ -63,8 +66,8 @@ pub enum Path {
 pub struct Suspension {
     /// The step, or the part of the rollback.
     pub step: String,
-    /// Which step is to run next; none after the last and on the way back.
-    pub next: Option<usize>,
+    /// The step that was chosen to run next; `None` for the one that follows in the definition, and in a rollback.
+    pub jump: Option<String>,
     /// The loop iteration of the step.
     pub iteration: u32,
     /// How often its children's failures had been handled before, if this came from handling.
@@ -94,6 +97,7 @@ impl Run {
             path: Path::Forward,
             failed_children: Vec::new(),
             outputs: BTreeMap::new(),
+            recorded: None,
             context: Context::default(),
             replied: false,
             give_up: Vec::new(),

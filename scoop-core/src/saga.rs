@@ -1,6 +1,9 @@
 //! A saga as plain data.
 
 use std::borrow::Cow;
+use std::fmt::Write;
+
+use uuid::Uuid;
 
 use crate::TOPIC_BYTES_MAX;
 
@@ -11,6 +14,9 @@ pub const NAME_CHARS_MAX: usize = 180;
 /// The longest step name in characters: rolling back writes it with a prefix and a suffix into
 /// 255 characters.
 pub const STEP_NAME_CHARS_MAX: usize = 180;
+
+/// The name space of fingerprints.
+const FINGERPRINTS: Uuid = Uuid::from_u128(0x0b6e_3c41_95d7_4d0f_8a52_7b1b_5a3c_9e21);
 
 /// A saga: its name, the topic it handles and its ordered steps.
 ///
@@ -41,6 +47,10 @@ pub struct Definition {
 pub struct StepDefinition {
     /// The persisted name.
     pub name: Cow<'static, str>,
+    /// Earlier persisted names: runs under way and finished runs may still have them.
+    pub was: &'static [&'static str],
+    /// The steps whose values its code takes, unless it takes them as an `Option`.
+    pub needs: &'static [&'static str],
     /// Whether there is code to undo it.
     pub compensated: bool,
     /// Whether there is code that handles the failures of its children.
@@ -66,6 +76,8 @@ impl StepDefinition {
     pub const fn new(name: &'static str) -> Self {
         Self {
             name: Cow::Borrowed(name),
+            was: &[],
+            needs: &[],
             compensated: false,
             handles_child_failure: false,
             kind: StepKind::Code,
@@ -84,6 +96,30 @@ impl StepDefinition {
     pub const fn handling_child_failure(mut self) -> Self {
         self.handles_child_failure = true;
         self
+    }
+
+    /// The same step, which had these names before.
+    #[must_use]
+    pub const fn formerly(mut self, names: &'static [&'static str]) -> Self {
+        self.was = names;
+        self
+    }
+
+    /// The same step, whose code takes the values of these steps.
+    #[must_use]
+    pub const fn needing(mut self, steps: &'static [&'static str]) -> Self {
+        self.needs = steps;
+        self
+    }
+
+    /// The name that the step had first. What is derived from it stays the same when the step is renamed.
+    pub fn first_name(&self) -> &str {
+        self.was.first().copied().unwrap_or(&self.name)
+    }
+
+    /// Whether the step is stored under this name, now or by an earlier program.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.was.contains(&name)
     }
 
     /// The same step, of this kind.
@@ -129,7 +165,9 @@ pub enum NameError {
         chars: usize,
     },
     /// Two steps share a name, so the stored history would be ambiguous.
-    #[error("saga `{saga}`: two steps are named `{step}`; give one of them another `name`")]
+    #[error(
+        "saga `{saga}`: two steps are named `{step}`, now or by a `was`; give one of them another `name`"
+    )]
     RepeatedStep {
         /// The saga.
         saga: String,
@@ -163,9 +201,27 @@ impl Definition {
         self.steps.last().map(|step| &*step.name)
     }
 
-    /// The position of a step, by its persisted name.
+    /// The position of a step, by its persisted name or an earlier one.
     pub fn step_index(&self, name: &str) -> Option<usize> {
-        self.steps.iter().position(|step| step.name == name)
+        self.steps.iter().position(|step| step.is_named(name))
+    }
+
+    /// The names of the steps in their order, as they are stored for programs that run the saga later.
+    pub fn step_names(&self) -> Vec<String> {
+        self.steps.iter().map(|step| step.name.to_string()).collect()
+    }
+
+    /// A number that two definitions share exactly if a run can change between them at any place.
+    ///
+    /// It follows from all that the protocol knows of the steps; the code of the steps is not part of it.
+    pub fn fingerprint(&self) -> Uuid {
+        let mut text = format!("{:?}\n", self.topic);
+        for step in &*self.steps {
+            let StepDefinition { name, was, needs, compensated, handles_child_failure, kind } = step;
+            let _ =
+                writeln!(text, "{name:?} {was:?} {needs:?} {compensated} {handles_child_failure} {kind:?}");
+        }
+        Uuid::new_v5(&FINGERPRINTS, text.as_bytes())
     }
 
     /// Whether every name can be stored and told from the others.
@@ -194,8 +250,11 @@ impl Definition {
             if chars == 0 || chars > STEP_NAME_CHARS_MAX {
                 errors.push(NameError::Step { saga: saga(), step: name(), chars });
             }
-            if self.steps[..index].iter().any(|earlier| earlier.name == step.name) {
-                errors.push(NameError::RepeatedStep { saga: saga(), step: name() });
+            let taken = |name: &str| self.steps[..index].iter().any(|earlier| earlier.is_named(name));
+            let repeated =
+                std::iter::once(&*step.name).chain(step.was.iter().copied()).find(|name| taken(name));
+            if let Some(name) = repeated {
+                errors.push(NameError::RepeatedStep { saga: saga(), step: name.to_string() });
             }
         }
         let texts = [&self.saga, &self.topic].into_iter().chain(self.steps.iter().map(|s| &s.name));

@@ -5,6 +5,7 @@ use syn::ext::IdentExt;
 use syn::{Ident, LitStr};
 
 use crate::errors::Errors;
+use crate::settings::Settings;
 
 /// What a name is stored as, and so how long it can be. The limits are those of `scoop-core`,
 /// which checks them again when the program starts.
@@ -69,6 +70,22 @@ pub(crate) fn stored(
         }
     }
     name
+}
+
+/// The names that something stored as `name` had before, from the setting `was`.
+pub(crate) fn former(kind: Kind, settings: &Settings, name: &str, errors: &mut Errors) -> Vec<String> {
+    let mut former: Vec<String> = vec![];
+    for literal in settings.texts("was", errors) {
+        let value = literal.value();
+        if let Some(why) = kind.refuses(&value) {
+            errors.at(&literal, why);
+        } else if value == name || former.contains(&value) {
+            errors.at(&literal, format!("`{value}` is one of its names already; remove this"));
+        } else {
+            former.push(value);
+        }
+    }
+    former
 }
 
 /// What a step that somebody waits for is stored as: the step's own name and this. Part of the

@@ -68,6 +68,20 @@ impl Settings {
         })
     }
 
+    /// The strings that were given for `key`: one, or several in brackets.
+    pub(crate) fn texts(&self, key: &str, errors: &mut Errors) -> Vec<LitStr> {
+        let text = |value: &Expr| match bare(value) {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
+            _ => None,
+        };
+        let takes = format!("a string, or several: `{key} = \"..\"` or `{key} = [\"..\", \"..\"]`");
+        let texts = self.expression(key, &takes, errors, |value| match value {
+            Expr::Array(several) => several.elems.iter().map(text).collect::<Option<Vec<_>>>(),
+            value => text(value).map(|text| vec![text]),
+        });
+        texts.unwrap_or_default()
+    }
+
     /// The name of a function that was given for `key`.
     pub(crate) fn function(&self, key: &str, errors: &mut Errors) -> Option<Ident> {
         let takes = format!("the bare name of a function in this `impl` block: `{key} = function`");

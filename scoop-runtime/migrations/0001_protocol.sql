@@ -36,8 +36,10 @@ CREATE TABLE scoop.message_event (
     created_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
     exception            jsonb,
     context              jsonb,
-    next_step            int,
-    child_failure_handler_iteration int
+    next_step            int,  -- the position that followed in the list of steps at that time: information for readers
+    child_failure_handler_iteration int,
+    jump                 varchar(255),  -- ours: the step that was chosen to run next; null for the one that follows
+    definition           int  -- ours: under which definition the step completed, see 0002_working_set.sql
 );
 
 CREATE UNIQUE INDEX unique_emitted_msg ON scoop.message_event (message_id, type)

@@ -8,17 +8,32 @@ CREATE TABLE scoop.handler (
     handler varchar(255) NOT NULL,
     since   timestamptz NOT NULL DEFAULT clock_timestamp(),
     until   timestamptz,
+    was     text[],  -- names that the saga had before, which are not listed beside it
     PRIMARY KEY (topic, handler, since)
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
+
+-- The sagas as programs had them. A run refers to the definition under which its newest step completed, so that a
+-- program that has another one can tell where to continue.
+CREATE TABLE scoop.definition (
+    id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    handler     varchar(255) NOT NULL,
+    fingerprint uuid NOT NULL,
+    steps       text[] NOT NULL,  -- the names in their order
+    since       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (handler, fingerprint)
+);
 
 -- The living processes. Each holds the advisory lock of its row in a session of its own: the
 -- lock is free exactly if the process, or its connection, is gone.
 CREATE TABLE scoop.worker (
     id         uuid PRIMARY KEY,
     lock_key   bigint NOT NULL,
+    topics     text[] NOT NULL,
     handlers   text[] NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    definitions int[] NOT NULL,  -- of each handler the definition that the process has
+    started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
+    topology   bigint NOT NULL DEFAULT 0  -- raised whenever a process starts or ends; claims name the value they know
 );
 
 CREATE TYPE scoop.run_state AS ENUM (
@@ -46,8 +61,9 @@ CREATE TABLE scoop.run (
     first_epoch       bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
     backward          boolean NOT NULL DEFAULT false,
     told              boolean NOT NULL DEFAULT false,  -- the parent demanded the rollback
-    step              varchar(255),  -- of the newest SUSPENDED, as are the next three
-    next_step         int,
+    step              varchar(255),  -- of the newest SUSPENDED, as are the next four
+    jump              varchar(255),
+    definition        int,
     iteration         int,
     handler_iteration int,
     suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
@@ -64,6 +80,8 @@ CREATE TABLE scoop.run (
     attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
     reason            text,  -- of the last attempt in vain, or why it is stuck
+    reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
+    refused_by        int[],  -- the definitions under which it cannot continue
     PRIMARY KEY (root, id),
     CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id),
     CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told  -- told on request: no parent waits
@@ -78,7 +96,8 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
-CREATE INDEX run_ready ON scoop.run (handler, topic, ready_at) WHERE state = 'ready';
+CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, ready_at) WHERE state = 'ready';
+CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT gives_up AND give_up_at IS NOT NULL;
@@ -102,3 +121,25 @@ INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event
 SELECT root, id, ARRAY[root, id], id, 'none', 'none', now()
 FROM (SELECT gen_random_uuid() AS root, gen_random_uuid() AS id FROM generate_series(1, 3000)) filling;
 DELETE FROM scoop.run;
+
+-- The queues of ready runs whose saga no living worker has. Goes through the index from one queue to the next, so that
+-- the runs in them cost nothing.
+CREATE VIEW scoop.abandoned_queue AS
+WITH RECURSIVE queue (handler, topic, reserved_for) AS (
+    (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+     WHERE r.state = 'ready'
+     ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1)
+    UNION ALL
+    SELECT next.handler, next.topic, next.reserved_for
+    FROM queue q
+    CROSS JOIN LATERAL (
+        SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+        WHERE r.state = 'ready' AND (r.handler, r.topic, r.reserved_for) > (q.handler, q.topic, q.reserved_for)
+        ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
+    ) next
+)
+SELECT q.handler, q.topic, q.reserved_for FROM queue q
+WHERE NOT EXISTS (
+    SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
+    WHERE own.handler = q.handler AND own.topic = q.topic
+);

@@ -30,7 +30,7 @@ BEGIN
     END IF;
     SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
         root uuid, id uuid, epoch bigint, ends text,
-        step varchar, next_step int, iteration int, handler_iteration int, suspensions int,
+        step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int,
         outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
         forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
         return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean
@@ -152,7 +152,7 @@ BEGIN
                     END::scoop.run_state,
             owner = CASE WHEN s.ends IS NULL AND NOT waits THEN r.owner END,
             epoch = r.epoch + 1,
-            step = s.step, next_step = s.next_step, iteration = s.iteration,
+            step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
             handler_iteration = s.handler_iteration, suspensions = s.suspensions, outputs = s.outputs,
             backward = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
             context = knows, replied = s.replied,
@@ -182,18 +182,18 @@ BEGIN
     -- a microsecond apart and in order, since participants order events by this time
     INSERT INTO scoop.message_event
         (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
-         created_at, exception, next_step, child_failure_handler_iteration, context)
+         created_at, exception, next_step, child_failure_handler_iteration, jump, definition, context)
     SELECT e.message_id, e.type::scoop.message_event_type,
            CASE WHEN e.detached_root IS NULL THEN held.handler END,
            CASE WHEN e.detached_root IS NULL THEN worker END,
            e.step,
            CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END,
            last_event - e.until_last * interval '1 microsecond',
-           e.exception, e.next_step, e.handler_iteration,
+           e.exception, e.next_step, e.handler_iteration, e.jump, e.definition,
            CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END
     FROM jsonb_to_recordset(s.events) AS e (
         until_last int, message_id uuid, type text, step varchar, next_step int,
-        handler_iteration int, exception jsonb, detached_root uuid, context jsonb)
+        handler_iteration int, jump varchar, definition int, exception jsonb, detached_root uuid, context jsonb)
     WHERE e.type <> 'ROLLBACK_EMITTED';
 
     IF s.return_values IS NOT NULL THEN

@@ -1,7 +1,20 @@
--- Lists who listens where. Who is listed already stays as it is.
--- Locks: the new rows of handler.
--- $1 topics and $2 handlers (pairs)
-INSERT INTO scoop.handler (topic, handler)
-SELECT topic, handler FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
+-- Lists the sagas that messages are delivered to, in place of the names that they had before. Who is listed already
+-- stays as it is. One statement, so that each message is delivered under one of the names and not under both: also if
+-- the program is the older one, and a newer one has given its saga another name.
+-- Locks: the new rows of handler, and those of other names of the same sagas.
+-- $1 topics and $2 handlers (pairs), $3 handlers and $4 names that they had before (pairs)
+WITH former AS MATERIALIZED (
+    SELECT handler, was FROM unnest($3::text[], $4::text[]) AS f (handler, was)
+),
+replaced AS (
+    UPDATE scoop.handler h
+    SET until = clock_timestamp()
+    WHERE h.until IS NULL
+      AND (h.handler IN (SELECT was FROM former) OR h.was && $2::text[] AND h.handler <> ALL ($2::text[]))
+)
+INSERT INTO scoop.handler (topic, handler, was)
+SELECT topic, handler, (SELECT array_agg(former.was) FROM former WHERE former.handler = mine.handler)
+FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
 ORDER BY topic, handler
-ON CONFLICT (topic, handler) WHERE until IS NULL DO NOTHING
+ON CONFLICT (topic, handler) WHERE until IS NULL DO UPDATE SET was = excluded.was
+WHERE scoop.handler.was IS DISTINCT FROM excluded.was

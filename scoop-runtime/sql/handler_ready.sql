@@ -2,42 +2,46 @@
 -- the next, so those that have nothing cost nothing. Where it is known how far a queue has been worked off, it is
 -- looked at by itself from there on, as run_claim.sql does, and the index is gone through between these alone.
 -- Locks: nothing.
--- $1 topics and $2 handlers (pairs); $3 topics, $4 handlers and how far their queues have been worked off, $5
+-- $1 topics, $2 handlers and $6 the definitions that their runs are reserved for (triples); $3 topics, $4 handlers and
+-- $7 definitions, and how far their queues have been worked off, $5
 WITH RECURSIVE worked_off AS MATERIALIZED (
-    SELECT topic, handler, reached FROM unnest($3::text[], $4::text[], $5::timestamptz[]) AS w (topic, handler, reached)
+    SELECT topic, handler, lane, reached
+    FROM unnest($3::text[], $4::text[], $7::int[], $5::timestamptz[]) AS w (topic, handler, lane, reached)
 ),
-listed (handler, topic, ready_at, until_handler, until_topic) AS (
-    SELECT handler, topic, NULL::timestamptz, lead(handler) OVER following, lead(topic) OVER following
-    FROM (SELECT '' AS handler, '' AS topic UNION ALL SELECT handler, topic FROM worked_off) begins
-    WINDOW following AS (ORDER BY handler, topic)
+listed (handler, topic, lane, ready_at, until_handler, until_topic, until_lane) AS (
+    SELECT handler, topic, lane, NULL::timestamptz, lead(handler) OVER following, lead(topic) OVER following,
+           lead(lane) OVER following
+    FROM (SELECT '' AS handler, '' AS topic, 0 AS lane UNION ALL SELECT handler, topic, lane FROM worked_off) begins
+    WINDOW following AS (ORDER BY handler, topic, lane)
     UNION ALL
-    SELECT next.handler, next.topic, next.ready_at, l.until_handler, l.until_topic
+    SELECT next.handler, next.topic, next.reserved_for, next.ready_at, l.until_handler, l.until_topic, l.until_lane
     FROM listed l
     CROSS JOIN LATERAL (
-        (SELECT r.handler::text, r.topic::text, r.ready_at FROM scoop.run r
-         WHERE r.state = 'ready' AND (r.handler, r.topic) > (l.handler, l.topic) AND l.until_handler IS NULL
-         ORDER BY r.handler, r.topic, r.ready_at LIMIT 1)
+        (SELECT r.handler::text, r.topic::text, r.reserved_for, r.ready_at FROM scoop.run r
+         WHERE r.state = 'ready' AND (r.handler, r.topic, r.reserved_for) > (l.handler, l.topic, l.lane)
+           AND l.until_handler IS NULL
+         ORDER BY r.handler, r.topic, r.reserved_for, r.ready_at LIMIT 1)
         UNION ALL
         -- the bound is one of the index: without it the part that is left out would be gone through
-        (SELECT r.handler, r.topic, r.ready_at FROM scoop.run r
-         WHERE r.state = 'ready' AND (r.handler, r.topic) > (l.handler, l.topic)
-           AND (r.handler, r.topic) < (l.until_handler, l.until_topic)
-         ORDER BY r.handler, r.topic, r.ready_at LIMIT 1)
+        (SELECT r.handler, r.topic, r.reserved_for, r.ready_at FROM scoop.run r
+         WHERE r.state = 'ready' AND (r.handler, r.topic, r.reserved_for) > (l.handler, l.topic, l.lane)
+           AND (r.handler, r.topic, r.reserved_for) < (l.until_handler, l.until_topic, l.until_lane)
+         ORDER BY r.handler, r.topic, r.reserved_for, r.ready_at LIMIT 1)
     ) next
 )
-SELECT l.topic, l.handler
+SELECT l.topic, l.handler, l.lane
 FROM listed l
 WHERE l.ready_at <= clock_timestamp()
   -- a case, so that this is no join: then it is a look into a hash table
-  AND CASE WHEN (l.topic, l.handler) IN (
-      SELECT topic, handler FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
+  AND CASE WHEN (l.topic, l.handler, l.lane) IN (
+      SELECT topic, handler, lane FROM unnest($1::text[], $2::text[], $6::int[]) AS mine (topic, handler, lane)
   ) THEN true END
 UNION ALL
-SELECT w.topic, w.handler
+SELECT w.topic, w.handler, w.lane
 FROM worked_off w
 WHERE EXISTS (
     SELECT FROM scoop.run r
-    WHERE r.state = 'ready' AND r.handler = w.handler AND r.topic = w.topic
+    WHERE r.state = 'ready' AND r.handler = w.handler AND r.topic = w.topic AND r.reserved_for = w.lane
       AND r.ready_at >= least(w.reached, (SELECT clock_timestamp() - interval '1 second'))
       AND r.ready_at <= (SELECT clock_timestamp())
     OFFSET 0

@@ -8,7 +8,8 @@
 -- somebody has declared it dead, nothing is claimed.
 -- $1 the messages: an array of objects with id, root, topic and payload, and what else was said;
 -- `here` has the ids of the runs that there is room for, by handler
--- $2 the worker and $3 its identifier in events; null where nothing is to be claimed
+-- $2 the worker and $3 its identifier in events; null where nothing is to be claimed, $4 the topology that it knows, as in
+-- run_claim.sql
 WITH launched AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS m (
         id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz,
@@ -22,7 +23,7 @@ published AS (
 ),
 me AS MATERIALIZED (
     SELECT id FROM scoop.worker
-    WHERE id = $2 AND (SELECT count(*) FROM published) > 0
+    WHERE id = $2 AND topology = $4 AND (SELECT count(*) FROM published) > 0
     FOR KEY SHARE
 ),
 recorded AS (

@@ -3,10 +3,10 @@
 -- not be there already, and nothing of it has to be done at a certain time.
 -- Locks: my row of worker, as a claim does. If somebody has declared me dead, nothing is claimed.
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 its topic, $5 its payload, $6 its context,
--- $7 the worker, $8 its identifier in events
+-- $7 the worker, $8 its identifier in events, $12 the topology that it knows, as in run_claim.sql
 -- Arrays with an element for each handler that there is room for: $9 which, $10 the id of its run, $11 of its event
 WITH me AS MATERIALIZED (
-    SELECT id FROM scoop.worker WHERE id = $7 FOR KEY SHARE
+    SELECT id FROM scoop.worker WHERE id = $7 AND topology = $12 FOR KEY SHARE
 ),
 published AS (
     INSERT INTO scoop.message (id, topic, payload) VALUES ($1, $4, $5)

@@ -2,13 +2,13 @@
 -- Locks: nothing.
 SELECT * FROM (
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS type, e.coroutine_name AS handler,
-           m.topic, e.step, e.next_step, e.child_failure_handler_iteration AS handling, e.exception, e.context,
+           m.topic, e.step, e.jump, e.definition, e.child_failure_handler_iteration AS handling, e.exception, e.context,
            e.created_at, e.id
     FROM scoop.message_event e
     JOIN scoop.message m ON m.id = e.message_id
     UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
-           m.topic, f.step, NULL, f.handling, f.exception, newest.context,
+           m.topic, f.step, NULL, NULL, f.handling, f.exception, newest.context,
            f.failed_at, e.id
     FROM scoop.repeated_failure f
     JOIN scoop.message_event e

@@ -2,6 +2,6 @@
 -- Locks: its row of run.
 -- $1 root, $2 id
 UPDATE scoop.run r
-SET state = 'ready', ready_at = clock_timestamp(), reason = NULL
+SET state = 'ready', ready_at = clock_timestamp(), reason = NULL, reserved_for = 0, refused_by = NULL
 WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND NOT r.held
 RETURNING handler

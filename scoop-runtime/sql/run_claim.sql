@@ -10,18 +10,20 @@
 -- transaction has just been committed.
 -- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an
 -- object: of how many runs I am at, by handler, $7 ids for as many events: cheaper to make in a program than in the
--- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at
+-- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair
+-- the definition that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from:
+-- a worker that has not heard of another process takes nothing
 WITH me AS MATERIALIZED (
-    SELECT id FROM scoop.worker WHERE id = $1 FOR KEY SHARE
+    SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
 -- what could be taken, with the turn of each: somewhat more, since others may be taking the first
 queue AS (
     SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> mine.handler)::bigint, 0) AS turn
-    FROM unnest($3::text[], $4::text[], $8::timestamptz[]) AS mine (topic, handler, reached)
+    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[]) AS mine (topic, handler, reached, lane)
     CROSS JOIN LATERAL (
         SELECT r.ctid, r.ready_at, row_number() OVER (ORDER BY r.ready_at) AS place
         FROM scoop.run r
-        WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
+        WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic AND r.reserved_for = mine.lane
           -- values, so that the index is read from one to the other
           AND r.ready_at >= least(coalesce(mine.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
           AND r.ready_at <= (SELECT clock_timestamp())
@@ -67,7 +69,7 @@ begun AS (
     WHERE epoch = first_epoch + 1
 )
 SELECT c.ready_at, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
-       c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
+       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
        c.attempts, c.retries, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
        c.undoing_since IS NOT NULL AS undoing,
        (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,

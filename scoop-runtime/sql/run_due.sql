@@ -1,31 +1,31 @@
 -- In how many seconds is one of my runs ready, or one of all that wait overdue? Negative if it has
 -- been for some time; nothing if there is none. And is any other process dead? Only a look, which
--- costs next to nothing where all live.
+-- costs next to nothing where all live. And which topology is there now?
 -- Locks: the advisory locks of the dead, for the moment.
--- $1 topics and $2 handlers (pairs), $3 the asking worker
+-- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker
 --
 -- Of many handlers only those are looked at that have something, from one to the next as handler_ready.sql does, but
 -- from the beginning of each queue on: this is asked about once a second.
-WITH RECURSIVE listed (handler, topic) AS (
-    (SELECT r.handler, r.topic FROM scoop.run r
+WITH RECURSIVE listed (handler, topic, lane) AS (
+    (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
      WHERE r.state = 'ready' AND cardinality($2::text[]) > 20
-     ORDER BY r.handler, r.topic LIMIT 1)
+     ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1)
     UNION ALL
-    SELECT next.handler, next.topic
+    SELECT next.handler, next.topic, next.reserved_for
     FROM listed l
     CROSS JOIN LATERAL (
-        SELECT r.handler, r.topic FROM scoop.run r
-        WHERE r.state = 'ready' AND (r.handler, r.topic) > (l.handler, l.topic)
-        ORDER BY r.handler, r.topic LIMIT 1
+        SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+        WHERE r.state = 'ready' AND (r.handler, r.topic, r.reserved_for) > (l.handler, l.topic, l.lane)
+        ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
     ) next
 ),
-mine (handler, topic) AS (
-    SELECT handler, topic FROM unnest($2::text[], $1::text[]) AS few (handler, topic)
+mine (handler, topic, lane) AS (
+    SELECT handler, topic, lane FROM unnest($2::text[], $1::text[], $4::int[]) AS few (handler, topic, lane)
     WHERE cardinality($2::text[]) <= 20
     UNION ALL
-    SELECT l.handler, l.topic FROM listed l
-    WHERE CASE WHEN (l.handler::text, l.topic::text) IN (
-        SELECT handler, topic FROM unnest($2::text[], $1::text[]) AS many (handler, topic)
+    SELECT l.handler, l.topic, l.lane FROM listed l
+    WHERE CASE WHEN (l.handler::text, l.topic::text, l.lane) IN (
+        SELECT handler, topic, lane FROM unnest($2::text[], $1::text[], $4::int[]) AS many (handler, topic, lane)
     ) THEN true END
 )
 SELECT extract(epoch FROM least(
@@ -35,6 +35,7 @@ SELECT extract(epoch FROM least(
                 SELECT r.ready_at
                 FROM scoop.run r
                 WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
+                  AND r.reserved_for = mine.lane
                 ORDER BY r.ready_at
                 LIMIT 1
             ) r),
@@ -46,4 +47,5 @@ SELECT extract(epoch FROM least(
        ) - clock_timestamp())::float8 AS seconds,
        EXISTS (
            SELECT FROM scoop.worker w WHERE w.id <> $3 AND pg_try_advisory_xact_lock(w.lock_key)
-       ) AS somebody_is_dead
+       ) AS somebody_is_dead,
+       (SELECT w.topology FROM scoop.worker w WHERE w.id = $3) AS topology

@@ -3,7 +3,7 @@
 -- Locks: nothing.
 -- $1 the run's lineage, $2 its id, $3 its handler
 WITH recorded AS (
-    SELECT e.type, e.message_id, e.step, e.next_step, e.child_failure_handler_iteration, e.created_at,
+    SELECT e.type, e.message_id, e.step, e.jump, e.child_failure_handler_iteration, e.created_at,
            count(*) FILTER (WHERE e.type = 'SUSPENDED') OVER (
                ORDER BY e.created_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ) AS suspended_before
@@ -11,7 +11,7 @@ WITH recorded AS (
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
       AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $3
 )
-SELECT s.step, s.next_step, s.child_failure_handler_iteration AS handler_iteration,
+SELECT s.step, s.jump, s.child_failure_handler_iteration AS handler_iteration,
        ARRAY(
            SELECT e.message_id FROM recorded e
            WHERE e.type = 'EMITTED' AND e.suspended_before = s.suspended_before

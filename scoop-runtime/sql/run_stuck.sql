@@ -1,11 +1,26 @@
--- Which runs are set aside since no program at hand can continue them, longest first? Not those that
--- could not be undone.
+-- Which runs can no living program continue, longest first? Those that all living definitions of their saga have refused,
+-- with the reason, and those that are due and whose saga no living worker has. Not those that could not be undone.
 -- Locks: nothing.
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
-SELECT r.lineage, r.message_id, r.handler, r.topic, r.step, r.backward, r.reason, r.gives_up,
-       r.ready_at AS stuck_since
-FROM scoop.run r
-WHERE r.state = 'stuck' AND NOT r.held
-  AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
-ORDER BY r.ready_at, r.id
+SELECT * FROM (
+    (SELECT r.lineage, r.message_id, r.handler, r.topic, r.step, r.backward, r.reason, r.gives_up,
+            r.ready_at AS stuck_since, r.id
+     FROM scoop.run r
+     WHERE r.state = 'stuck' AND NOT r.held
+       AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
+     ORDER BY r.ready_at, r.id
+     LIMIT $3)
+    UNION ALL
+    SELECT r.lineage, r.message_id, r.handler, r.topic, r.step, r.backward, NULL, r.gives_up, r.ready_at, r.id
+    FROM scoop.abandoned_queue q
+    CROSS JOIN LATERAL (
+        SELECT r.* FROM scoop.run r
+        WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.reserved_for
+          AND r.ready_at <= clock_timestamp()
+          AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
+        ORDER BY r.ready_at, r.id
+        LIMIT $3
+    ) r
+) stuck
+ORDER BY stuck_since, id
 LIMIT $3

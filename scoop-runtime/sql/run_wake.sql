@@ -12,16 +12,17 @@
 -- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 -- $2 worker, $3 topics and $4 handlers (pairs) of its program, $5 of how many of the runs, from the first
 -- on, it has room for, $6 the names of the last steps of these sagas, none if no run is to commit here,
--- $7 the worker's identifier in events, $8 an id for the event of each of the runs
+-- $7 the worker's identifier in events, $8 an id for the event of each of the runs, $9 for each pair the definition that
+-- its runs are reserved for, 0 for those that are not, $10 the definition of its program, $11 the topology that the
+-- pairs follow from, as in run_claim.sql
 WITH me AS MATERIALIZED (
-    SELECT id FROM scoop.worker WHERE id = $2 AND ($5 > 0 OR cardinality($6::text[]) > 0) FOR KEY SHARE
+    SELECT id FROM scoop.worker WHERE id = $2 AND topology = $11 AND ($5 > 0 OR cardinality($6::text[]) > 0) FOR KEY SHARE
 ),
 held AS MATERIALIZED (
     SELECT r.root, r.id, w.at, ($8::uuid[])[place] AS event, clock.now,
            own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM me) AND r.epoch > r.first_epoch AS mine,
-           -- No step was left when it suspended, and that is what this program calls the last: what another version of
-           -- it had decided goes the long way.
-           (own.last_step = r.step AND r.next_step IS NULL AND NOT r.backward) IS TRUE
+           -- The step that completed is the last one of the definition at hand, and chose no other.
+           (own.last_step = r.step AND r.jump IS NULL AND r.definition = own.definition AND NOT r.backward) IS TRUE
                AND EXISTS (SELECT FROM me)
                AND (r.gives_up OR r.give_up_at <= clock.now) IS NOT TRUE
                AND NOT EXISTS (
@@ -33,8 +34,9 @@ held AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT clock_timestamp() AS now OFFSET 0) clock
     JOIN scoop.run seen ON seen.root = w.root AND seen.id = w.id
     JOIN scoop.run r ON r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch AND r.state = 'waiting'
-    LEFT JOIN unnest($3::text[], $4::text[], $6::text[]) AS own (topic, handler, last_step)
-        ON own.topic = r.topic AND own.handler = r.handler
+    LEFT JOIN unnest($3::text[], $4::text[], $6::text[], $9::int[], $10::int[])
+        AS own (topic, handler, last_step, lane, definition)
+        ON own.topic = r.topic AND own.handler = r.handler AND own.lane = r.reserved_for
     WHERE (SELECT count(*) FROM me) >= 0
       AND jsonb_typeof(object) = 'object'
       AND NOT EXISTS (
@@ -73,7 +75,7 @@ recorded AS (
 )
 SELECT c.committed_at, c.state = 'running' AS claimed,
        c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
-       c.step, c.next_step, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
+       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
        c.attempts, c.retries, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
        c.undoing_since IS NOT NULL AS undoing,
        (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,

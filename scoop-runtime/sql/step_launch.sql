@@ -10,6 +10,8 @@
 -- $18 its id, $19 its topic, $20 its payload, $21 its context if that is not the run's, $22 the id of its event,
 -- $23 the id of the run of its first handler
 -- $24 the worker's identifier in events
+-- Arrays with an element for each run: $25 the step that was chosen to run next, $26 the definition under which the step
+-- completed
 WITH held AS MATERIALIZED (
     SELECT s.*, r.message_id, r.handler, r.lineage, r.undoing_since,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
@@ -17,9 +19,11 @@ WITH held AS MATERIALIZED (
                + s.launches * interval '1 microsecond' AS last_event_at
     FROM unnest(
         $1::uuid[], $2::uuid[], $3::bigint[], $4::varchar[], $5::int[], $6::int[], $7::int[], $8::int[],
-        $9::jsonb[], $10::bool[], $11::jsonb[], $12::varchar[], $13::jsonb[], $14::uuid[], $15::int[]
+        $9::jsonb[], $10::bool[], $11::jsonb[], $12::varchar[], $13::jsonb[], $14::uuid[], $15::int[],
+        $25::varchar[], $26::int[]
     ) WITH ORDINALITY AS s (root, id, epoch, step, next_step, iteration, handler_iteration, suspensions,
-                            outputs, replied, context, name, value, suspended_id, launches, nth)
+                            outputs, replied, context, name, value, suspended_id, launches, jump,
+                            definition, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
     WHERE (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
@@ -60,7 +64,7 @@ kept AS (
     SET state = CASE WHEN waits.parent IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
         owner = CASE WHEN waits.parent IS NULL THEN r.owner END,
         epoch = r.epoch + 1,
-        step = held.step, next_step = held.next_step, iteration = held.iteration,
+        step = held.step, jump = held.jump, definition = held.definition, iteration = held.iteration,
         handler_iteration = held.handler_iteration, suspensions = held.suspensions,
         outputs = held.outputs, replied = held.replied, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
@@ -74,12 +78,13 @@ kept AS (
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context,
-         next_step, child_failure_handler_iteration)
-    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $24, step, lineage, at, context, NULL::int, NULL::int
+         next_step, child_failure_handler_iteration, jump, definition)
+    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $24, step, lineage, at, context, NULL::int, NULL::int,
+           NULL::varchar, NULL::int
     FROM launched
     UNION ALL
     SELECT suspended_id, message_id, 'SUSPENDED', handler, $24, step, lineage, last_event_at, knows, next_step,
-           handler_iteration
+           handler_iteration, jump, definition
     FROM held
 ),
 returned AS (

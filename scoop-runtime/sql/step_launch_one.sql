@@ -8,6 +8,7 @@
 -- $16 the id of the event, $17 how many messages it launched
 -- Arrays with an element for each message: $18 how many events follow it, $19 its id, $20 its topic, $21 its payload,
 -- $22 its context if that is not the run's, $23 the id of its event, $24 the id of the run of its first handler
+-- $25 the step that was chosen to run next, $26 the definition under which the step completed
 WITH held AS MATERIALIZED (
     SELECT r.message_id, r.handler, r.lineage, r.undoing_since,
            CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END AS knows,
@@ -58,7 +59,7 @@ kept AS (
     SET state = CASE WHEN waits.started IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
         owner = CASE WHEN waits.started IS NULL THEN r.owner END,
         epoch = r.epoch + 1,
-        step = $6, next_step = $7, iteration = $8, handler_iteration = $9, suspensions = $10,
+        step = $6, jump = $25, definition = $26, iteration = $8, handler_iteration = $9, suspensions = $10,
         outputs = $11, replied = $12, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
         attempts = 0, retries = 0, reason = NULL
@@ -71,11 +72,12 @@ kept AS (
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context,
-         next_step, child_failure_handler_iteration)
-    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $5, $6, lineage, at, context, NULL::int, NULL::int
+         next_step, child_failure_handler_iteration, jump, definition)
+    SELECT event, id, 'EMITTED'::scoop.message_event_type, handler, $5, $6, lineage, at, context, NULL::int, NULL::int,
+           NULL::varchar, NULL::int
     FROM launched
     UNION ALL
-    SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, knows, $7, $9
+    SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, knows, $7, $9, $25, $26
     FROM held
 ),
 returned AS (

@@ -7,19 +7,20 @@
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
 -- $16 and $17 the ids of the events, of which a run that goes on needs the first alone.
 -- $18 the worker's identifier in events
+-- Arrays again: $19 the step that was chosen to run next, $20 the definition under which the step completed
 WITH settlement AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bool[], $6::varchar[], $7::int[], $8::int[],
         $9::int[], $10::int[], $11::jsonb[], $12::bool[], $13::jsonb[], $14::varchar[], $15::jsonb[],
-        $16::uuid[], $17::uuid[]
+        $16::uuid[], $17::uuid[], $19::varchar[], $20::int[]
     ) AS s (root, id, epoch, ends, suspends, step, next_step, iteration, handler_iteration,
             suspensions, outputs, replied, context, name, value,
-            suspended_id, last_id)
+            suspended_id, last_id, jump, definition)
 ),
 kept AS (
     UPDATE scoop.run r
     SET epoch = r.epoch + 1,
-        step = s.step, next_step = s.next_step, iteration = s.iteration,
+        step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
         handler_iteration = s.handler_iteration, suspensions = s.suspensions,
         outputs = s.outputs, replied = s.replied,
         context = CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END,
@@ -31,7 +32,7 @@ kept AS (
       AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     RETURNING r.id, s.epoch, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, s.ends,
         s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
-        s.suspended_id, s.last_id
+        s.suspended_id, s.last_id, s.jump, s.definition
 ),
 gone AS (
     DELETE FROM scoop.run r
@@ -43,7 +44,7 @@ gone AS (
         greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
             + interval '1 microsecond' AS last_event_at,
         s.ends, s.suspends, s.step, s.next_step, s.handler_iteration, s.name, s.value,
-        s.suspended_id, s.last_id
+        s.suspended_id, s.last_id, s.jump, s.definition
 ),
 held AS (
     SELECT * FROM kept UNION ALL SELECT * FROM gone
@@ -51,12 +52,14 @@ held AS (
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
-         created_at, context, next_step, child_failure_handler_iteration)
+         created_at, context, next_step, child_failure_handler_iteration, jump, definition)
     SELECT suspended_id, message_id, 'SUSPENDED'::scoop.message_event_type, handler, $18, step, lineage,
-           last_event_at - (ends IS NOT NULL)::int * interval '1 microsecond', context, next_step, handler_iteration
+           last_event_at - (ends IS NOT NULL)::int * interval '1 microsecond', context, next_step, handler_iteration,
+           jump, definition
     FROM held WHERE suspends
     UNION ALL
-    SELECT last_id, message_id, ends::scoop.message_event_type, handler, $18, step, lineage, last_event_at, context, NULL, NULL
+    SELECT last_id, message_id, ends::scoop.message_event_type, handler, $18, step, lineage, last_event_at, context, NULL, NULL,
+           NULL, NULL
     FROM gone
 ),
 returned AS (

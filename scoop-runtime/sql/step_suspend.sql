@@ -6,11 +6,12 @@
 -- it was repeated, how often the children's failures were handled, and how many came before it, $11 what the steps
 -- returned,
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
--- $16 the id of the event: cheaper to make in a program than in the server
+-- $16 the id of the event: cheaper to make in a program than in the server, $17 the step that was chosen to run next,
+-- $18 the definition under which the step completed
 WITH kept AS (
     UPDATE scoop.run r
     SET epoch = r.epoch + 1,
-        step = $6, next_step = $7, iteration = $8, handler_iteration = $9, suspensions = $10,
+        step = $6, jump = $17, definition = $18, iteration = $8, handler_iteration = $9, suspensions = $10,
         outputs = $11, replied = $12,
         context = CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END,
         give_up_at = NULL,
@@ -24,8 +25,8 @@ WITH kept AS (
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
-         created_at, context, next_step, child_failure_handler_iteration)
-    SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, context, $7, $9
+         created_at, context, next_step, child_failure_handler_iteration, jump, definition)
+    SELECT $16, message_id, 'SUSPENDED', handler, $5, $6, lineage, last_event_at, context, $7, $9, $17, $18
     FROM kept
 ),
 returned AS (

@@ -71,7 +71,7 @@ kept AS (
     SET state = CASE WHEN waits.parent IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
         owner = CASE WHEN waits.parent IS NULL THEN r.owner END,
         epoch = r.epoch + 1,
-        step = held.step, next_step = NULL, iteration = 0, handler_iteration = NULL,
+        step = held.step, jump = NULL, definition = NULL, iteration = 0, handler_iteration = NULL,
         suspensions = held.suspensions, outputs = held.outputs, replied = held.replied, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
         attempts = 0, retries = 0, reason = NULL

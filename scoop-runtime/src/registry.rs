@@ -32,7 +32,7 @@ pub(crate) struct Registry {
     sagas: BTreeMap<(String, String), Arc<RunnableSaga>>,
     topics: Vec<String>,
     names: Vec<String>,
-    last_steps: Vec<String>,
+    subscriptions: Vec<Subscription>,
     schedules: Vec<Scheduled>,
 }
 
@@ -42,6 +42,15 @@ pub(crate) struct Scheduled {
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
     pub(crate) timetable: Timetable,
+}
+
+/// A saga that messages on a topic are delivered to.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    /// Names that the saga had before. Nothing is delivered to them any more.
+    pub(crate) was: Vec<String>,
 }
 
 /// A saga that can be run.
@@ -66,14 +75,20 @@ impl Registry {
         errors.extend(check_provided(&linked, provided));
         errors.extend(check_codes());
         let schedules = schedules(&linked, &mut errors);
-        let mut sagas = BTreeMap::new();
+        let (mut sagas, mut subscriptions) = (BTreeMap::new(), vec![]);
         for registration in linked {
             let definition = (registration.definition)();
             let (id, type_name) = (registration.saga_type)();
             match provided.find(id).or_else(registration.default) {
                 Some(handler) => {
-                    let key = (definition.topic.to_string(), definition.saga.to_string());
-                    sagas.insert(key, Arc::new(RunnableSaga { definition, handler }));
+                    let was = (registration.former_names)();
+                    subscriptions.push(Subscription::new(&definition, was));
+                    for former in was.iter().map(|was| formerly(&definition, was)) {
+                        let runnable = RunnableSaga { definition: former, handler: handler.clone() };
+                        sagas.insert(runnable.key(), Arc::new(runnable));
+                    }
+                    let runnable = RunnableSaga { definition, handler };
+                    sagas.insert(runnable.key(), Arc::new(runnable));
                 }
                 None => {
                     let name = definition.saga.to_string();
@@ -86,6 +101,7 @@ impl Registry {
         }
         let is_empty = sagas.is_empty();
         let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
+        subscriptions.push(Subscription::new(&sleeper.definition, &[]));
         sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
         if is_empty {
             tracing::warn!(
@@ -93,19 +109,22 @@ impl Registry {
             );
         }
         let (topics, names) = sagas.keys().cloned().unzip();
-        let last_steps =
-            sagas.values().map(|saga| saga.definition.last_step().unwrap_or_default().to_owned()).collect();
-        Ok(Self { sagas, topics, names, last_steps, schedules })
+        Ok(Self { sagas, topics, names, subscriptions, schedules })
     }
 
-    /// Topics and names of all sagas, pair by pair.
+    /// Topics and names of all sagas, pair by pair; with the names that they had before.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
     }
 
-    /// The names of their last steps, in the same order.
-    pub(crate) fn last_steps(&self) -> &[String] {
-        &self.last_steps
+    /// The sagas that messages are delivered to.
+    pub(crate) fn subscriptions(&self) -> &[Subscription] {
+        &self.subscriptions
+    }
+
+    /// The definitions of all sagas, in the order of [`Self::pairs`].
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.sagas.values().map(|saga| &saga.definition)
     }
 
     /// The sagas that run by themselves.
@@ -134,6 +153,43 @@ impl Registry {
     }
 }
 
+impl Subscription {
+    /// Subscriptions of these topics and handlers, pair by pair.
+    #[cfg(test)]
+    pub(crate) fn pairs(topics: &[String], handlers: &[String]) -> Vec<Self> {
+        let pairs = topics.iter().zip(handlers);
+        let subscription = |(topic, handler): (&String, &String)| {
+            let (topic, handler) = (topic.clone(), handler.clone());
+            Self { topic, handler, was: vec![] }
+        };
+        pairs.map(subscription).collect()
+    }
+
+    fn new(definition: &Definition, was: &[&str]) -> Self {
+        let (topic, handler) = (definition.topic.to_string(), definition.saga.to_string());
+        Self { topic, handler, was: was.iter().map(|was| (*was).to_owned()).collect() }
+    }
+}
+
+impl RunnableSaga {
+    fn key(&self) -> (String, String) {
+        (self.definition.topic.to_string(), self.definition.saga.to_string())
+    }
+}
+
+/// The definition for runs that are stored under a former name of the saga. The ticks of a scheduled saga have a topic
+/// that follows from its name.
+fn formerly(definition: &Definition, was: &str) -> Definition {
+    let topic = match definition.topic.strip_suffix(&*definition.saga) {
+        Some(TICKS) => format!("{TICKS}{was}").into(),
+        _ => definition.topic.clone(),
+    };
+    Definition { saga: was.to_owned().into(), topic, ..definition.clone() }
+}
+
+/// How the topics of ticks begin, as `#[saga(every = "..")]` names them.
+const TICKS: &str = "ticks.";
+
 /// Names that cannot be stored, and names that stand for several sagas.
 fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
     let mut errors = vec![];
@@ -143,7 +199,9 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
         if let Err(mistakes) = definition.check() {
             errors.extend(mistakes.into_iter().map(SetupError::Name));
         }
-        types.entry(definition.saga.to_string()).or_default().push((registration.saga_type)().1);
+        for name in (registration.former_names)().iter().copied().chain([&*definition.saga]) {
+            types.entry(name.to_owned()).or_default().push((registration.saga_type)().1);
+        }
     }
     let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
     errors.extend(repeated.map(|(name, types)| SetupError::SameName { name, types: quoted(&types) }));

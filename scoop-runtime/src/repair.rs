@@ -167,16 +167,26 @@ impl FailedCompensation {
     }
 }
 
+/// Why a run of a saga that no living program has does not go on.
+pub(crate) fn no_program(saga: &str) -> String {
+    format!(
+        "no living program has saga `{saga}`; start one that has it, or if the saga was renamed, write \
+         `#[saga(was = \"{saga}\")]`"
+    )
+}
+
 impl StuckRun {
+    /// From a row of `run_stuck.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
         Ok(Self {
             lineage: lineage(row)?,
-            handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get("step")?,
             backward: row.try_get("backward")?,
-            reason: row.try_get("reason")?,
+            reason: reason.unwrap_or_else(|| no_program(&handler)),
+            handler,
             since: since_1970(row.try_get("stuck_since")?),
             gives_up: row.try_get("gives_up")?,
         })

@@ -28,6 +28,9 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// Name, topic and steps, as data.
     const DEFINITION: Definition;
 
+    /// Names that the saga had before: it takes over the runs that are stored under them.
+    const FORMER_NAMES: &'static [&'static str] = &[];
+
     /// When it runs by itself, if it does.
     const SCHEDULE: Option<Schedule> = None;
 
@@ -270,6 +273,7 @@ fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
 pub struct Registration {
     pub(crate) definition: fn() -> Definition,
     pub(crate) schedule: fn() -> Option<Schedule>,
+    pub(crate) former_names: fn() -> &'static [&'static str],
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
     pub(crate) message_type: fn() -> (TypeId, &'static str),
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
@@ -288,6 +292,7 @@ impl Registration {
         Self {
             definition: || S::DEFINITION,
             schedule: || S::SCHEDULE,
+            former_names: || S::FORMER_NAMES,
             saga_type: || (TypeId::of::<S>(), std::any::type_name::<S>()),
             message_type: || (TypeId::of::<S::Message>(), std::any::type_name::<S::Message>()),
             default,

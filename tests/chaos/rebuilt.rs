@@ -23,7 +23,7 @@ const WORKING_SET: &str = "
         'undoing', r.undoing_since IS NOT NULL, 'failed_before', r.failed_before,
         'held', r.held) END
       || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
-        'step', r.step, 'next', r.next_step, 'iteration', r.iteration, 'suspensions', r.suspensions,
+        'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
     FROM scoop.run r
     WHERE r.handler <> 'none' AND NOT (r.epoch = r.first_epoch AND EXISTS (

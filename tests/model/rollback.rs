@@ -295,7 +295,7 @@ impl Rollback {
                     let emitted = std::mem::take(&mut emitted);
                     instances.push(Instance { step: step.clone(), handler_iteration, emitted, output: None });
                 }
-                last = Some(Suspension { step, next: None, iteration: 0, handler_iteration });
+                last = Some(Suspension { step, jump: None, iteration: 0, handler_iteration });
             }
         }
         if self.fault == Some(Fault::PlansForward) {

@@ -95,10 +95,12 @@ fn has_its_place(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
 /// The kinds of a run's events come in an order that makes sense.
 fn kinds_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let (mut before, mut backward, mut failed): (Option<Row<'_>>, _, _) = (None, false, false);
+    // Where a saga was changed, a position in the list of its steps means nothing.
+    let changed = hierarchy.versions(run).len() > 1;
     for row in &run.rows {
         let fits = match before {
             None => row.kind() == EventKind::Seen,
-            Some(before) => may_follow(before, *row, backward, failed && hierarchy.repaired),
+            Some(before) => may_follow(before, *row, backward, failed && hierarchy.repaired, changed),
         };
         if !fits {
             let after = before.map_or("nothing".into(), |before| before.told());
@@ -117,7 +119,7 @@ fn kinds_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Finding
     }
 }
 
-fn may_follow(before: Row<'_>, row: Row<'_>, backward: bool, repaired: bool) -> bool {
+fn may_follow(before: Row<'_>, row: Row<'_>, backward: bool, repaired: bool, changed: bool) -> bool {
     use EventKind::{
         Committed, Emitted, RollbackEmitted, RollbackFailed, RolledBack, RollingBack, Seen, Suspended,
     };
@@ -128,7 +130,7 @@ fn may_follow(before: Row<'_>, row: Row<'_>, backward: bool, repaired: bool) -> 
         (Seen, Emitted | Suspended) => !backward,
         (Seen, RollingBack) => !told,
         (Suspended, Emitted | Suspended) => true,
-        (Suspended, Committed) => !backward && before.event.next_step.is_none(),
+        (Suspended, Committed) => !backward && (changed || before.event.next_step.is_none()),
         (Suspended, RollingBack) => !backward && !told,
         (Committed, RollingBack) => told,
         (RollingBack, Emitted | Suspended | RollbackEmitted | RolledBack | RollbackFailed) => true,

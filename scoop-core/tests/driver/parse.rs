@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! saga <name> on <topic> [once <n> rows | once stuck]
-//!   step <name> [compensated]: <outcome>, <outcome>, ...
+//!   step <name> [was <name>] [compensated]: <outcome>, <outcome>, ...
 //!     undo: <outcome>, ...
 //!     on child failure: <outcome>, ...
 //!     finally: <outcome>, ...
@@ -69,7 +69,11 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
             script.sagas.push(Saga { name: saga, topic, since, steps: vec![] });
         }
         "step" => {
-            let name = name(&mut words)?;
+            let step = name(&mut words)?;
+            let was = match words.next_if_eq("was") {
+                Some(_) => Some(&*name(&mut words)?.leak()),
+                None => None,
+            };
             let mut undo = None;
             if words.next_if_eq("[compensated]").is_some() {
                 undo = Some(vec![Outcome::default()]);
@@ -79,7 +83,7 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
                 None => vec![Outcome::default()],
             };
             let saga = script.sagas.last_mut().ok_or("a step without a saga")?;
-            saga.steps.push(Step { name, invoke, undo, on_child_failure: None, finally: None });
+            saga.steps.push(Step { name: step, was, invoke, undo, on_child_failure: None, finally: None });
         }
         "undo" => {
             expect(&mut words, ":")?;

@@ -53,6 +53,8 @@ pub(crate) enum Since {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: String,
+    /// The name that it had before.
+    pub(crate) was: Option<&'static str>,
     pub(crate) invoke: Vec<Outcome>,
     /// None if it is not compensated.
     pub(crate) undo: Option<Vec<Outcome>>,
@@ -105,12 +107,16 @@ impl Saga {
         let steps = self.steps.iter().flat_map(|step| {
             let own = StepDefinition {
                 name: step.name.clone().into(),
+                was: step.was.map_or(&[], |was| vec![was].leak()),
+                needs: &[],
                 compensated: step.undo.is_some(),
                 handles_child_failure: step.on_child_failure.is_some(),
                 kind: StepKind::Code,
             };
             let cleanup = step.finally.as_ref().map(|_| StepDefinition {
                 name: step.cleanup().into(),
+                was: step.was.map_or(&[], |was| vec![&*cleanup_of(was).leak()].leak()),
+                needs: &[],
                 compensated: false,
                 handles_child_failure: false,
                 kind: StepKind::Finally,
@@ -131,10 +137,14 @@ impl Saga {
     }
 }
 
+fn cleanup_of(step: &str) -> String {
+    format!("{step} (finally)")
+}
+
 impl Step {
     /// The name of the step that cleans up after this one.
     pub(crate) fn cleanup(&self) -> String {
-        format!("{} (finally)", self.name)
+        cleanup_of(&self.name)
     }
 
     pub(crate) fn outcomes(&self, code: Code) -> &[Outcome] {

@@ -1,6 +1,7 @@
 //! What the store and the engine are to the protocol, in memory and one move after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Context, Continuation, Definition, Emission, Event, EventKind,
@@ -94,6 +95,8 @@ struct Entry {
     rollback_failure: Option<Failure>,
     turned_back_at: u64,
     last: Option<Suspension>,
+    /// The steps of the definition under which the newest step completed.
+    recorded: Option<Arc<[String]>>,
     suspensions: u32,
     outputs: BTreeMap<String, Value>,
     context: Context,
@@ -186,6 +189,8 @@ impl<'a> World<'a> {
             let (handler, topic) = (self.entry(id).handler.clone(), self.entry(id).topic.clone());
             let saga = self.saga_at_hand(&handler, &topic);
             let definition = saga.definition();
+            let (names, recorded) = (definition.step_names(), &self.entry(id).recorded);
+            run.recorded = recorded.clone().filter(|recorded| **recorded != *names);
             self.recall(&definition, &mut run);
             run.give_up = self.ask(id, &handler);
             let conclusion = match Continuation::of(&definition, &run) {
@@ -194,7 +199,7 @@ impl<'a> World<'a> {
                 Ok(Continuation::Call(call)) => self.call(saga, &run, call),
             };
             let conclusion = self.gather(&definition, conclusion);
-            match self.settle(id, &run, conclusion) {
+            match self.settle(id, &run, &names, conclusion) {
                 Some(after) => kept = Some(after),
                 None => return,
             }
@@ -385,7 +390,7 @@ impl<'a> World<'a> {
                     }
                     last = Some(Suspension {
                         step,
-                        next: row.event.next_step,
+                        jump: row.event.jump.clone(),
                         iteration: 0,
                         handler_iteration: row.event.handler_iteration,
                     });
@@ -435,7 +440,7 @@ impl<'a> World<'a> {
     }
 
     /// Writes what follows from a move. The run as it is now, if it goes on at once.
-    fn settle(&mut self, id: Uuid, before: &Run, conclusion: Conclusion) -> Option<Run> {
+    fn settle(&mut self, id: Uuid, before: &Run, names: &[String], conclusion: Conclusion) -> Option<Run> {
         let told_with = conclusion.context().cloned().unwrap_or_default();
         let undoing: Vec<_> =
             conclusion.told.iter().flat_map(|message| self.to_be_undone(*message)).collect();
@@ -479,6 +484,9 @@ impl<'a> World<'a> {
         match conclusion.fate {
             Fate::GoesOn(run) => {
                 entry.stand(&run);
+                if run.recorded.is_none() {
+                    entry.recorded = Some(names.into());
+                }
                 if waits {
                     entry.state = State::Waiting;
                 }
@@ -658,6 +666,7 @@ impl Entry {
             rollback_failure: None,
             turned_back_at: 0,
             last: None,
+            recorded: None,
             suspensions: 0,
             outputs: BTreeMap::new(),
             context: Context::default(),

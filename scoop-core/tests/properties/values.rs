@@ -6,7 +6,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use scoop_core::{
     Definition, Instance, Lineage, NAME_CHARS_MAX, NameError, Plan, RollbackNames, STEP_NAME_CHARS_MAX,
-    StepDefinition, StepKind, TOPIC_BYTES_MAX,
+    StepDefinition, TOPIC_BYTES_MAX,
 };
 use uuid::Uuid;
 
@@ -125,9 +125,7 @@ fn step_name() -> impl Strategy<Value = String> {
 fn named(name: &str) -> StepDefinition {
     StepDefinition {
         name: name.to_owned().into(),
-        compensated: true,
-        handles_child_failure: true,
-        kind: StepKind::Code,
+        ..StepDefinition::new("").compensated().handling_child_failure()
     }
 }
 

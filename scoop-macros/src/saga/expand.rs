@@ -62,7 +62,9 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let Outline { ty, step_enum, .. } = outline;
-    let Saga { name, message, schedule, steps } = saga;
+    let Saga { name, was, message, schedule, steps } = saga;
+    let former_names =
+        (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
     let topic = match schedule {
         Some((_, topic)) => quote!(#topic),
         None => quote!(<#message as ::scoop::Message>::TOPIC),
@@ -92,6 +94,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
                 const { &[#(#definitions),*] },
             );
 
+            #former_names
             #schedule
             #timeout
             #retry

@@ -43,6 +43,8 @@ pub(super) struct Variant {
 /// A saga without mistakes.
 pub(super) struct Saga {
     pub(super) name: String,
+    /// Names that it had before.
+    pub(super) was: Vec<String>,
     pub(super) message: Type,
     /// When it runs by itself, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
@@ -53,6 +55,8 @@ pub(super) struct Saga {
 pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
+    /// Names that it had before.
+    pub(super) was: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) sleep: Option<Duration>,
     pub(super) retry: Option<Retry>,
@@ -95,6 +99,7 @@ pub(super) fn check(
     let settings = Settings::read("#[saga]", &schedule::KEYS, arguments, errors);
     let written_name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
+    let was = names::former(Kind::Saga, &settings, &name, errors);
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     let message = message(block, &ident, errors);
@@ -117,7 +122,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, message, schedule, steps });
+    let saga = message.map(|message| Saga { name, was, message, schedule, steps });
     (Some(outline), saga)
 }
 
@@ -195,6 +200,7 @@ const SUBSCRIBES: &str = "name one type of messages: `#[subscribes(YourMessage)]
 pub(super) struct Draft<'a> {
     pub(super) function: &'a Ident,
     pub(super) name: String,
+    was: Vec<String>,
     pub(super) shape: Shape<'a>,
     pub(super) finally: Option<Ident>,
     variant: Ident,
@@ -231,10 +237,19 @@ impl Draft<'_> {
 
     /// The persisted names of the steps that it is for the protocol.
     fn names(&self) -> impl Iterator<Item = String> {
+        self.suffixes().map(|suffix| format!("{}{suffix}", self.name))
+    }
+
+    /// The persisted names that these steps have or had.
+    fn all_names(&self) -> impl Iterator<Item = String> {
+        let names = std::iter::once(&self.name).chain(&self.was);
+        names.flat_map(|name| self.suffixes().map(move |suffix| format!("{name}{suffix}")))
+    }
+
+    fn suffixes(&self) -> impl Iterator<Item = &'static str> {
         let waiting = self.at.as_ref().map(|_| names::WAITING);
         let finally = self.finally.as_ref().map(|_| names::FINALLY);
-        let suffixes = waiting.into_iter().chain([""]).chain(finally);
-        suffixes.map(|suffix| format!("{}{suffix}", self.name))
+        waiting.into_iter().chain([""]).chain(finally)
     }
 }
 
@@ -252,10 +267,12 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &Frame<'_>, errors: &
         errors.keep(duration::parse(&written))
     };
     let (timeout, sleep) = (duration("timeout"), duration("sleep"));
+    let name = names::stored(Kind::Step, written_name.as_ref(), ident, str::to_owned, errors);
     let draft = Draft {
         function: ident,
         variant: names::variant(ident),
-        name: names::stored(Kind::Step, written_name.as_ref(), ident, str::to_owned, errors),
+        was: names::former(Kind::Step, &settings, &name, errors),
+        name,
         written_name,
         timeout,
         sleep,
@@ -280,8 +297,18 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &Frame<'_>, errors: &
     draft
 }
 
-const STEP_KEYS: [&str; 9] =
-    ["rollback", "on_child_failure", "finally", "at", "sleep", "timeout", "retry", "rollback_retry", "name"];
+const STEP_KEYS: [&str; 10] = [
+    "rollback",
+    "on_child_failure",
+    "finally",
+    "at",
+    "sleep",
+    "timeout",
+    "retry",
+    "rollback_retry",
+    "name",
+    "was",
+];
 
 fn step_settings(function: &Function, errors: &mut Errors) -> Settings {
     for repeated in &function.steps[1..] {
@@ -308,8 +335,8 @@ fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec
         let Draft { function, name, variant, .. } = draft;
         let earlier = &drafts[..index];
         let twin = earlier.iter().find(|it| it.variant == *variant);
-        let is_taken = |name: &String| earlier.iter().any(|it| it.names().any(|it| it == *name));
-        if let Some(name) = draft.names().find(is_taken) {
+        let is_taken = |name: &String| earlier.iter().any(|it| it.all_names().any(|it| it == *name));
+        if let Some(name) = draft.all_names().find(is_taken) {
             let message = format!("two steps are stored as `{name}`; give one of them another `name`");
             errors.at(draft.named_at(), message);
         } else if let Some(Draft { function: twin, .. }) = twin {
@@ -341,6 +368,7 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
         steps.extend(invoke.map(|invoke| Step {
             variant: draft.variant.clone(),
             name: draft.name.clone(),
+            was: draft.was.clone(),
             timeout: draft.timeout,
             sleep: draft.sleep,
             retry: draft.retry.clone(),

@@ -17,8 +17,8 @@ use crate::errors::Errors;
 use crate::names::did_you_mean;
 use crate::settings::Settings;
 
-/// The settings of `#[saga]`: the name, and when it runs by itself.
-pub(super) const KEYS: [&str; 6] = ["name", "every", "cron", "zone", "missed", "overlap"];
+/// The settings of `#[saga]`: its names, and its schedule.
+pub(super) const KEYS: [&str; 7] = ["name", "was", "every", "cron", "zone", "missed", "overlap"];
 
 /// The topic of a saga's own ticks is this and its name.
 const TOPIC_PREFIX: &str = "ticks.";

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
-use crate::store::{Claimed, Progress, Unreadable};
+use crate::store::{Claimed, Key, Progress, Unreadable};
 
 /// How many runs are claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
@@ -211,17 +211,15 @@ async fn claim_up_to(
     limit: usize,
     progress: &mut Progress,
 ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
-    let all = engine.registry.pairs();
-    let found = match all.0.len() > HANDLERS_FEW {
-        true => Some(engine.store.handlers_ready(all, progress).await?),
-        false => None,
-    };
-    let pairs = found.as_ref().map_or(all, |(topics, handlers)| (topics, handlers));
-    if pairs.0.is_empty() {
+    let mut lanes = engine.definitions.lanes();
+    if lanes.len() > HANDLERS_FEW {
+        lanes = Arc::new(engine.store.lanes_ready(&lanes, progress).await?);
+    }
+    if lanes.len() == 0 {
         return Ok(vec![]);
     }
     let shares = engine.shares.now();
-    engine.store.claim(engine.worker, &engine.identifier, pairs, limit, &shares, progress).await
+    engine.store.claim(engine.worker, &engine.identifier, &lanes, limit, &shares, progress).await
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
@@ -235,14 +233,28 @@ pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: S
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 
-/// A run with something on record that this program cannot read hurts nobody else.
+/// Hands over a run whose record this program cannot read.
 async fn set_aside(engine: &Engine, unreadable: Unreadable) {
-    let Unreadable { key, why } = unreadable;
-    error!(run = %key.id, why, "a run is set aside, since its record cannot be read");
+    let Unreadable { key, handler, why } = unreadable;
     let reason = format!("its record cannot be read: {why}");
-    if let Err(error) = engine.store.set_aside(key, &reason).await {
-        warn!(%error, run = %key.id, "the run could not be set aside");
-        engine.doubt();
+    hand_to_another(engine, key, &handler, &reason).await;
+}
+
+/// Hands a run over to a worker with a definition that may fit, or marks it as stuck.
+pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reason: &str) {
+    let run = key.id;
+    match engine.store.set_aside(key, reason, engine.definitions.number_of(saga)).await {
+        Ok(true) => error!(saga, %run, reason, "the run is stuck: no living program can continue it"),
+        Ok(false) => {
+            info!(saga, %run, reason, "the run is left to a program with another definition of its saga");
+            engine.wakeups.others.notify_one();
+            // It may be another definition of this very program.
+            engine.wakeups.claimer.notify_one();
+        }
+        Err(error) => {
+            warn!(%error, saga, %run, "the run could not be set aside");
+            engine.doubt();
+        }
     }
 }
 
@@ -268,7 +280,7 @@ mod tests {
         let (mut past, start) = (Past::new(), Instant::now());
         let claim = |past: &mut Past| {
             let overlooks = past.for_next_claim().overlooks();
-            past.progress.take("topic", "handler", time::OffsetDateTime::UNIX_EPOCH);
+            past.progress.take(("topic", "handler", 0), time::OffsetDateTime::UNIX_EPOCH);
             (overlooks, past.next_look())
         };
         assert_eq!(claim(&mut past), (false, None));

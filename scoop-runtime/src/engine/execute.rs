@@ -13,6 +13,8 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::call::{call_and_conclude, cleanup_of, conclude_failed};
+use super::claim::hand_to_another;
+use super::definitions::recorded;
 use super::lanes::settle;
 use super::shares::Seat;
 use super::{Engine, Opened};
@@ -32,6 +34,10 @@ pub(super) struct Job {
     /// Whether it may have to give up.
     pub(super) overdue: bool,
     pub(super) run: Run,
+    /// The definition under which its newest step completed, as stored.
+    pub(super) definition: Option<i32>,
+    /// Whether it continues under the definition at hand only, which newer ones have refused.
+    reserved: bool,
     /// What travels with it, by the books.
     pub(super) stored: Context,
     /// Whether the code that is next has run before, in vain.
@@ -42,6 +48,14 @@ pub(super) struct Job {
     pub(super) seat: Option<Seat>,
     /// What a rehearsal has let through.
     pub(super) rehearsed: Option<Commit>,
+}
+
+impl Job {
+    /// Whether other workers are to continue it: this one stops, or another one has a newer definition.
+    fn is_left(&self, engine: &Engine) -> bool {
+        let superseded = !self.reserved && engine.definitions.is_superseded(&self.saga.definition.saga);
+        superseded || engine.stopping.is_cancelled()
+    }
 }
 
 /// Why a run does not go on here.
@@ -101,7 +115,8 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         unreachable!("only runs of sagas in the registry are claimed");
     };
     let saga = saga.clone();
-    let Claimed { key, payload, attempts, retries, surroundings, overdue, run, .. } = claimed;
+    let Claimed { key, payload, attempts, retries, surroundings, overdue, run, definition, .. } = claimed;
+    let reserved = claimed.reserved_for != 0;
     let (message, stored) = (OnceLock::new(), run.context.clone());
     let (tried, reasons) = (attempts > 0 || retries > 0, vec![]);
     let mut job = Job {
@@ -114,20 +129,31 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         surroundings,
         overdue,
         run,
+        definition,
+        reserved,
         stored,
         tried,
         reasons,
         seat: Some(seat),
         rehearsed: None,
     };
-    let mut halt = None;
+    let mut halt = match recorded(&engine, &job.saga, job.definition).await {
+        Ok(recorded) => {
+            job.run.recorded = recorded;
+            None
+        }
+        Err(halt) => Some(halt),
+    };
     // Whoever has begun to give up comes to the end of that: what cleans up is owed.
-    while halt.is_none() && !(engine.stopping.is_cancelled() && job.reasons.is_empty()) {
+    while halt.is_none() && !(job.is_left(&engine) && job.reasons.is_empty()) {
         halt = advance(&engine, &mut job).await.err();
     }
     match halt {
         Some(halt) => halted(&engine, &job, halt, flight).await,
-        None => release(&engine, Release::at_once(job.key), flight).await,
+        None => {
+            release(&engine, Release::at_once(job.key), flight).await;
+            engine.announce(&[job.saga.definition.saga.to_string()]);
+        }
     }
 }
 
@@ -164,8 +190,8 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
             set_aside(engine, job, flight, engine.store.hold(job.key, &failed)).await;
         }
         Halt::Stuck(reason) => {
-            error!(saga, %run, reason, "the run is set aside");
-            set_aside(engine, job, flight, engine.store.set_aside(job.key, &reason)).await;
+            hand_to_another(engine, job.key, saga, &reason).await;
+            drop(flight);
         }
     }
 }

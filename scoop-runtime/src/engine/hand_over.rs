@@ -18,7 +18,7 @@ use super::shares::{Seat, Share, Slot};
 use super::wake::{Bereft, End};
 use super::{Engine, claim};
 use crate::error::is_transient;
-use crate::store::{Committed, Key, Launch, Launched, Parent};
+use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent};
 use crate::uninterrupted::uninterrupted;
 
 /// Room for one run.
@@ -63,7 +63,8 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
     // When something is due, or whether it has missed a deadline, the claim will see.
     let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.sets_a_time());
     for (at, message) in at_once {
-        for handler in engine.registry.handlers_of(message.topic) {
+        let own = engine.registry.handlers_of(message.topic);
+        for handler in own.filter(|handler| !engine.definitions.is_superseded(handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Common);
             let Some(slot) = common.or_else(|| engine.spare.take(&engine.shares, handler)) else {
                 continue;
@@ -78,7 +79,9 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
 
 /// Launches, and begins with what was claimed.
 async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Room>) -> sqlx::Result<Start> {
-    let launch = match engine.store.launch_here(engine.worker, &engine.identifier, &messages).await {
+    let (worker, topology) = (engine.worker, engine.definitions.lanes().topology);
+    let claimer = Claimer { worker, identifier: &engine.identifier, topology };
+    let launch = match engine.store.launch_here(claimer, &messages).await {
         Ok(launch) => launch,
         Err(error) => {
             // From here on what may have been claimed all the same is not in flight.
@@ -137,21 +140,18 @@ pub(super) async fn wake(
     let room_for = parents.iter().take(room);
     let expected: Vec<_> =
         room_for.map(|parent| InFlight::expect(engine.clone(), parent.root, parent.id)).collect();
-    let pairs = engine.registry.pairs();
+    let lanes = engine.definitions.lanes();
     // A rehearsal has each run settle for itself.
-    let last_steps = match anything_new && engine.settings.rehearsal.is_none() {
-        true => engine.registry.last_steps(),
-        false => &[],
-    };
+    let commits = anything_new && engine.settings.rehearsal.is_none();
     let woken =
-        engine.store.wake_here(parents, engine.worker, &engine.identifier, pairs, last_steps, room).await;
+        engine.store.wake_here(parents, engine.worker, &engine.identifier, &lanes, (room, commits)).await;
     let woken = match woken {
         Ok(woken) => woken,
         Err(error) => {
             // From here on what may have been claimed all the same is not in flight.
             drop(expected);
             // Who may have committed all the same has a parent that nobody tells.
-            if room > 0 || !last_steps.is_empty() {
+            if room > 0 || commits {
                 engine.doubt();
             }
             return Err(error);

@@ -59,6 +59,11 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
     conclusion
 }
 
+fn settlement(engine: &Engine, job: &Job, conclusion: Conclusion) -> Settlement {
+    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
+    settlement.under(engine.definitions.number_of(&job.saga.definition.saga), job.definition)
+}
+
 /// The batched lane.
 async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Result<(), Halt> {
     if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
@@ -66,10 +71,11 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
     }
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&conclusion);
-    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
+    let settlement = settlement(engine, job, conclusion);
+    let definition = settlement.definition();
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
-        Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
+        Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
         Err(Unsettled::TakenOver) => refused(engine, job, after).await,
         Err(Unsettled::Refused(error)) => {
             Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}")))
@@ -89,10 +95,11 @@ async fn settle_within(
     let after = After::of(&conclusion);
     // A failure goes on record even if what the cleanup wrote does not.
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
-    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
+    let settlement = settlement(engine, job, conclusion);
+    let definition = settlement.definition();
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, settlement, opened).await {
-        Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
+        Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
         Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
         Err(Uncommitted::Halt(halt)) => Err(halt),
         Err(Uncommitted::Failed(why)) => match failing {
@@ -124,16 +131,20 @@ struct After {
     run: Option<Run>,
     backward: bool,
     context: Context,
+    /// The definition under which its newest step completed.
+    definition: Option<i32>,
 }
 
 impl After {
     fn of(conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
         match &conclusion.fate {
-            Fate::GoesOn(run) => Self { backward: run.is_backward(), run: Some(run.clone()), context },
-            Fate::Committed => Self { run: None, backward: false, context },
+            Fate::GoesOn(run) => {
+                Self { backward: run.is_backward(), run: Some(run.clone()), context, definition: None }
+            }
+            Fate::Committed => Self { run: None, backward: false, context, definition: None },
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => {
-                Self { run: None, backward: true, context }
+                Self { run: None, backward: true, context, definition: None }
             }
         }
     }
@@ -264,7 +275,7 @@ fn proceed(
         Some(run) if settled.goes_on => {
             job.surroundings.undoing |= run.is_backward();
             job.stored = run.context.clone();
-            job.run = run;
+            (job.run, job.definition) = (run, after.definition);
             job.key.epoch += 1;
             job.attempts = 0;
             job.retries = 0;

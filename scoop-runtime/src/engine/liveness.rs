@@ -51,7 +51,12 @@ impl Session {
     pub(super) async fn open(engine: &Engine) -> sqlx::Result<Self> {
         match &engine.store {
             Store::Postgres(tables) => Ok(Self::Postgres(listen(engine, tables).await?)),
-            Store::Memory(memory) => Ok(Self::Memory(memory.open_session(engine.worker).await?)),
+            Store::Memory(memory) => {
+                let registered = engine.definitions.registered(engine.worker, &engine.registry);
+                let (session, started_at) = memory.open_session(registered).await?;
+                engine.definitions.started(started_at);
+                Ok(Self::Memory(session))
+            }
         }
     }
 
@@ -90,8 +95,9 @@ async fn listen(engine: &Engine, tables: &Tables) -> sqlx::Result<PgListener> {
     sqlx::raw_sql(KEEPALIVES).execute(&mut listener).await?;
     let lock_key = lock_key();
     sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut listener).await?;
-    let (_, handlers) = engine.registry.pairs();
-    tables.register(&mut listener, engine.worker, lock_key, handlers).await?;
+    let registered = engine.definitions.registered(engine.worker, &engine.registry);
+    let started_at = tables.register(&mut listener, lock_key, registered).await?;
+    engine.definitions.started(started_at);
     listener.listen(tables.channel()).await?;
     Ok(listener)
 }
@@ -123,6 +129,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
                 }
                 // What was said meanwhile is lost, and what we held may have been taken over.
                 engine.doubt();
+                engine.look_up();
             }
         }
     }

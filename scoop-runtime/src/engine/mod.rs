@@ -2,6 +2,7 @@
 //!
 //! * [`claim`]: takes ready runs from the working set, many at a time.
 //! * [`hand_over`]: begins with runs that this process itself launches, without a claim of their own.
+//! * [`definitions`]: which runs are left to workers with newer or older definitions.
 //! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
 //!   [`lanes`] how it gets written what follows.
 //! * [`connections`]: where steps get their transactions.
@@ -18,6 +19,7 @@
 mod call;
 mod claim;
 mod connections;
+mod definitions;
 mod execute;
 mod hand_over;
 mod lanes;
@@ -57,6 +59,7 @@ const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 pub(crate) struct Engine {
     store: Store,
     registry: Registry,
+    definitions: definitions::Definitions,
     settings: Settings,
     worker: Uuid,
     identifier: String,
@@ -92,6 +95,7 @@ impl Engine {
     ) -> sqlx::Result<Arc<Self>> {
         panics::record_locations();
         let worker = ids::now_v7();
+        let definitions = definitions::Definitions::publish(&store, &registry).await?;
         let (settler, settlements) = settle::Settler::new();
         let (wakeups, parents) = wake::Wakeups::new();
         let (spare, slots) = shares::Spare::of(settings.concurrency);
@@ -102,6 +106,7 @@ impl Engine {
             connections,
             store,
             registry,
+            definitions,
             settings,
             worker,
             identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
@@ -127,9 +132,13 @@ impl Engine {
 
     /// Lists the sagas of this program, and gives what was set aside before another chance.
     async fn publish(&self) -> sqlx::Result<()> {
-        self.store.publish(self.registry.pairs()).await?;
+        self.store.publish(self.registry.subscriptions()).await?;
         schedule::publish(self).await?;
         self.store.retry_stuck(self.registry.pairs()).await?;
+        definitions::look(self).await?;
+        for (topic, saga) in self.store.abandoned_sagas().await? {
+            tracing::warn!(saga, topic, "runs wait for a saga that no living program has");
+        }
         self.announce(&self.store.sweep().await?);
         Ok(())
     }
@@ -232,6 +241,11 @@ impl Engine {
         hand_over::launch(self, messages).await
     }
 
+    /// Whether this process claims runs of that saga, whichever definition they need.
+    fn claims(&self, saga: &str) -> bool {
+        self.registry.has(saga) && !self.definitions.is_superseded(saga)
+    }
+
     /// Whether sagas of this process handle what is launched on this topic.
     pub(crate) fn has_handlers_of(&self, topic: &str) -> bool {
         self.registry.handlers_of(topic).next().is_some()
@@ -239,8 +253,7 @@ impl Engine {
 
     /// Something for these handlers has become ready.
     pub(crate) fn announce(&self, handlers: &[String]) {
-        let (own, foreign): (Vec<_>, Vec<_>) =
-            handlers.iter().partition(|handler| self.registry.has(handler));
+        let (own, foreign): (Vec<_>, Vec<_>) = handlers.iter().partition(|handler| self.claims(handler));
         if !own.is_empty() {
             self.wakeups.claimer.notify_one();
         }

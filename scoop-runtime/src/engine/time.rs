@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::Engine;
+use super::{Engine, definitions};
 use crate::bug::{Bug, made};
 use crate::store::Key;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -66,7 +66,12 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     if made(Bug::NotificationsOnly) {
         return Ok(Some(poll));
     }
-    let (due, somebody_is_dead) = engine.store.due(engine.registry.pairs(), engine.worker).await?;
+    let lanes = engine.definitions.lanes();
+    let (due, somebody_is_dead, topology) = engine.store.due(&lanes, engine.worker).await?;
+    if topology.is_some_and(|topology| topology != lanes.topology) {
+        definitions::look(engine).await?;
+        engine.wakeups.claimer.notify_one();
+    }
     if somebody_is_dead {
         engine.wakeups.reaper.notify_one();
     }

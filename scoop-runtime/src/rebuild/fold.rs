@@ -39,7 +39,8 @@ pub(crate) struct Rebuilt {
     pub(crate) told: bool,
     pub(crate) failed_before: bool,
     pub(crate) step: Option<String>,
-    pub(crate) next_step: Option<i32>,
+    pub(crate) jump: Option<String>,
+    pub(crate) definition: Option<i32>,
     pub(crate) iteration: Option<i32>,
     pub(crate) handler_iteration: Option<i32>,
     pub(crate) suspensions: usize,
@@ -275,7 +276,8 @@ impl<'a> Hierarchy<'a> {
         row.suspensions = if told { 0 } else { run.forward().count() };
         if let Some(last) = last {
             row.step = last.step.clone();
-            row.next_step = last.next_step;
+            row.jump.clone_from(&last.jump);
+            row.definition = last.definition;
             row.iteration = Some(if run.turned().is_some() { 0 } else { run.iteration() });
             row.handler_iteration = last.handling;
         }
@@ -414,7 +416,8 @@ impl<'a> Hierarchy<'a> {
             told: false,
             failed_before: false,
             step: None,
-            next_step: None,
+            jump: None,
+            definition: None,
             iteration: None,
             handler_iteration: None,
             suspensions: 0,

@@ -34,21 +34,24 @@ fn row() -> impl Strategy<Value = Recorded> {
     let step = option::of(select(&["a", "b", "Rollback of a[0,]"][..]));
     let (place, of_other) = (select(&PLACES[..]), option::weighted(0.4, select(&PLACES[..])));
     let kind = select(&EventKind::ALL[..]);
-    ((place, of_other, kind, 0..40i64), (step, count(), count(), context, any::<bool>())).prop_map(
-        |((place, other, kind, second), (step, next_step, handling, context, handled))| Recorded {
+    (
+        (place, of_other, kind, 0..40i64),
+        (step, option::of(select(&["a", "b"][..])), count(), context, any::<bool>()),
+    )
+        .prop_map(|((place, other, kind, second), (step, jump, handling, context, handled))| Recorded {
             lineage: Lineage::from_ids(place.iter().copied().map(Uuid::from_u128).collect()).expect("ids"),
             message: message_of(other.unwrap_or(place)),
             kind,
             handler: handled.then(|| "handler".to_owned()),
             topic: "topic".into(),
             step: step.map(str::to_owned),
-            next_step,
+            jump: jump.map(str::to_owned),
+            definition: None,
             handling,
             exception: None,
             context: serde_json::from_value::<Context>(context).expect("an object"),
             at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(second),
-        },
-    )
+        })
 }
 
 proptest! {

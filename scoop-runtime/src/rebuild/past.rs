@@ -19,7 +19,8 @@ pub(crate) struct Recorded {
     /// Where the message was published.
     pub(crate) topic: String,
     pub(crate) step: Option<String>,
-    pub(crate) next_step: Option<i32>,
+    pub(crate) jump: Option<String>,
+    pub(crate) definition: Option<i32>,
     pub(crate) handling: Option<i32>,
     pub(crate) exception: Option<Value>,
     pub(crate) context: Context,

@@ -40,7 +40,8 @@ impl History {
             handler: of_run.then(|| format!("h{}", place[place.len() - 1])),
             topic: format!("t{message}"),
             step: None,
-            next_step: None,
+            jump: None,
+            definition: None,
             handling: None,
             exception: None,
             context: Context::default(),
@@ -60,8 +61,8 @@ impl History {
         self.but(|row| row.step = Some(step))
     }
 
-    fn next(self, next: i32) -> Self {
-        self.but(|row| row.next_step = Some(next))
+    fn jump(self, step: &str) -> Self {
+        self.but(|row| row.jump = Some(step.to_owned()))
     }
 
     fn handling(self, count: i32) -> Self {
@@ -137,7 +138,7 @@ fn deadline(key: &str, second: i64) -> Value {
 /// A run 2 that has emitted message 20 in its step `a`, and a run 3 that handles it.
 fn family() -> History {
     let history = History::default().emitted(&[1], 10).seen(&[1, 2], 10).emitted(&[1, 2], 20);
-    history.suspended(&[1, 2], 10, "a").next(1).seen(&[1, 2, 3], 20)
+    history.suspended(&[1, 2], 10, "a").jump("b").seen(&[1, 2, 3], 20)
 }
 
 #[test]
@@ -170,19 +171,18 @@ fn who_sleeps_is_due_later_but_not_later_than_its_deadline() {
 #[test]
 fn a_run_stands_where_it_was_last() {
     let fresh = History::default().emitted(&[1], 10).seen(&[1, 2], 10);
-    let fields =
-        ["state", "step", "next_step", "iteration", "handler_iteration", "suspensions", "last_event_at"];
+    let fields = ["state", "step", "jump", "iteration", "handler_iteration", "suspensions", "last_event_at"];
     let none = Value::Null;
     let expected =
         [json!("ready"), none.clone(), none.clone(), none.clone(), none.clone(), json!(0), time(2)];
     assert_eq!(fresh.fields("h2", fields), expected);
-    let twice = fresh.suspended(&[1, 2], 10, "a").next(0).suspended(&[1, 2], 10, "a").next(0);
-    let expected = [json!("ready"), json!("a"), json!(0), json!(1), none.clone(), json!(2), time(4)];
+    let twice = fresh.suspended(&[1, 2], 10, "a").jump("a").suspended(&[1, 2], 10, "a").jump("a");
+    let expected = [json!("ready"), json!("a"), json!("a"), json!(1), none.clone(), json!(2), time(4)];
     assert_eq!(twice.fields("h2", fields), expected);
-    let handled = twice.suspended(&[1, 2], 10, "a").next(1).handling(0);
-    let expected = [json!("ready"), json!("a"), json!(1), json!(1), json!(0), json!(3), time(5)];
+    let handled = twice.suspended(&[1, 2], 10, "a").jump("b").handling(0);
+    let expected = [json!("ready"), json!("a"), json!("b"), json!(1), json!(0), json!(3), time(5)];
     assert_eq!(handled.fields("h2", fields), expected);
-    let on = handled.suspended(&[1, 2], 10, "b").next(0).suspended(&[1, 2], 10, "a").next(1);
+    let on = handled.suspended(&[1, 2], 10, "b").jump("a").suspended(&[1, 2], 10, "a").jump("b");
     assert_eq!(on.fields("h2", ["iteration", "suspensions"]), [json!(0), json!(5)]);
     let over = on.row(&[1, 2], EventKind::Committed, 10);
     assert_eq!(over.states(), []);
@@ -357,7 +357,7 @@ fn who_fails_again_waits_for_an_operator_again() {
 
 /// Run 2 is on its way back, and has launched message 30 there, which run 5 handles.
 fn compensating() -> History {
-    let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").next(1);
+    let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").jump("b");
     let turned = run.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no").emitted(&[1, 2], 30);
     turned.suspended(&[1, 2], 10, "Rollback of a[0,]").seen(&[1, 2, 5], 30)
 }
@@ -474,8 +474,8 @@ fn what_its_steps_returned_is_kept_at_hand_unless_it_was_told() {
 
 #[test]
 fn who_was_told_stands_where_the_way_back_is() {
-    let twice = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").next(0);
-    let done = twice.suspended(&[1, 2], 10, "a").next(1).row(&[1, 2], EventKind::Committed, 10);
+    let twice = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").jump("a");
+    let done = twice.suspended(&[1, 2], 10, "a").jump("b").row(&[1, 2], EventKind::Committed, 10);
     let told = done.row(&[1, 2], EventKind::RollbackEmitted, 10).but(|row| row.handler = None);
     let turned = told.row(&[1, 2], EventKind::RollingBack, 10);
     let fields = ["step", "iteration", "suspensions"];
@@ -495,7 +495,7 @@ fn who_is_undone_on_request_has_nobody_waiting() {
 fn what_had_been_accepted_brings_nobody_back() {
     let failed = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
     let failed = failed.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("Rollback of x[0,]");
-    let accepted = failed.suspended(&[1, 2], 10, "a").next(1).handling(0);
+    let accepted = failed.suspended(&[1, 2], 10, "a").jump("b").handling(0);
     let turned = accepted.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
     let mut retried = turned.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]");
     retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });

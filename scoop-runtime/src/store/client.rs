@@ -41,6 +41,16 @@ pub(crate) struct Launched {
     pub(crate) only_once: bool,
 }
 
+/// A worker that claims runs of the messages that it launches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimer<'a> {
+    pub(crate) worker: Uuid,
+    /// Its identifier in events.
+    pub(crate) identifier: &'a str,
+    /// The value of `worker.topology` that it knows. By another value it claims nothing.
+    pub(crate) topology: i64,
+}
+
 /// Under which ids messages are known that may be launched only once.
 const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 
@@ -108,8 +118,7 @@ impl Launched {
     fn publish_here<'a>(
         &'a self,
         statement: SqlStr,
-        worker: Uuid,
-        identifier: &'a str,
+        claimer: Claimer<'a>,
     ) -> Query<'a, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(self.id)
@@ -118,11 +127,12 @@ impl Launched {
             .bind(self.topic)
             .bind(&self.payload)
             .bind(self.said())
-            .bind(worker)
-            .bind(identifier)
+            .bind(claimer.worker)
+            .bind(claimer.identifier)
             .bind(self.here.keys().map(String::as_str).collect::<Vec<_>>())
             .bind(self.here.values().copied().collect::<Vec<_>>())
             .bind(self.here.values().map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(claimer.topology)
     }
 
     /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
@@ -147,6 +157,8 @@ impl Launched {
             retries: 0,
             surroundings: Surroundings { has_parent: false, undoing: false },
             overdue: false,
+            definition: None,
+            reserved_for: 0,
             run: begun,
         }
     }
@@ -234,13 +246,12 @@ impl Tables {
     /// The same, by a worker that has room for some of the runs: these are claimed.
     pub(crate) async fn launch_here(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
         let launch = async |session: &mut _| match messages {
-            [one] if one.is_plain() => self.launch_one_here(session, worker, identifier, one).await,
-            all => self.launch_for(session, all, Some((worker, identifier))).await,
+            [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
+            all => self.launch_for(session, all, Some(claimer)).await,
         };
         self.sessions.run(launch).await
     }
@@ -248,12 +259,11 @@ impl Tables {
     pub(super) async fn launch_one_here(
         &self,
         executor: impl PgExecutor<'_>,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         message: &Launched,
     ) -> sqlx::Result<Launch> {
         debug_assert!(message.is_plain(), "the statement knows nothing of the rest");
-        let publish = message.publish_here(self.sql.message_launch_one.clone(), worker, identifier);
+        let publish = message.publish_here(self.sql.message_launch_one.clone(), claimer);
         let mut launch = Launch { launched: 1, handlers: vec![], claimed: vec![] };
         for row in publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await? {
             if row.try_get("claimed")? {
@@ -269,13 +279,13 @@ impl Tables {
         &self,
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
-        worker: Option<(Uuid, &str)>,
+        claimer: Option<Claimer<'_>>,
     ) -> sqlx::Result<Launch> {
-        let (worker, identifier) = worker.unzip();
         // The transaction may be one of the user, in which names may be taken.
         let named = self.sessions.keeps_statements();
         let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).persistent(named);
-        let row = launch.bind(worker).bind(identifier).fetch_one(executor).await?;
+        let launch = launch.bind(claimer.map(|it| it.worker)).bind(claimer.map(|it| it.identifier));
+        let row = launch.bind(claimer.map(|it| it.topology)).fetch_one(executor).await?;
         Ok(Launch {
             launched: row.try_get("launched")?,
             handlers: row.try_get("handlers")?,

@@ -13,12 +13,14 @@ use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Release, Settled,
-    Settlement, Standing, Tables, Target, Undone, Unreadable,
+    Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
+    Published, PublishedDefinition, Release, Settled, Settlement, Standing, Tables, Target, Undone,
+    Unreadable,
 };
 use crate::children::Child;
 use crate::clock::Now;
 use crate::rebuild::Rebuild;
+use crate::registry::Subscription;
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
 use crate::topology::ListedHandler;
 use crate::tree::RunRow;
@@ -54,16 +56,15 @@ macro_rules! either {
 }
 
 either! {
-    async fn handlers_ready(&self, pairs: Pairs<'_>, progress: &Progress) -> (Vec<String>, Vec<String>);
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> Lanes;
     async fn claim(
-        &self, worker: Uuid, identifier: &str, pairs: Pairs<'_>, limit: usize, shares: &BTreeMap<String, usize>,
+        &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
         progress: &mut Progress,
     ) -> Vec<Result<Claimed, Unreadable>>;
     async fn settle(&self, identifier: &str, settlements: &[Settlement]) -> BTreeMap<(Uuid, i64), Settled>;
     async fn wake(&self, parents: &[Parent]) -> Vec<String>;
     async fn wake_here(
-        &self, parents: &[Parent], worker: Uuid, identifier: &str, pairs: Pairs<'_>, last_steps: &[String],
-        room: usize,
+        &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
     ) -> Woken;
     async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
     async fn release(&self, releases: &[Release]) -> ();
@@ -75,9 +76,9 @@ either! {
     async fn give_up(&self, key: Key) -> Option<GiveUp>;
     async fn overdue(&self, limit: i64) -> Vec<Parent>;
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
-    async fn due(&self, pairs: Pairs<'_>, worker: Uuid) -> (Option<f64>, bool);
+    async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);
     async fn now(&self) -> Now;
-    async fn set_aside(&self, key: Key, reason: &str) -> ();
+    async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> bool;
     async fn hold(&self, key: Key, failed: &FailedPart) -> ();
     async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
@@ -86,7 +87,7 @@ either! {
     ) -> Vec<Child>;
 
     async fn launch_alone(&self, messages: &[Launched]) -> Launch;
-    async fn launch_here(&self, worker: Uuid, identifier: &str, messages: &[Launched]) -> Launch;
+    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;
     async fn standing(&self, root: Uuid, message: Uuid) -> Standing;
     async fn root_message(&self, root: Uuid) -> Option<Uuid>;
     async fn tree(&self, message: Uuid) -> Vec<RunRow>;
@@ -99,7 +100,11 @@ either! {
     async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
     async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
 
-    async fn publish(&self, pairs: Pairs<'_>) -> ();
+    async fn publish(&self, subscriptions: &[Subscription]) -> ();
+    async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
+    async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<String>>;
+    async fn living_workers(&self) -> Vec<LivingWorker>;
+    async fn abandoned_sagas(&self) -> Vec<(String, String)>;
     async fn listed_handlers(&self) -> Vec<ListedHandler>;
     async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> Struck;
     async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();

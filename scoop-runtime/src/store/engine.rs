@@ -1,6 +1,6 @@
 //! What the engine asks of the database, one function for each statement.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::{
     Context, Definition, Failure, Instance, Lineage, Path, Plan, RollbackNames, Run, Suspension, output_name,
@@ -10,7 +10,7 @@ use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgExecutor, Postgres, Row};
+use sqlx::{PgConnection, Postgres, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -19,10 +19,11 @@ use super::launching::{self, Launching};
 use super::plain::{self, Plain};
 use super::rows::{Unreadable, lineage, unsigned};
 use super::telling::{self, Telling};
-use super::{Claimed, Key, Pairs, Progress, Settled, Settlement, Tables};
+use super::{Claimed, Key, Lanes, Progress, Settled, Settlement, Tables};
 use crate::children::Child;
 use crate::clock::Now;
 use crate::ids;
+use crate::registry::Subscription;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
 /// and a lock that some lost session still holds does not hold us up for long.
@@ -139,7 +140,7 @@ impl History {
         let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
         if at.is_some() {
             self.any_part_done = before.is_some();
-            let resume = |step| Suspension { step, next: None, iteration: 0, handler_iteration: None };
+            let resume = |step| Suspension { step, jump: None, iteration: 0, handler_iteration: None };
             self.last = before.map(resume);
         }
         self
@@ -147,27 +148,30 @@ impl History {
 }
 
 impl Tables {
-    /// Which of many handlers have something ready, as pairs of topics and handlers. Looks at what has become
-    /// ready since `progress`, as a claim does.
-    pub(crate) async fn handlers_ready(
-        &self,
-        (topics, handlers): Pairs<'_>,
-        progress: &Progress,
-    ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
-        let (known_topics, known_handlers, reached) = progress.known();
-        let rows = sqlx::query_as(self.sql.handler_ready.clone()).bind(topics).bind(handlers);
-        let rows = rows.bind(known_topics).bind(known_handlers).bind(reached);
-        let pairs: Vec<(String, String)> = rows.all(&self.sessions).await?;
-        Ok(pairs.into_iter().unzip())
+    /// Which of many queues have something ready. Looks at what has become ready since `progress`, as a claim does.
+    pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+        let known = progress.known();
+        let rows = sqlx::query_as(self.sql.handler_ready.clone())
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(known.iter().map(|(topic, ..)| *topic).collect::<Vec<_>>())
+            .bind(known.iter().map(|(_, handler, ..)| *handler).collect::<Vec<_>>())
+            .bind(known.iter().map(|(.., reached)| *reached).collect::<Vec<_>>())
+            .bind(&lanes.reserved_for)
+            .bind(known.iter().map(|(_, _, lane, _)| *lane).collect::<Vec<_>>());
+        let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
+        let ready: BTreeSet<_> =
+            ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
+        Ok(lanes.only(|lane| ready.contains(&lane)))
     }
 
-    /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
+    /// Takes up to `limit` ready runs of these queues. Who has fewer of them already, by `shares`,
     /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
-        (topics, handlers): Pairs<'_>,
+        lanes: &Lanes,
         limit: usize,
         shares: impl Serialize + Send + Sync,
         progress: &mut Progress,
@@ -175,16 +179,19 @@ impl Tables {
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
             .bind(identifier)
-            .bind(topics)
-            .bind(handlers)
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(shares))
             .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(progress.of((topics, handlers)))
+            .bind(progress.of(lanes))
+            .bind(&lanes.reserved_for)
+            .bind(lanes.topology)
             .all(&self.sessions)
             .await?;
         for row in &rows {
-            progress.take(row.try_get("topic")?, row.try_get("handler")?, row.try_get("ready_at")?);
+            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
+            progress.take(lane, row.try_get("ready_at")?);
         }
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
@@ -276,31 +283,34 @@ impl Tables {
 
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), &[], 0).await?;
+        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
     }
 
-    /// The same, by a worker of these handlers that has room for so many of the parents, from the first
+    /// The same, by a worker of these queues that has room for so many of the parents, from the first
     /// on: of these, the ones that wait for nobody are claimed. Those that had come to the last step of their
-    /// saga commit instead, if `last_steps` has these, handler by handler.
+    /// saga commit instead, if that is wanted.
     pub(crate) async fn wake_here(
         &self,
         parents: &[Parent],
         worker: Uuid,
         identifier: &str,
-        (topics, handlers): Pairs<'_>,
-        last_steps: &[String],
-        room: usize,
+        lanes: &Lanes,
+        (room, commits): (usize, bool),
     ) -> sqlx::Result<Woken> {
+        let last_steps: &[String] = if commits { &lanes.last_steps } else { &[] };
         let rows = sqlx::query(self.sql.run_wake.clone())
             .bind(Json(parents))
             .bind(worker)
-            .bind(topics)
-            .bind(handlers)
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
             .bind(i64::try_from(room).unwrap_or(i64::MAX))
             .bind(last_steps)
             .bind(identifier)
             .bind(parents.iter().map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(&lanes.reserved_for)
+            .bind(&lanes.definitions)
+            .bind(lanes.topology)
             .all(&self.sessions)
             .await?;
         let mut woken = Woken::default();
@@ -389,15 +399,15 @@ impl Tables {
             .await
     }
 
-    /// In how many seconds there is something to do, for these handlers or for anybody who waits;
-    /// and whether any worker but this one is dead.
+    /// In how many seconds there is something to do, in these queues or for a waiting run; whether any worker
+    /// but this one is dead; and the topology, if this one is listed.
     pub(crate) async fn due(
         &self,
-        (topics, handlers): (&[String], &[String]),
+        lanes: &Lanes,
         worker: Uuid,
-    ) -> sqlx::Result<(Option<f64>, bool)> {
-        let due = sqlx::query_as(self.sql.run_due.clone()).bind(topics).bind(handlers).bind(worker);
-        due.one(&self.sessions).await
+    ) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
+        let due = sqlx::query_as(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
+        due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
     }
 
     /// What became of the messages that a run launched: in its newest window, or ever. The steps
@@ -426,16 +436,19 @@ impl Tables {
         self.clock.now(&self.sessions).await
     }
 
-    /// Sets a run aside that cannot be continued.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_set_aside.clone())
+    /// Hands a run over that cannot be continued under this definition. Returns whether it is stuck: no living
+    /// worker has a definition that has not refused it.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<bool> {
+        let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
             .bind(reason.replace('\0', ""))
-            .done(&self.sessions)
-            .await?;
-        Ok(())
+            .bind(definition)
+            .all(&self.sessions)
+            .await?
+            .pop();
+        Ok(stuck.unwrap_or(false))
     }
 
     /// Gives the runs of these handlers that were set aside another chance.
@@ -474,9 +487,7 @@ impl Tables {
                 let emitted = row.try_get("emitted")?;
                 instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
             }
-            let next: Option<i32> = row.try_get("next_step")?;
-            let next = next.and_then(|next| usize::try_from(next).ok());
-            last = Some(Suspension { step, next, iteration: 0, handler_iteration });
+            last = Some(Suspension { step, jump: row.try_get("jump")?, iteration: 0, handler_iteration });
         }
         let history = History { plan: Plan::of(&names, instances), last, any_part_done };
         Ok(match run.path {
@@ -490,46 +501,18 @@ impl Tables {
         sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).one(&self.sessions).await
     }
 
-    /// Lists who listens where.
-    pub(crate) async fn publish(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<()> {
+    /// Lists the sagas that messages are delivered to, in place of the names that they had before.
+    pub(crate) async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+        let each = || subscriptions.iter();
+        let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
         sqlx::query(self.sql.handler_publish.clone())
-            .bind(topics)
-            .bind(handlers)
+            .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
+            .bind(former().map(|(handler, _)| handler).collect::<Vec<_>>())
+            .bind(former().map(|(_, was)| was).collect::<Vec<_>>())
             .done(&self.sessions)
             .await?;
         Ok(())
-    }
-
-    /// Enters a living process whose session holds the lock.
-    pub(crate) async fn register(
-        &self,
-        session: impl PgExecutor<'_>,
-        worker: Uuid,
-        lock_key: i64,
-        handlers: &[String],
-    ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.worker_register.clone())
-            .bind(worker)
-            .bind(lock_key)
-            .bind(handlers)
-            .execute(session)
-            .await?;
-        Ok(())
-    }
-
-    /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
-    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
-        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
-        if !look.one(&self.sessions).await? {
-            return Ok((0, 0));
-        }
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let dead: Vec<Uuid> =
-            sqlx::query_scalar(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
-        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok((dead.len(), freed.rows_affected()))
     }
 
     /// Makes the runs ready that nobody came to wake, and says whose they are.
@@ -538,23 +521,13 @@ impl Tables {
         woken.iter().map(|row| row.try_get("handler")).collect()
     }
 
-    /// Strikes this process out, frees what it may have lost track of, and tells the others, since they may
-    /// go on with what it has handed back.
-    pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.worker_leave.clone()).bind(worker).execute(&mut *tx).await?;
-        sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
-        self.notification(worker).execute(&mut *tx).await?;
-        tx.commit().await
-    }
-
     /// Tells the other processes that there may be something to do.
     pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.notification(worker).done(&self.sessions).await?;
         Ok(())
     }
 
-    fn notification(&self, worker: Uuid) -> Query<'_, Postgres, PgArguments> {
+    pub(super) fn notification(&self, worker: Uuid) -> Query<'_, Postgres, PgArguments> {
         sqlx::query("SELECT pg_notify($1, $2)").bind(&self.sql.channel).bind(worker.to_string())
     }
 

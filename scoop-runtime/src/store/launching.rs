@@ -99,6 +99,8 @@ async fn settle_one(
         .bind(each().map(|(_, row)| row.context.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(suspended.jump.as_deref())
+        .bind(all.definition)
         .fetch_all(connection)
         .await
 }
@@ -138,6 +140,8 @@ async fn settle_all(
         .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
+        .bind(each().map(|one| one.suspended.jump.as_deref()).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.definition).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
 }

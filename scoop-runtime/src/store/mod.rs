@@ -3,6 +3,7 @@
 
 mod alone;
 mod client;
+mod definitions;
 mod either;
 mod engine;
 mod launching;
@@ -30,7 +31,8 @@ mod telling;
 pub(crate) mod tests;
 mod topology;
 
-pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
+pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing};
+pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Registered};
 pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Committed, Parent, Release};
 #[cfg(feature = "simulation")]

@@ -49,6 +49,10 @@ impl<'a> Plain<'a> {
         self.suspended?.next_step
     }
 
+    fn jump(&self) -> Option<&'a str> {
+        self.suspended?.jump.as_deref()
+    }
+
     fn handler_iteration(&self) -> Option<i32> {
         self.suspended?.handler_iteration
     }
@@ -112,7 +116,11 @@ impl<'a> Plain<'a> {
             .bind(self.returned().map(|returned| &*returned.name))
             .bind(self.returned().map(|returned| &returned.value))
             .bind(ids::now_v7());
-        if ends { stood.bind(ids::now_v7()).bind(self.ends_as()) } else { stood }
+        if ends {
+            stood.bind(ids::now_v7()).bind(self.ends_as())
+        } else {
+            stood.bind(self.jump()).bind(all.definition)
+        }
     }
 }
 
@@ -142,6 +150,8 @@ pub(super) async fn settle_all(
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
+        .bind(each().map(|plain| plain.jump()).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.definition).collect::<Vec<_>>())
         .all(&store.sessions)
         .await
 }

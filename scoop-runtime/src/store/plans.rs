@@ -48,39 +48,45 @@ fn prepared(statement: &str) -> (String, &'static str) {
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
     let (types, values) = match statement {
         "run_claim" => (
-            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[]",
-            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}'",
+            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0",
         ),
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => (
-            "jsonb, uuid, text[], text[], bigint, text[], text, uuid[]",
-            "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}'",
+            "jsonb, uuid, text[], text[], bigint, text[], text, uuid[], int[], int[], bigint",
+            "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
         ),
-        "run_due" => ("text[], text[], uuid", "'{}', '{}', gen_random_uuid()"),
-        "handler_ready" => ("text[], text[], text[], text[], timestamptz[]", "'{}', '{}', '{}', '{}', '{}'"),
+        "run_due" => ("text[], text[], uuid, int[]", "'{}', '{}', gen_random_uuid(), '{}'"),
+        "handler_ready" => (
+            "text[], text[], text[], text[], timestamptz[], int[], int[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
         "run_overdue" => ("bigint", "1"),
         "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "step_suspend" => (
-            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL",
+            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
+             text, int",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, \
+             NULL, NULL",
         ),
         "step_settle" => (
             "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
-             jsonb[], text[], jsonb[], uuid[], uuid[], text",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
+             jsonb[], text[], jsonb[], uuid[], uuid[], text, text[], int[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', \
+             '{}', '{}'",
         ),
         "step_launch" => (
             "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
-             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text",
+             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text[], int[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
-             '{}', '{}', '{}', '{}', '{}', ''",
+             '{}', '{}', '{}', '{}', '{}', '', '{}', '{}'",
         ),
         "step_launch_one" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, int, \
-             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[]",
+             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, int",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, 1, \
-             '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+             '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL",
         ),
         "step_tell" => (
             "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
@@ -100,8 +106,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, NULL, NULL",
         ),
         "message_launch_one" => (
-            "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[]",
-            "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}'",
+            "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
+            "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
         "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
@@ -237,7 +243,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     let store = Tables::new(Sessions::new(&pool, 1, &Access::default()), &Schema::new("scoop").unwrap());
-    store.register(&pool, Uuid::nil(), 1, &[]).await.unwrap();
+    store.register_alone(&pool, Uuid::nil(), 1).await;
     execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
     execute(MANY).await;
     execute("UPDATE scoop.run SET ready_at = now() - interval '10 minutes'").await;
@@ -254,7 +260,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
 #[tokio::test]
 async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
     let claim = |reached: &str| {
-        format!("'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}", Uuid::nil())
+        format!("'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0", Uuid::nil())
     };
     let (known, unknown) = (claim("ARRAY[now() - interval '9 minutes']"), claim("'{NULL}'"));
     reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
@@ -264,8 +270,8 @@ async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
 async fn who_looks_for_handlers_with_something_ready_leaves_out_what_was_taken() {
     // The index is gone through up to that of the dead entries, and from there on, too.
     let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
-    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes']");
-    let unknown = looks("'{}', '{}', '{}'");
+    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}'");
+    let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}'");
     reads_what_is_ready_and_not_what_was_taken("handler_ready", (&known, 40), &unknown).await;
 }
 

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 use time::OffsetDateTime;
 
-use super::Pairs;
+use super::Lanes;
 
-/// For each topic and handler, since when the newest run that was taken had been ready. What was ready before that has
+/// For each topic, handler and reservation, since when the newest run that was taken had been ready. What was ready before that has
 /// been taken as well, but for what was hidden then or has come since: of a transaction that had not been committed,
 /// locked by somebody else, or launched for a time that had passed.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(BTreeMap<(String, String), OffsetDateTime>);
+pub(crate) struct Progress(BTreeMap<(String, String, i32), OffsetDateTime>);
 
 impl Progress {
     /// Whether a claim that goes by it may overlook something.
@@ -23,22 +23,23 @@ impl Progress {
         !self.0.is_empty()
     }
 
-    /// Since when to look, for each of these pairs; nothing where that is not known.
-    pub(super) fn of(&self, (topics, handlers): Pairs<'_>) -> Vec<Option<OffsetDateTime>> {
-        let pairs = topics.iter().cloned().zip(handlers.iter().cloned());
-        pairs.map(|pair| self.0.get(&pair).copied()).collect()
+    /// Since when to look, for each of these queues; nothing where that is not known.
+    pub(super) fn of(&self, lanes: &Lanes) -> Vec<Option<OffsetDateTime>> {
+        let key = |(topic, handler, lane): (&str, &str, i32)| (topic.to_owned(), handler.to_owned(), lane);
+        lanes.each().map(|lane| self.0.get(&key(lane)).copied()).collect()
     }
 
-    /// What is known: topics, handlers, and since when to look.
-    pub(super) fn known(&self) -> (Vec<&str>, Vec<&str>, Vec<OffsetDateTime>) {
-        let pairs = self.0.keys();
-        let (topics, handlers) = pairs.map(|(topic, handler)| (topic.as_str(), handler.as_str())).unzip();
-        (topics, handlers, self.0.values().copied().collect())
+    /// The known queues: topic, handler, reservation, and since when to look.
+    pub(super) fn known(&self) -> Vec<(&str, &str, i32, OffsetDateTime)> {
+        self.0
+            .iter()
+            .map(|((topic, handler, lane), reached)| (&**topic, &**handler, *lane, *reached))
+            .collect()
     }
 
-    /// A run was taken.
-    pub(crate) fn take(&mut self, topic: &str, handler: &str, ready_at: OffsetDateTime) {
-        let reached = self.0.entry((topic.to_owned(), handler.to_owned())).or_insert(ready_at);
+    /// A run was taken from a queue.
+    pub(crate) fn take(&mut self, (topic, handler, lane): (&str, &str, i32), ready_at: OffsetDateTime) {
+        let reached = self.0.entry((topic.to_owned(), handler.to_owned(), lane)).or_insert(ready_at);
         *reached = ready_at.max(*reached);
     }
 }

@@ -39,6 +39,7 @@ use uuid::Uuid;
 use self::outside::{Outside, Server, Session};
 use super::tests::{database, done};
 use super::*;
+use crate::registry::Subscription;
 
 const ITEMS: &str = "rounds.items";
 const ENTRIES: &str = "rounds.entries";
@@ -202,13 +203,20 @@ impl Tested {
     async fn claim(&self, holder: &str) -> Result<Option<Claimed>, Error> {
         let worker = self.holder(holder, |holder| holder.worker).await?;
         let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
-        let pairs = (&topics[..], &handlers[..]);
+        let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
         let nothing = BTreeMap::<String, usize>::new();
         let claim = async |store: &Store| {
-            store.claim(worker, IDENTIFIER, pairs, 1, &nothing, &mut Progress::default()).await
+            store.claim(worker, IDENTIFIER, &lanes, 1, &nothing, &mut Progress::default()).await
         };
         let claimed = self.call("run", claim).await?;
         Ok(claimed.into_iter().next().map(|claimed| claimed.expect("it was written by us")))
+    }
+
+    /// The topology that the worker knows.
+    async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
+        // Not a call: no fault strikes what an engine does at another time.
+        let living = self.outside.store().living_workers().await?;
+        Ok(living.iter().find(|living| living.id == worker).map_or(0, |living| living.topology))
     }
 
     /// What is not there yet.
@@ -359,7 +367,7 @@ fn tested(outside: Outside) -> Handle {
 
 /// Lists who listens for items.
 async fn list(store: &Store) {
-    store.publish((&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
+    store.publish(&Subscription::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
 /// What a claim took whose answer was lost is free as soon as its worker says so, and not only when that is dead.

@@ -42,6 +42,10 @@ pub(crate) struct Claimed {
     pub(crate) surroundings: Surroundings,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
+    /// The definition under which its newest step completed.
+    pub(crate) definition: Option<i32>,
+    /// The definition that it is reserved for; 0 for none.
+    pub(crate) reserved_for: i32,
     pub(crate) run: Run,
 }
 
@@ -65,6 +69,7 @@ struct ChildRow {
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(crate) key: Key,
+    pub(crate) handler: String,
     pub(crate) why: String,
 }
 
@@ -74,8 +79,9 @@ impl Claimed {
         let lineage = lineage(row)?;
         let epoch = row.try_get("epoch")?;
         let key = Key { root: lineage.root_id(), id: lineage.id(), epoch };
+        let handler = row.try_get("handler")?;
         let claimed = Self::read(row, worker, key, lineage);
-        Ok(claimed.map_err(|error| Unreadable { key, why: error.to_string() }))
+        Ok(claimed.map_err(|error| Unreadable { key, handler, why: error.to_string() }))
     }
 
     fn read(row: &PgRow, worker: &str, key: Key, lineage: Lineage) -> sqlx::Result<Self> {
@@ -111,6 +117,8 @@ impl Claimed {
                 undoing: row.try_get("undoing")?,
             },
             overdue: row.try_get("overdue")?,
+            definition: row.try_get("definition")?,
+            reserved_for: row.try_get("reserved_for")?,
             run,
         })
     }
@@ -127,12 +135,11 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
     let Some(step) = row.try_get("step")? else {
         return Ok(None);
     };
-    let next: Option<i32> = row.try_get("next_step")?;
     let iteration: Option<i32> = row.try_get("iteration")?;
     let handler_iteration: Option<i32> = row.try_get("handler_iteration")?;
     Ok(Some(Suspension {
         step,
-        next: next.map(|next| usize::try_from(next).unwrap_or(usize::MAX)),
+        jump: row.try_get("jump")?,
         iteration: unsigned(iteration.unwrap_or(0)),
         handler_iteration: handler_iteration.map(unsigned),
     }))

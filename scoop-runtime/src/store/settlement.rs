@@ -27,7 +27,10 @@ pub(crate) struct Settlement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) step: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) next_step: Option<i32>,
+    pub(super) jump: Option<String>,
+    /// The definition under which the newest step completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) definition: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) iteration: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +68,12 @@ pub(crate) struct Settlement {
     /// Whether its failure, if it has one, is the one that it had before.
     #[serde(skip)]
     pub(super) failure_stands: bool,
+    /// Whether the run was on its forward path before.
+    #[serde(skip)]
+    was_forward: bool,
+    /// Whether its newest step completed under the definition that was recorded before.
+    #[serde(skip)]
+    keeps_definition: bool,
 }
 
 /// How much there is to a settlement, and by which statement it is written therefore.
@@ -112,6 +121,10 @@ pub(super) struct EventRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) handler_iteration: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) jump: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) definition: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) exception: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detached_root: Option<Uuid>,
@@ -155,9 +168,11 @@ impl Settlement {
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
         let context = conclusion.context().unwrap_or(&before.context).clone();
+        let keeps_definition = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
         let undoing = surroundings.undoing || before.is_backward();
         let mut settlement = Self::of_fate(key, before, surroundings, conclusion.fate);
         settlement.may_give_up = may_give_up;
+        (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
         settlement.deadlines = context.give_up_at(settlement.backward || undoing);
         let count = conclusion.events.len();
@@ -175,6 +190,30 @@ impl Settlement {
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
         settlement.context = (context != *stored).then_some(context);
         settlement
+    }
+
+    /// The same settlement, by a program that has the definition `at_hand`, of a run whose newest step completed
+    /// under `recorded`. What completes a step of the forward path says under which.
+    pub(crate) fn under(mut self, at_hand: i32, recorded: Option<i32>) -> Self {
+        if self.ends.is_some() {
+            return self;
+        }
+        let completed = if self.keeps_definition { recorded } else { Some(at_hand) };
+        let mut forward = self.was_forward;
+        self.definition = recorded;
+        for event in &mut self.events {
+            forward &= !event.is(EventKind::RollingBack);
+            if event.is(EventKind::Suspended) {
+                event.definition = completed.filter(|_| forward);
+                self.definition = event.definition;
+            }
+        }
+        self
+    }
+
+    /// The definition under which the newest step of the run completed.
+    pub(crate) fn definition(&self) -> Option<i32> {
+        self.definition
     }
 
     /// Which run, and under which epoch.
@@ -258,7 +297,8 @@ impl Settlement {
             epoch: key.epoch,
             ends: None,
             step: None,
-            next_step: None,
+            jump: None,
+            definition: None,
             iteration: None,
             handler_iteration: None,
             suspensions: 0,
@@ -276,6 +316,8 @@ impl Settlement {
             deadlines: vec![],
             may_give_up: false,
             failure_stands: false,
+            was_forward: true,
+            keeps_definition: false,
             events: vec![],
             emissions: vec![],
             told: vec![],
@@ -286,7 +328,7 @@ impl Settlement {
     fn stand(&mut self, run: Run) {
         if let Some(last) = run.last {
             self.step = Some(last.step);
-            self.next_step = last.next.map(signed);
+            self.jump = last.jump;
             self.iteration = Some(signed(last.iteration));
             self.handler_iteration = last.handler_iteration.map(signed);
         }
@@ -331,6 +373,8 @@ impl EventRow {
             kind: event.kind.as_str(),
             step: event.step,
             next_step: event.next_step.map(signed),
+            jump: event.jump,
+            definition: None,
             handler_iteration: event.handler_iteration.map(signed),
             // Told once for all of them, in `told_because`.
             exception: event.exception.filter(|_| event.kind != EventKind::RollbackEmitted),
@@ -461,12 +505,13 @@ mod tests {
 
     #[test]
     fn who_goes_on_stands_where_the_run_does() {
-        let last = Suspension { step: "a".into(), next: Some(1), iteration: 2, handler_iteration: Some(3) };
+        let last =
+            Suspension { step: "a".into(), jump: Some("b".into()), iteration: 2, handler_iteration: Some(3) };
         let outputs = BTreeMap::from([("a".to_owned(), json!(5))]);
         let after = Run { last: Some(last), suspensions: 4, replied: true, outputs, ..forward() };
         let json = serde_json::to_value(of_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
         let expected = json!({
-            "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "next_step": 1, "iteration": 2,
+            "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "jump": "b", "iteration": 2,
             "handler_iteration": 3, "suspensions": 4, "outputs": { "a": 5 }, "backward": false,
             "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
         });
@@ -597,8 +642,7 @@ mod tests {
         let plain = |before: &Run, conclusion| {
             Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape() == Shape::Plain
         };
-        let last =
-            Some(Suspension { step: "a".into(), next: Some(1), iteration: 0, handler_iteration: None });
+        let last = Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
         let after = Run { last, suspensions: 1, ..forward() };
         assert!(plain(&forward(), conclusion(events(), Fate::GoesOn(after.clone()))));
         let launches = vec![emission(false, Context::default())];
@@ -614,7 +658,7 @@ mod tests {
             let tells = Event::new(EventKind::RollbackEmitted, message).in_step(of_step);
             let events = vec![tells.because_of(because.clone()), suspended(Context::default())];
             let last =
-                Some(Suspension { step: "a".into(), next: None, iteration: 0, handler_iteration: None });
+                Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
             let told = conclusion(events, Fate::GoesOn(Run { last, ..backward() }));
             let told = Conclusion { told: vec![message], told_because: Some(because.clone()), ..told };
             Settlement::new(KEY, before, (BELOW, &Context::default()), told).shape()

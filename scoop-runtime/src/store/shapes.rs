@@ -14,6 +14,7 @@ use super::{
     Access, Claimed, Launched, Progress, Schema, Sessions, Settled, Settlement, Shape, Surroundings, Tables,
     migrate,
 };
+use crate::registry::Subscription;
 
 /// A store in which somebody listens: one on the topic of the runs, two on `two`, none on `none`.
 async fn listening(pool: &PgPool) -> (Tables, Uuid) {
@@ -21,11 +22,11 @@ async fn listening(pool: &PgPool) -> (Tables, Uuid) {
     migrate(pool, &schema).await.unwrap();
     let store = Tables::new(Sessions::new(pool, 2, &Access::default()), &schema);
     let worker = Uuid::now_v7();
-    store.register(pool, worker, 1, &[]).await.unwrap();
+    store.register_alone(pool, worker, 1).await;
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
     let (topics, handlers): (Vec<_>, Vec<_>) =
         pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
-    store.publish((&topics, &handlers)).await.unwrap();
+    store.publish(&Subscription::pairs(&topics, &handlers)).await.unwrap();
     (store, worker)
 }
 
@@ -60,7 +61,7 @@ type Following = fn(&Run) -> Conclusion;
 fn suspended(run: &Run, step: &str) -> (Event, Run) {
     let event = Event::new(EventKind::Suspended, run.message).in_step(step).with(run.context.clone());
     let mut after = run.clone();
-    after.last = Some(Suspension { step: step.into(), next: None, iteration: 0, handler_iteration: None });
+    after.last = Some(Suspension { step: step.into(), jump: None, iteration: 0, handler_iteration: None });
     (event, after)
 }
 
@@ -202,7 +203,8 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
                 let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
-                settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run)));
+                let settlement = Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run));
+                settlements.push(settlement.under(7, Some(5)));
             }
             assert!(settlements.iter().all(|settlement| settlement.shape() == shape), "case {at}");
             let told = write(&pool, &listening.0, way, &settlements).await;

@@ -38,7 +38,8 @@ impl<'a> Telling<'a> {
             && suspended.is_the_runs()
             && (suspended.next_step, suspended.handler_iteration) == (None, None)
             && all.step == suspended.step
-            && (all.next_step, all.iteration, all.handler_iteration) == (None, Some(0), None);
+            && (&all.jump, all.iteration, all.handler_iteration) == (&None, Some(0), None)
+            && all.definition.is_none();
         fits.then_some(Self { all, suspended })
     }
 

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::embedded::Embedded;
+use crate::registry::Subscription;
 
 /// A database of our own, and what keeps its server alive.
 pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
@@ -70,18 +71,23 @@ async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
     migrate(pool, &schema).await.unwrap();
     let sessions = Sessions::new(pool, 2, &Access::default());
     let (store, worker) = (Tables::new(sessions, &schema), Uuid::now_v7());
-    store.register(pool, worker, 1, &[]).await.unwrap();
-    store.publish((&["a".into()], &["saga".into()])).await.unwrap();
+    store.register_alone(pool, worker, 1).await;
+    store.publish(&Subscription::pairs(&["a".into()], &["saga".into()])).await.unwrap();
     let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
     let mut context = scoop_core::Context::default();
     context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
     (store, worker, Launched::new("a", payload, 0).with(context))
 }
 
+/// The queue of `saga`, whose last step is `one`.
+fn lanes() -> Lanes {
+    let lanes = Lanes::unreserved(&["a".to_owned()], &["saga".to_owned()]);
+    Lanes { last_steps: vec!["one".into()], definitions: vec![7], ..lanes }
+}
+
 /// Up to ten runs of `saga`, by a worker who has none.
 pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut Progress) -> Vec<Claimed> {
-    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
-    let claimed = store.claim(worker, "w", pairs, 10, serde_json::json!({}), progress).await.unwrap();
+    let claimed = store.claim(worker, "w", &lanes(), 10, serde_json::json!({}), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 
@@ -102,6 +108,10 @@ async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
     .unwrap()
 }
 
+fn claimer(worker: Uuid) -> Claimer<'static> {
+    Claimer { worker, identifier: "w", topology: 0 }
+}
+
 /// A worker launches a message of which it has room for some runs: by the statement for one, or by that for many.
 async fn launch_here(
     store: &Tables,
@@ -111,9 +121,10 @@ async fn launch_here(
     launched: &Launched,
 ) -> Launch {
     match one {
-        true => store.launch_one_here(session, worker, "w", launched).await.unwrap(),
+        true => store.launch_one_here(session, claimer(worker), launched).await.unwrap(),
         false => {
-            store.launch_for(session, std::slice::from_ref(launched), Some((worker, "w"))).await.unwrap()
+            let launched = std::slice::from_ref(launched);
+            store.launch_for(session, launched, Some(claimer(worker))).await.unwrap()
         }
     }
 }
@@ -152,7 +163,7 @@ async fn of_what_is_launched_only_that_is_claimed_for_which_there_is_room() {
     let mut left = vec![];
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        store.publish((&["a".into()], &["second".into()])).await.unwrap();
+        store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
         let key = launched.run_here("saga");
         // Of whoever is not listed there is no run.
         launched.run_here("nobody");
@@ -176,7 +187,7 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     let (pool, server) = database("ways_to_launch").await;
     let due = async || {
         let (store, _, launched) = launching(&pool).await;
-        store.publish((&["a".into()], &["second".into()])).await.unwrap();
+        store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
         (store, launched)
     };
     let late = async || {
@@ -258,7 +269,7 @@ async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
         assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
         let heir = Uuid::now_v7();
-        store.register(&pool, heir, 2, &[]).await.unwrap();
+        store.register_alone(&pool, heir, 2).await;
         assert_eq!(claim(&store, heir, &mut Progress::default()).await.len(), 1);
     }
     done(pool, server).await;
@@ -300,8 +311,8 @@ async fn who_is_not_listed_frees_nothing() {
     store.leave(worker).await.unwrap();
     let launched = [launched];
     let comes_back = async || {
-        store.register(&pool, worker, 2, &[]).await.unwrap();
-        store.launch_here(worker, "w", &launched).await.unwrap().claimed
+        store.register_alone(&pool, worker, 2).await;
+        store.launch_here(claimer(worker), &launched).await.unwrap().claimed
     };
     let in_flight = || {
         let claimed = || tokio::runtime::Handle::current().block_on(comes_back());
@@ -322,7 +333,7 @@ async fn who_is_not_listed_frees_nothing() {
 async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
     let again = || Launched::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
-    let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', handler_iteration = 2, suspensions = 1,
+    let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', definition = 7, handler_iteration = 2, suspensions = 1,
                     context = '{"Sum": 7}'
                 WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at"#;
     let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
@@ -336,11 +347,10 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let pairs = (&["a".to_owned()][..], &["saga".to_owned()][..]);
-    let woken = store.wake_here(&parents, worker, "w", pairs, &[], 1).await.unwrap();
+    let woken = store.wake_here(&parents, worker, "w", &lanes(), (1, false)).await.unwrap();
     let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
     assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
-    let again = store.wake_here(&parents, worker, "w", pairs, &[], 3).await.unwrap();
+    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, false)).await.unwrap();
     assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "nobody wakes twice");
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
@@ -370,9 +380,8 @@ async fn who_commits_when_it_wakes_leaves_what_any_end_leaves() {
     let (pool, server) = database("commits_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let (pairs, last_steps) = ((&["a".to_owned()][..], &["saga".to_owned()][..]), ["one".to_owned()]);
 
-    let woken = store.wake_here(&parents[..1], worker, "w", pairs, &[], 1).await.unwrap();
+    let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (1, false)).await.unwrap();
     let [Ok(claimed)] = &woken.claimed[..] else { panic!("there was room for it: {:?}", woken.claimed) };
     let Continuation::Record(end) = Continuation::of(&SAGA, &claimed.run).unwrap() else {
         panic!("no step is left")
@@ -381,7 +390,7 @@ async fn who_commits_when_it_wakes_leaves_what_any_end_leaves() {
     let settlement = Settlement::new(claimed.key, &claimed.run, stored, end.conclude());
     assert!(store.settle("w", &[settlement]).await.unwrap().values().all(|settled| settled.ended));
 
-    let woken = store.wake_here(&parents[1..], worker, "w", pairs, &last_steps, 1).await.unwrap();
+    let woken = store.wake_here(&parents[1..], worker, "w", &lanes(), (1, true)).await.unwrap();
     assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 0));
     let roots: Vec<_> = parents[1..].iter().map(|p| Committed { root: p.root, parent: None }).collect();
     assert_eq!(woken.committed, roots);
@@ -395,7 +404,7 @@ async fn who_commits_when_it_wakes_leaves_what_any_end_leaves() {
     let late = "SELECT bool_and(created_at > now() + interval '59 minutes') FROM scoop.message_event
                 WHERE type = 'COMMITTED'";
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
-    let again = store.wake_here(&parents, worker, "w", pairs, &last_steps, 3).await.unwrap();
+    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, true)).await.unwrap();
     assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
     done(pool, server).await;
 }
@@ -405,10 +414,11 @@ async fn whoever_has_anything_left_to_do_wakes_and_does_not_commit() {
     let (pool, server) = database("wakes_not_commits").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let (pairs, last_steps) = ((&["a".to_owned()][..], &["saga".to_owned()][..]), ["one".to_owned()]);
     let id = parents[0].id;
     let left_to_do = [
-        "UPDATE scoop.run SET next_step = 1 WHERE id = $1",
+        "UPDATE scoop.run SET jump = 'one' WHERE id = $1",
+        "UPDATE scoop.run SET definition = 8 WHERE id = $1",
+        "UPDATE scoop.run SET reserved_for = 7 WHERE id = $1",
         "UPDATE scoop.run SET step = 'another' WHERE id = $1",
         "UPDATE scoop.run SET backward = true, failure = '{}' WHERE id = $1",
         "UPDATE scoop.run SET gives_up = true WHERE id = $1",
@@ -420,20 +430,20 @@ async fn whoever_has_anything_left_to_do_wakes_and_does_not_commit() {
     for what in left_to_do {
         let mut tx = pool.begin().await.unwrap();
         sqlx::query("DELETE FROM scoop.run WHERE parent = $1").bind(id).execute(&mut *tx).await.unwrap();
-        let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', next_step = NULL,
+        let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', jump = NULL, definition = 7, reserved_for = 0,
                     backward = false, failure = NULL, gives_up = false, give_up_at = NULL WHERE id = $1";
         sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
         sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
-        let woken = store.wake_here(&parents[..1], worker, "w", pairs, &last_steps, 0).await.unwrap();
+        let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
         assert!(committed(&pool, id).await.is_empty(), "{what}");
     }
     // Nor does one of whose saga nothing is known here, or one that is asked for by somebody who is taken for dead.
-    let others = (&["a".to_owned()][..], &["other".to_owned()][..]);
-    for (parent, worker, pairs) in [(1, worker, others), (2, Uuid::now_v7(), pairs)] {
+    let others = Lanes { handlers: vec!["other".into()], ..lanes() };
+    for (parent, worker, lanes) in [(1, worker, others), (2, Uuid::now_v7(), lanes())] {
         let parent = &parents[parent..=parent];
-        let woken = store.wake_here(parent, worker, "w", pairs, &last_steps, 0).await.unwrap();
+        let woken = store.wake_here(parent, worker, "w", &lanes, (0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
     }
     done(pool, server).await;
@@ -445,8 +455,7 @@ async fn who_may_have_others_commit_holds_his_row_meanwhile() {
     let (pool, server) = database("holds_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let (pairs, last_steps) = ((&["a".to_owned()][..], &["saga".to_owned()][..]), ["one".to_owned()]);
-    for (parent, last_steps) in [(&parents[..1], &[][..]), (&parents[1..2], &last_steps[..])] {
+    for (parent, commits) in [(&parents[..1], false), (&parents[1..2], true)] {
         let mut tx = pool.begin().await.unwrap();
         let lock = sqlx::query("SELECT FROM scoop.run WHERE id = $1 FOR UPDATE").bind(parent[0].id);
         lock.execute(&mut *tx).await.unwrap();
@@ -457,9 +466,10 @@ async fn who_may_have_others_commit_holds_his_row_meanwhile() {
             tx.rollback().await.unwrap();
             is_held
         };
-        let waking = store.wake_here(parent, worker, "w", pairs, last_steps, 0);
+        let lanes = lanes();
+        let waking = store.wake_here(parent, worker, "w", &lanes, (0, commits));
         let (woken, is_held) = tokio::join!(waking, meanwhile);
-        assert_eq!((woken.unwrap().committed.len(), is_held), (last_steps.len(), !last_steps.is_empty()));
+        assert_eq!((woken.unwrap().committed.len(), is_held), (usize::from(commits), commits));
     }
     done(pool, server).await;
 }
@@ -480,10 +490,9 @@ async fn only_who_is_listed_and_has_the_handler_claims_what_wakes() {
     let (pool, server) = database("unlisted_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let pairs = |handler: &str| (vec!["a".to_owned()], vec![handler.to_owned()]);
     for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
-        let (topics, handlers) = pairs(handler);
-        let woken = store.wake_here(&parents, worker, "w", (&topics, &handlers), &[], 3).await.unwrap();
+        let lanes = Lanes { handlers: vec![handler.into()], ..lanes() };
+        let woken = store.wake_here(&parents, worker, "w", &lanes, (3, false)).await.unwrap();
         assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
         let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
         sqlx::query(wait).execute(&pool).await.unwrap();
@@ -528,7 +537,7 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
     loop {
         let begun = std::time::Instant::now();
         let late = ready_for(&pool, &store, 0.0).await;
-        progress.take("a", "saga", time::OffsetDateTime::now_utc() + time::Duration::HOUR);
+        progress.take(("a", "saga", 0), time::OffsetDateTime::now_utc() + time::Duration::HOUR);
         let claimed = claim(&mut progress).await;
         if claimed == [late] {
             break;
@@ -545,8 +554,8 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
     // `b` handles two topics; `x` is of another program.
     let (topics, handlers) = (names("t t u t t t"), names("a b b c d e"));
-    store.publish((&topics, &handlers)).await.unwrap();
-    store.publish((&names("t"), &names("x"))).await.unwrap();
+    store.publish(&Subscription::pairs(&topics, &handlers)).await.unwrap();
+    store.publish(&Subscription::pairs(&names("t"), &names("x"))).await.unwrap();
     let ready = async |topic: &str, handler: &str, seconds: f64| {
         let insert = "
             INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
@@ -555,8 +564,9 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
         sqlx::query(insert).bind(topic).bind(handler).bind(seconds).execute(&pool).await.unwrap();
     };
     let found = async |progress: &Progress| {
-        let (topics, handlers) = store.handlers_ready((&topics, &handlers), progress).await.unwrap();
-        let mut found: Vec<_> = topics.iter().zip(&handlers).map(|(t, h)| format!("{t}/{h}")).collect();
+        let lanes = store.lanes_ready(&Lanes::unreserved(&topics, &handlers), progress).await.unwrap();
+        let mut found: Vec<_> =
+            lanes.each().map(|(topic, handler, _)| format!("{topic}/{handler}")).collect();
         found.sort();
         found.join(" ")
     };
@@ -569,15 +579,15 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     assert_eq!(found(&progress).await, "t/a t/b t/d u/b", "e is to begin later");
     let before = |seconds| time::OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
     // What is left of these two had been hidden; nothing is known of those between and around them.
-    progress.take("t", "b", before(2000));
-    progress.take("t", "d", before(2000));
+    progress.take(("t", "b", 0), before(2000));
+    progress.take(("t", "d", 0), before(2000));
     assert_eq!(found(&progress).await, "t/a u/b");
     ready("t", "c", 2500.0).await;
     ready("t", "d", 1000.0).await;
     assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
     // The first and the last that there are.
-    progress.take("t", "a", before(4000));
-    progress.take("t", "e", before(2000));
+    progress.take(("t", "a", 0), before(4000));
+    progress.take(("t", "e", 0), before(2000));
     assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
     ready("t", "e", 1000.0).await;
     assert_eq!(found(&progress).await, "t/a t/c t/d t/e u/b");

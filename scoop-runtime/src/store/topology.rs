@@ -26,6 +26,11 @@ impl Tables {
         rows.iter().map(ListedHandler::from_row).collect()
     }
 
+    /// The sagas that have ready runs, and no living worker, with their topics.
+    pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+        sqlx::query_as(self.sql.handler_abandoned.clone()).all(&self.sessions).await
+    }
+
     /// Strikes a handler out, and, if wanted, what waits for it.
     pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;

@@ -26,6 +26,7 @@ mod panics;
 mod passed_on;
 mod processes;
 mod rebuild;
+mod redeploys;
 mod rehearsals;
 mod repair;
 mod replies;

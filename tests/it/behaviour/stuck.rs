@@ -45,7 +45,7 @@ impl ChildHandler {
     }
 }
 
-/// The second step is gone.
+/// The first step is gone, and another one stands in its place.
 mod shorter {
     use super::*;
 
@@ -56,13 +56,13 @@ mod shorter {
     #[subscribes(Root)]
     impl Checkout {
         #[step]
-        async fn reserve(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        async fn other(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
             Ok(())
         }
     }
 }
 
-/// The second step fails, and the first has another name.
+/// The second step fails, and the first is gone.
 mod renamed {
     use super::*;
 
@@ -72,11 +72,6 @@ mod renamed {
     #[saga(name = "checkout")]
     #[subscribes(Root)]
     impl Checkout {
-        #[step]
-        async fn take(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
-            Ok(())
-        }
-
         #[step]
         async fn charge(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
             Err(SIMULATED.into())
@@ -160,8 +155,8 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_next_step_is_gone_waits_for_its_return() -> Result<()> {
-    stuck_with::<shorter::Checkout>(Root, "is to go on with step number 1, but has only 1 steps").await
+async fn run_whose_completed_step_is_replaced_waits_for_its_return() -> Result<()> {
+    stuck_with::<shorter::Checkout>(Root, "no step `reserve` any more").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,10 +164,9 @@ async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() 
     stuck_with::<demanding::Checkout>(Root, "does not fit the message type of saga `checkout`").await
 }
 
-/// Here the program goes on with the step at that position, which fails; what it would have to
-/// undo is not there.
+/// Here the program continues with the step that follows, which fails; what it would have to undo is not there.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_past_a_renamed_step_waits_for_its_old_name() -> Result<()> {
+async fn rollback_past_a_removed_step_waits_for_its_return() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
     let scoop = db.scoop().only::<renamed::Checkout>().only::<ChildHandler>().start().await?;

@@ -53,18 +53,28 @@ fn index(variants: &[Variant], names: &[Ident]) -> TokenStream {
 
 /// What the step is for the protocol: one step, or up to three.
 pub(super) fn definition(step: &Step) -> TokenStream {
-    let Step { name, rollback, on_child_failure, .. } = step;
+    let Step { name, was, rollback, on_child_failure, .. } = step;
     let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
     let handling = on_child_failure.as_ref().map(|_| quote!(.handling_child_failure()));
+    let formerly = |suffix| {
+        let was: Vec<_> = was.iter().map(|was| format!("{was}{suffix}")).collect();
+        (!was.is_empty()).then(|| quote!(.formerly(&[#(#was),*])))
+    };
+    let needs: Vec<_> = step.invoke.values.iter().filter(|it| !it.optional).map(|it| &it.step).collect();
+    let needing = (!needs.is_empty()).then(|| quote!(.needing(&[#(#needs),*])));
     let beside = |suffix, kind: TokenStream| {
-        let name = format!("{name}{suffix}");
+        let (name, formerly) = (format!("{name}{suffix}"), formerly(suffix));
         quote! {
-            ::scoop::__private::StepDefinition::new(#name).of_kind(::scoop::__private::StepKind::#kind)
+            ::scoop::__private::StepDefinition::new(#name)
+                .of_kind(::scoop::__private::StepKind::#kind)
+                #formerly
         }
     };
     let wait = step.at.as_ref().map(|_| beside(names::WAITING, quote!(Wait)));
     let finally = step.finally.as_ref().map(|_| beside(names::FINALLY, quote!(Finally)));
-    let code = quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling);
+    let formerly = formerly("");
+    let code =
+        quote!(::scoop::__private::StepDefinition::new(#name) #compensated #handling #formerly #needing);
     let steps = wait.into_iter().chain([code]).chain(finally);
     quote!(#(#steps),*)
 }

@@ -1,69 +1,68 @@
 //! Takes ready runs; see `run_claim.sql`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::{Claimed, Pairs, Progress, Surroundings, Unreadable};
+use super::super::{Claimed, Lanes, Pairs, Progress, Surroundings, Unreadable};
 use super::Memory;
+use super::definitions::named;
 use super::record::Event;
 use super::row::{Row, RunState};
-use super::state::{Pair, RunId, State, later};
+use super::state::{Lane, Pair, RunId, State, later};
 use crate::bug::{Bug, made};
 
 /// What became ready so short a time ago may be seen later than what became ready after it: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
 impl Memory {
-    /// Which of many handlers have something ready, as pairs of topics and handlers. Looks at what has become
-    /// ready since `progress`, as a claim does.
-    pub(crate) async fn handlers_ready(
-        &self,
-        pairs: Pairs<'_>,
-        progress: &Progress,
-    ) -> sqlx::Result<(Vec<String>, Vec<String>)> {
-        self.run("handlers_ready", |state| {
-            let known = named(pairs).zip(progress.of(pairs));
-            let ready = known.filter(|(pair, reached)| state.due(pair, *reached).next().is_some());
-            Ok(ready.map(|((handler, topic), _)| (topic.to_string(), handler.to_string())).unzip())
+    /// Which of many queues have something ready. Looks at what has become ready since `progress`, as a claim does.
+    pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+        self.run("lanes_ready", |state| {
+            let known = named(lanes).zip(progress.of(lanes));
+            let ready = known.filter(|(lane, reached)| state.due(lane, *reached).next().is_some());
+            let ready: BTreeSet<Lane> = ready.map(|(lane, _)| lane).collect();
+            Ok(lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane))))
         })
         .await
     }
 
-    /// Takes up to `limit` ready runs of these handlers. Who has fewer of them already, by `shares`,
+    /// Takes up to `limit` ready runs of these queues. Who has fewer of them already, by `shares`,
     /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
-        pairs: Pairs<'_>,
+        lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
         progress: &mut Progress,
     ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
         self.run("claim", |state| {
-            if !state.workers.contains_key(&worker) {
+            if !state.may_claim(worker, lanes.topology) {
                 return Ok(vec![]);
             }
             let identifier: Arc<str> = identifier.into();
-            let taken = state.queue(pairs, limit, shares, progress);
+            let taken = state.queue(lanes, limit, shares, progress);
             let mut claimed: Vec<_> = taken
                 .into_iter()
                 .filter_map(|run| Some((state.row(run)?.ready_at, state.take(run, worker, &identifier)?)))
                 .collect();
             claimed.sort_by_key(|(ready_at, _)| *ready_at);
-            claimed.iter().for_each(|(at, claimed)| progress.take(&claimed.topic, &claimed.handler, *at));
+            for (at, claimed) in &claimed {
+                progress.take((&claimed.topic, &claimed.handler, claimed.reserved_for), *at);
+            }
             Ok(claimed.into_iter().map(|(_, claimed)| Ok(claimed)).collect())
         })
         .await
     }
 }
 
-/// Pairs as the index of ready runs has them.
-pub(super) fn named((topics, handlers): Pairs<'_>) -> impl Iterator<Item = Pair> {
+/// Handlers with their topics.
+pub(super) fn pairs((topics, handlers): Pairs<'_>) -> impl Iterator<Item = Pair> {
     handlers.iter().zip(topics).map(|(handler, topic)| (handler.as_str().into(), topic.as_str().into()))
 }
 
@@ -71,15 +70,15 @@ impl State {
     /// What is to be taken, in turns.
     fn queue(
         &self,
-        pairs: Pairs<'_>,
+        lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
         progress: &Progress,
     ) -> Vec<RunId> {
         let mut queue = vec![];
-        for (pair, reached) in named(pairs).zip(progress.of(pairs)) {
-            let share = shares.get(&*pair.0).copied().unwrap_or(0);
-            let due = self.due(&pair, reached).take(limit);
+        for (lane, reached) in named(lanes).zip(progress.of(lanes)) {
+            let share = shares.get(&*lane.0).copied().unwrap_or(0);
+            let due = self.due(&lane, reached).take(limit);
             queue.extend(due.enumerate().map(|(place, (at, turn, run))| (place + share, *at, *turn, *run)));
         }
         queue.sort_unstable();
@@ -89,10 +88,10 @@ impl State {
     /// What is ready of a handler whose queue has been worked off so far.
     fn due(
         &self,
-        pair: &Pair,
+        lane: &Lane,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &(OffsetDateTime, u64, RunId)> {
-        let (ready, now) = (self.ready.get(pair).into_iter().flatten(), self.now());
+        let (ready, now) = (self.ready.get(lane).into_iter().flatten(), self.now());
         let since = reached.map(|reached| reached.min(now - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
         ready.take_while(move |(at, ..)| *at <= now)
@@ -152,6 +151,8 @@ impl State {
                 undoing: row.undoing_since.is_some(),
             },
             overdue: row.is_overdue(self.now()),
+            definition: row.definition,
+            reserved_for: row.reserved_for,
             run: goes_on,
         })
     }
@@ -180,7 +181,7 @@ impl Row {
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
         run.last = self.step.as_ref().map(|step| Suspension {
             step: step.clone(),
-            next: self.next_step.map(|next| usize::try_from(next).unwrap_or(usize::MAX)),
+            jump: self.jump.clone(),
             iteration: unsigned(self.iteration.unwrap_or(0)),
             handler_iteration: self.handler_iteration.map(unsigned),
         });

@@ -134,8 +134,8 @@ impl Record {
                         let output = values.and_then(|values| values.get(&name)).cloned();
                         instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
                     }
-                    let next = event.next_step.and_then(|next| usize::try_from(next).ok());
-                    last = Some(Suspension { step, next, iteration: 0, handler_iteration });
+                    last =
+                        Some(Suspension { step, jump: event.jump.clone(), iteration: 0, handler_iteration });
                 }
                 _ => {}
             }

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::client::Launch;
-use super::super::{Launched, Ticked};
+use super::super::{Claimer, Launched, Ticked};
 use super::Memory;
 use super::record::{Event, Message};
 use super::row::{Row, RunState};
@@ -62,12 +62,12 @@ impl Memory {
     /// The same, by a worker that has room for some of the runs: these are claimed.
     pub(crate) async fn launch_here(
         &self,
-        worker: Uuid,
-        identifier: &str,
+        claimer: Claimer<'_>,
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
         self.run("launch_here", |state| {
-            let worker = state.workers.contains_key(&worker).then(|| (worker, identifier.into()));
+            let Claimer { worker, identifier, topology } = claimer;
+            let worker = state.may_claim(worker, topology).then(|| (worker, identifier.into()));
             Ok(state.launch(messages.iter().map(Root::from), worker))
         })
         .await

@@ -6,6 +6,7 @@
 
 mod claim;
 mod clock;
+mod definitions;
 mod history;
 mod launch;
 mod link;

@@ -20,7 +20,8 @@ impl Memory {
     /// Makes the working set anew, unless so many processes are alive.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         self.run("rebuild", |state| {
-            let alive = state.workers.values().filter(|session| state.sessions.contains_key(session)).count();
+            let alive =
+                state.workers.values().filter(|worker| state.sessions.contains_key(&worker.session)).count();
             if alive > 0 {
                 return Ok(Err(i64::try_from(alive).unwrap_or(i64::MAX)));
             }
@@ -100,7 +101,8 @@ impl Event {
             handler: self.handler.as_deref().map(str::to_owned),
             topic: record.topic_of(self.message).to_string(),
             step: self.step.clone(),
-            next_step: self.next_step,
+            jump: self.jump.clone(),
+            definition: self.definition,
             handling: self.handling,
             exception: self.exception.as_ref().and_then(|failure| serde_json::to_value(failure).ok()),
             context: self.context.clone(),
@@ -124,7 +126,8 @@ impl Record {
         row.epoch = if rebuilt.begun || rebuilt.told { epoch } else { 0 };
         row.first_epoch = if rebuilt.told && !rebuilt.begun { epoch } else { 0 };
         (row.backward, row.told, row.failed_before) = (rebuilt.backward, rebuilt.told, rebuilt.failed_before);
-        (row.step, row.next_step, row.iteration) = (rebuilt.step, rebuilt.next_step, rebuilt.iteration);
+        (row.step, row.jump, row.iteration) = (rebuilt.step, rebuilt.jump, rebuilt.iteration);
+        row.definition = rebuilt.definition;
         row.handler_iteration = rebuilt.handler_iteration;
         row.suspensions = i32::try_from(rebuilt.suspensions).unwrap_or(i32::MAX);
         if remembers {
@@ -175,7 +178,7 @@ impl Row {
         }
         if self.state != RunState::Ended && !self.failed_before {
             let more = json!({
-                "step": self.step, "next": self.next_step, "iteration": self.iteration,
+                "step": self.step, "jump": self.jump, "definition": self.definition, "iteration": self.iteration,
                 "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,
                 "outputs": self.outputs,
             });

@@ -27,6 +27,8 @@ pub(super) struct Event {
     pub(super) exception: Option<Failure>,
     pub(super) context: Context,
     pub(super) next_step: Option<i32>,
+    pub(super) jump: Option<String>,
+    pub(super) definition: Option<i32>,
     pub(super) handling: Option<i32>,
 }
 
@@ -82,6 +84,8 @@ impl Event {
             exception: None,
             context: Context::default(),
             next_step: None,
+            jump: None,
+            definition: None,
             handling: None,
         }
     }

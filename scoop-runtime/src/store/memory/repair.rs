@@ -16,7 +16,7 @@ use super::state::{Hierarchy, Listed, State, after};
 use crate::clock::since_1970;
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
-    Unrolled, Unrolleds, Written,
+    Unrolled, Unrolleds, Written, no_program,
 };
 
 impl Memory {
@@ -49,8 +49,12 @@ impl Memory {
             let later =
                 state.stuck.iter().filter(|(at, id, _)| page.after.is_none_or(|after| (*at, *id) > after));
             let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
-            let stuck = rows.filter(|row| !row.held);
-            Ok(stuck.take(usize::try_from(page.limit).unwrap_or(usize::MAX)).map(Row::stuck).collect())
+            let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+            let stuck = rows.filter(|row| !row.held).take(limit);
+            let is_later = |row: &&Row| page.after.is_none_or(|after| (row.ready_at, row.id()) > after);
+            let mut rows: Vec<_> = stuck.chain(state.abandoned().filter(is_later)).collect();
+            rows.sort_by_key(|row| (row.ready_at, row.id()));
+            Ok(rows.into_iter().take(limit).map(Row::stuck).collect())
         })
         .await
     }
@@ -357,7 +361,10 @@ impl Row {
             message_id: self.message,
             step: self.step.clone(),
             backward: self.backward,
-            reason: self.reason.clone().unwrap_or_default(),
+            reason: match self.state {
+                RunState::Stuck => self.reason.clone().unwrap_or_default(),
+                _ => no_program(&self.handler),
+            },
             since: since_1970(self.ready_at),
             gives_up: self.gives_up,
         }

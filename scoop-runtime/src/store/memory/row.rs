@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::Key;
+use super::state::Lane;
 use crate::bug::{Bug, made};
 
 /// How far a run is; see the migrations.
@@ -59,7 +60,8 @@ pub(super) struct Row {
     pub(super) backward: bool,
     pub(super) told: bool,
     pub(super) step: Option<String>,
-    pub(super) next_step: Option<i32>,
+    pub(super) jump: Option<String>,
+    pub(super) definition: Option<i32>,
     pub(super) iteration: Option<i32>,
     pub(super) handler_iteration: Option<i32>,
     pub(super) suspensions: i32,
@@ -78,6 +80,9 @@ pub(super) struct Row {
     pub(super) reason: Option<String>,
     pub(super) failed_before: bool,
     pub(super) held: bool,
+    /// The one definition under which it continues; 0 for the current one.
+    pub(super) reserved_for: i32,
+    pub(super) refused_by: Vec<i32>,
     /// Of two that are ready since the same moment, the one that became so first is taken first.
     pub(super) turn: u64,
 }
@@ -115,7 +120,8 @@ impl Row {
             backward: false,
             told: false,
             step: None,
-            next_step: None,
+            jump: None,
+            definition: None,
             iteration: None,
             handler_iteration: None,
             suspensions: 0,
@@ -134,6 +140,8 @@ impl Row {
             reason: None,
             failed_before: false,
             held: false,
+            reserved_for: 0,
+            refused_by: vec![],
             turn: 0,
         }
     }
@@ -148,6 +156,11 @@ impl Row {
 
     pub(super) fn key(&self) -> Key {
         Key { root: self.root(), id: self.id(), epoch: self.epoch }
+    }
+
+    /// The queue that it is in while it is ready.
+    pub(super) fn lane(&self) -> Lane {
+        (self.handler.clone(), self.topic.clone(), self.reserved_for)
     }
 
     pub(super) fn place(&self) -> Place {

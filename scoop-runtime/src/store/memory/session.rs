@@ -1,9 +1,13 @@
 //! The session by which a process shows that it lives, and hears the others.
 
+use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::super::Registered;
 use super::Memory;
+use super::definitions::Worker;
+use super::state::State;
 
 /// A session. When it is dropped, its process counts as dead.
 pub(crate) struct MemorySession {
@@ -16,18 +20,21 @@ pub(crate) struct MemorySession {
 
 impl Memory {
     /// Opens a session, and lets the others know of the worker that lives by it.
-    pub(crate) async fn open_session(&self, worker: Uuid) -> sqlx::Result<MemorySession> {
+    pub(crate) async fn open_session(
+        &self,
+        registered: Registered<'_>,
+    ) -> sqlx::Result<(MemorySession, OffsetDateTime)> {
         let (hears, heard) = mpsc::unbounded_channel();
         // Whatever becomes of the answer, the session is gone if nobody has it.
         let mut session = MemorySession { memory: self.clone(), number: 0, heard, repeats: 0 };
         let number = &mut session.number;
-        self.run("register", |state| {
-            *number = state.open(self.process, hears);
-            state.workers.insert(worker, *number);
-            Ok(())
-        })
-        .await?;
-        Ok(session)
+        let started_at = self
+            .run("register", |state| {
+                *number = state.open(self.process, hears);
+                Ok(state.register(*number, registered))
+            })
+            .await?;
+        Ok((session, started_at))
     }
 
     /// Ends all sessions of this process.
@@ -38,6 +45,22 @@ impl Memory {
             let own: Vec<_> = own.map(|(number, _)| *number).collect();
             own.into_iter().for_each(|number| state.close(number));
         });
+    }
+}
+
+impl State {
+    /// Enters a worker that lives by this session, and tells the others. Returns when the worker started.
+    fn register(&mut self, session: u64, registered: Registered<'_>) -> OffsetDateTime {
+        let known = self.workers.get(&registered.worker).map(|worker| worker.started_at);
+        let started_at = known.or(registered.started_at).unwrap_or_else(|| self.now());
+        let topology = super::state::micros(self.now());
+        let (handlers, definitions) = (registered.handlers.to_vec(), registered.definitions.to_vec());
+        let topics = registered.topics.to_vec();
+        let worker = Worker { session, topics, handlers, definitions, started_at, topology };
+        self.workers.insert(registered.worker, worker);
+        self.change_topology(registered.handlers);
+        self.tell(registered.worker);
+        started_at
     }
 }
 

@@ -203,7 +203,8 @@ impl State {
             row.owner = row.owner.filter(|_| state == RunState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);
-            row.next_step = settlement.next_step.filter(|_| !made(Bug::ForgetNext));
+            row.jump = settlement.jump.clone().filter(|_| !made(Bug::ForgetNext));
+            row.definition = settlement.definition;
             row.iteration = settlement.iteration.map(|it| if made(Bug::ForgetIteration) { 0 } else { it });
             row.handler_iteration = settlement.handler_iteration;
             row.suspensions = settlement.suspensions;
@@ -280,6 +281,8 @@ impl EventRow {
             exception,
             context: self.context.clone().unwrap_or_default(),
             next_step: self.next_step,
+            jump: self.jump.clone(),
+            definition: self.definition,
             handling: self.handler_iteration,
             ..Event::new(kind, self.message_id, lineage, at)
         })

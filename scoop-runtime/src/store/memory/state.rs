@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::super::Key;
+use super::definitions::{Recorded, Worker};
 use super::record::{Event, Record};
 use super::row::{Place, Row, RunState};
 use crate::bug::{Bug, made};
@@ -24,6 +25,9 @@ pub(super) type RunId = (Uuid, Uuid);
 /// A handler and its topic, in this order, as the index of ready runs has them.
 pub(super) type Pair = (Arc<str>, Arc<str>);
 
+/// The same, and the definition that runs are reserved for.
+pub(super) type Lane = (Arc<str>, Arc<str>, i32);
+
 /// A row of `handler`.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
@@ -32,6 +36,8 @@ pub(super) struct Listed {
     pub(super) since: OffsetDateTime,
     pub(super) until: Option<OffsetDateTime>,
     pub(super) dropped: bool,
+    /// Names that the saga had before.
+    pub(super) was: Vec<String>,
 }
 
 /// A session that shows that a process lives: gone, it is dead.
@@ -70,11 +76,12 @@ pub(super) struct State {
     /// To which hierarchy a message or a run belongs.
     pub(super) homes: BTreeMap<Uuid, Uuid>,
     pub(super) topology: Vec<Listed>,
-    /// The living processes, each with the number of its session.
-    pub(super) workers: BTreeMap<Uuid, u64>,
+    pub(super) workers: BTreeMap<Uuid, Worker>,
+    pub(super) definitions: Vec<Recorded>,
     pub(super) sessions: BTreeMap<u64, Session>,
     pub(super) schedules: BTreeMap<(String, String), super::schedule::Scheduled>,
-    pub(super) ready: BTreeMap<Pair, BTreeSet<(OffsetDateTime, u64, RunId)>>,
+    pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RunId)>>,
+    pub(super) reserved: BTreeSet<(Arc<str>, RunId)>,
     owned: BTreeMap<Uuid, BTreeSet<RunId>>,
     waiting: BTreeSet<RunId>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
@@ -128,30 +135,29 @@ impl State {
             children.all.insert(id);
             children.open += usize::from(row.state != RunState::Ended);
         }
-        let pair = (row.handler.clone(), row.topic.clone());
+        let lane = row.lane();
         hierarchy.rows.insert(id, row);
-        self.enter((root, id), pair, place);
+        self.enter((root, id), lane, place);
     }
 
     /// Changes a row, and keeps the indices in step.
     pub(super) fn change(&mut self, (root, id): RunId, change: impl FnOnce(&mut Row)) -> Option<&Row> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
-        let (before, was_open) = (row.place(), row.state != RunState::Ended);
+        let (before, was_in, was_open) = (row.place(), row.lane(), row.state != RunState::Ended);
         change(row);
         if row.state == RunState::Ready && !matches!(before, Place::Ready(..)) {
             self.turns += 1;
             row.turn = self.turns;
         }
-        let (after, is_open) = (row.place(), row.state != RunState::Ended);
+        let (after, is_in, is_open) = (row.place(), row.lane(), row.state != RunState::Ended);
         self.epoch_max = self.epoch_max.max(row.epoch);
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
         }
-        if before != after {
-            let pair = (row.handler.clone(), row.topic.clone());
-            self.leave((root, id), &pair, &before);
-            self.enter((root, id), pair, after);
+        if before != after || was_in != is_in {
+            self.leave((root, id), &was_in, &before);
+            self.enter((root, id), is_in, after);
         }
         self.row((root, id))
     }
@@ -172,18 +178,20 @@ impl State {
         if hierarchy.record.of_run(id).next().is_none() {
             self.homes.remove(&id);
         }
-        let pair = (row.handler.clone(), row.topic.clone());
-        self.leave((root, id), &pair, &row.place());
+        self.leave((root, id), &row.lane(), &row.place());
         if row.parent.is_none() {
             self.waiters.root_ended(root, End::Other);
         }
         Some(row)
     }
 
-    fn enter(&mut self, run: RunId, pair: Pair, place: Place) {
+    fn enter(&mut self, run: RunId, lane: Lane, place: Place) {
+        if lane.2 != 0 {
+            self.reserved.insert((lane.0.clone(), run));
+        }
         match place {
             Place::Ready(at, turn) => {
-                self.ready.entry(pair).or_default().insert((at, turn, run));
+                self.ready.entry(lane).or_default().insert((at, turn, run));
             }
             Place::Running(owner) => {
                 if let Some(owner) = owner {
@@ -199,13 +207,16 @@ impl State {
         }
     }
 
-    fn leave(&mut self, run: RunId, pair: &Pair, place: &Place) {
+    fn leave(&mut self, run: RunId, lane: &Lane, place: &Place) {
+        if lane.2 != 0 {
+            self.reserved.remove(&(lane.0.clone(), run));
+        }
         match place {
             Place::Ready(at, turn) => {
-                if let Some(queue) = self.ready.get_mut(pair) {
+                if let Some(queue) = self.ready.get_mut(lane) {
                     queue.remove(&(*at, *turn, run));
                     if queue.is_empty() {
-                        self.ready.remove(pair);
+                        self.ready.remove(lane);
                     }
                 }
             }
@@ -295,7 +306,7 @@ impl State {
         if self.sessions.remove(&session).is_none() {
             return;
         }
-        let died = self.workers.iter().find(|(_, of)| **of == session).map(|(worker, _)| *worker);
+        let died = self.workers.iter().find(|(_, of)| of.session == session).map(|(worker, _)| *worker);
         if let Some(worker) = died {
             self.tell(worker);
         }
@@ -311,8 +322,8 @@ impl State {
 
     /// The workers whose sessions are gone.
     pub(super) fn dead(&self, but: Uuid) -> impl Iterator<Item = Uuid> {
-        let dead = self.workers.iter().filter(move |(id, session)| {
-            **id != but && (!self.sessions.contains_key(session) || made(Bug::TakeOverLiving))
+        let dead = self.workers.iter().filter(move |(id, worker)| {
+            **id != but && (!self.sessions.contains_key(&worker.session) || made(Bug::TakeOverLiving))
         });
         dead.map(|(id, _)| *id)
     }

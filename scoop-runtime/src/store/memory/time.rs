@@ -5,9 +5,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::engine::GiveUp;
-use super::super::{FailedPart, Key, Pairs, Parent};
+use super::super::{FailedPart, Key, Lanes, Pairs, Parent};
 use super::Memory;
-use super::claim::named;
+use super::definitions::named;
 use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{RunId, State, later};
@@ -15,15 +15,20 @@ use crate::clock::Now;
 use crate::repair::held_again;
 
 impl Memory {
-    /// In how many seconds there is something to do, for these handlers or for anybody who waits;
-    /// and whether any worker but this one is dead.
-    pub(crate) async fn due(&self, pairs: Pairs<'_>, worker: Uuid) -> sqlx::Result<(Option<f64>, bool)> {
+    /// In how many seconds there is something to do, in these queues or for a waiting run; whether any worker
+    /// but this one is dead; and the topology, if this one is listed.
+    pub(crate) async fn due(
+        &self,
+        lanes: &Lanes,
+        worker: Uuid,
+    ) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
         self.run("due", |state| {
-            let ready = named(pairs).filter_map(|pair| state.ready.get(&pair)?.first().map(|(at, ..)| *at));
+            let ready = named(lanes).filter_map(|lane| state.ready.get(&lane)?.first().map(|(at, ..)| *at));
             let overdue = state.overdue.first().map(|(at, _)| *at);
             let first = ready.chain(overdue).min();
             let seconds = first.map(|at| (at - state.now()).as_seconds_f64());
-            Ok((seconds, state.dead(worker).next().is_some()))
+            let topology = state.workers.get(&worker).map(|worker| worker.topology);
+            Ok((seconds, state.dead(worker).next().is_some(), topology))
         })
         .await
     }
@@ -87,21 +92,6 @@ impl Memory {
         .await
     }
 
-    /// Sets a run aside that cannot be continued.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
-        self.run("set_aside", |state| {
-            if state.claimed_under(key).is_some() {
-                let (now, reason) = (state.now(), reason.replace('\0', ""));
-                state.change((key.root, key.id), |row| {
-                    row.free(now);
-                    (row.state, row.reason) = (RunState::Stuck, Some(reason));
-                });
-            }
-            Ok(())
-        })
-        .await
-    }
-
     /// Sets a run aside that could not be undone, once more. It has taken note of the children that failed.
     pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
         self.run("hold", |state| {
@@ -128,7 +118,7 @@ impl Memory {
     /// Gives the runs of these handlers that were set aside another chance.
     pub(crate) async fn retry_stuck(&self, pairs: Pairs<'_>) -> sqlx::Result<u64> {
         self.run("retry_stuck", |state| {
-            let own: std::collections::BTreeSet<_> = named(pairs).collect();
+            let own: std::collections::BTreeSet<_> = super::claim::pairs(pairs).collect();
             let is_own = |row: &&Row| !row.held && own.contains(&(row.handler.clone(), row.topic.clone()));
             let stuck = state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
             let stuck: Vec<_> = stuck.filter(is_own).map(|row| (row.root(), row.id())).collect();
@@ -136,7 +126,7 @@ impl Memory {
             for run in &stuck {
                 state.change(*run, |row| {
                     row.free(now);
-                    row.reason = None;
+                    (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
                 });
             }
             Ok(u64::try_from(stuck.len()).unwrap_or(u64::MAX))

@@ -1,31 +1,57 @@
 //! Who listens where; see `handler_*.sql`.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
+use super::super::Parent;
 use super::super::topology::Struck;
-use super::super::{Pairs, Parent};
 use super::Memory;
-use super::claim::named;
 use super::row::{Row, RunState};
-use super::state::{Listed, Pair, RunId, State};
+use super::state::{Lane, Listed, Pair, RunId, State};
 use crate::bug::{Bug, made};
 use crate::clock::since_1970;
+use crate::registry::Subscription;
 use crate::topology::ListedHandler;
 
 impl Memory {
-    /// Lists who listens where.
-    pub(crate) async fn publish(&self, pairs: Pairs<'_>) -> sqlx::Result<()> {
+    /// Lists the sagas that messages are delivered to, in place of the names that they had before.
+    pub(crate) async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         self.run("publish", |state| {
-            for (handler, topic) in named(pairs) {
-                if !state.topology.iter().any(|listed| listed.is(&topic, &handler)) {
+            let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
+            let now = state.now();
+            for listed in state.topology.iter_mut().filter(|listed| listed.until.is_none()) {
+                let is_former =
+                    subscriptions.iter().any(|it| it.was.iter().any(|was| **was == *listed.handler));
+                if is_former || !own(&listed.handler) && listed.was.iter().any(|was| own(was)) {
+                    listed.until = Some(now);
+                }
+            }
+            for subscription in subscriptions {
+                let (handler, topic): Pair =
+                    (subscription.handler.as_str().into(), subscription.topic.as_str().into());
+                let was = subscription.was.clone();
+                let mut listed = state.topology.iter_mut();
+                if let Some(listed) = listed.find(|listed| listed.is(&topic, &handler)) {
+                    listed.was = was;
+                } else {
                     let since = state.now();
                     if made(Bug::LateListeners) {
                         state.deliver_late(&(handler.clone(), topic.clone()));
                     }
-                    state.topology.push(Listed { topic, handler, since, until: None, dropped: false });
+                    state.topology.push(Listed { topic, handler, since, until: None, dropped: false, was });
                 }
             }
             Ok(())
+        })
+        .await
+    }
+
+    /// The sagas that have ready runs, and no living worker, with their topics.
+    pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+        self.run("abandoned_sagas", |state| {
+            let queues = state.abandoned_queues();
+            let sagas: BTreeSet<_> =
+                queues.map(|(handler, topic, _)| (topic.to_string(), handler.to_string())).collect();
+            Ok(sagas.into_iter().collect())
         })
         .await
     }
@@ -115,10 +141,26 @@ impl State {
 
     /// The deliveries that wait for a handler, and that nobody has begun.
     fn not_begun(&self, topic: &str, handler: &str) -> Vec<RunId> {
-        let pair: (Arc<str>, Arc<str>) = (handler.into(), topic.into());
-        let ready = self.ready.get(&pair).into_iter().flatten().map(|(.., run)| *run);
+        let (handler, topic): Pair = (handler.into(), topic.into());
+        let from = (handler.clone(), topic.clone(), i32::MIN);
+        let queues = self.ready.range(from..=(handler, topic, i32::MAX));
+        let ready = queues.flat_map(|(_, queue)| queue).map(|(.., run)| *run);
         let untouched = |row: &Row| row.state == RunState::Ready && row.epoch == 0 && !row.told;
         ready.filter(|run| self.row(*run).is_some_and(untouched)).collect()
+    }
+
+    /// The queues of ready runs whose saga no living worker has.
+    fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
+        let is_alive = |(handler, topic, _): &&Lane| {
+            self.workers.values().any(|worker| worker.position(topic, handler).is_some())
+        };
+        self.ready.keys().filter(move |lane| !is_alive(lane))
+    }
+
+    /// The due runs whose saga no living worker has.
+    pub(super) fn abandoned(&self) -> impl Iterator<Item = &Row> {
+        let runs = self.abandoned_queues().flat_map(|lane| &self.ready[lane]);
+        runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
     }
 
     fn mark_dropped(&mut self, topic: &str, handler: &str) {

@@ -9,39 +9,39 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::engine::{Committed, Disowned, Woken};
-use super::super::{Pairs, Parent, Release};
+use super::super::{Lanes, Parent, Release};
 use super::Memory;
-use super::claim::named;
+use super::definitions::named;
 use super::record::Event;
 use super::row::{Row, RunState};
-use super::state::{Pair, RunId, State, after, later};
+use super::state::{Lane, RunId, State, after, later};
 use crate::bug::{Bug, made};
 
 impl Memory {
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
-        let woken = self.wake_here(parents, Uuid::nil(), "", (&[], &[]), &[], 0).await?;
+        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
     }
 
-    /// The same, by a worker of these handlers that has room for so many of the parents, from the first
+    /// The same, by a worker of these queues that has room for so many of the parents, from the first
     /// on: of these, the ones that wait for nobody are claimed. Those that had come to the last step of their
-    /// saga commit instead, if `last_steps` has these, handler by handler.
+    /// saga commit instead, if that is wanted.
     pub(crate) async fn wake_here(
         &self,
         parents: &[Parent],
         worker: Uuid,
         identifier: &str,
-        pairs: Pairs<'_>,
-        last_steps: &[String],
-        room: usize,
+        lanes: &Lanes,
+        (room, commits): (usize, bool),
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
-            let listed = state.workers.contains_key(&worker);
+            let listed = state.may_claim(worker, lanes.topology);
             let room = if listed { room } else { 0 };
-            let last_step = |at| last_steps.get(at).filter(|_| listed);
-            let own = named(pairs).enumerate().map(|(at, pair)| (pair, last_step(at)));
-            let own: BTreeMap<Pair, Option<&String>> = own.collect();
+            let end =
+                |at: usize| (listed && commits).then(|| (&*lanes.last_steps[at], lanes.definitions[at]));
+            let own = named(lanes).enumerate().map(|(at, lane)| (lane, end(at)));
+            let own: BTreeMap<Lane, Option<(&str, i32)>> = own.collect();
             let identifier: Arc<str> = identifier.into();
             let mut woken = Woken::default();
             for (place, parent) in parents.iter().enumerate() {
@@ -50,14 +50,14 @@ impl Memory {
                 let Some(row) = waits.filter(|_| state.is_alone(run)) else {
                     continue;
                 };
-                let last_step = own.get(&(row.handler.clone(), row.topic.clone()));
-                if let Some(last_step) = last_step.copied().flatten()
-                    && state.commits(row, last_step)
+                let end = own.get(&(row.handler.clone(), row.topic.clone(), row.reserved_for));
+                if let Some(end) = end.copied().flatten()
+                    && state.commits(row, end)
                 {
                     woken.committed.extend(state.commit(run, parent.at, &identifier));
                     continue;
                 }
-                let mine = place < room && !row.is_untouched() && last_step.is_some();
+                let mine = place < room && !row.is_untouched() && end.is_some();
                 let handler = row.handler.to_string();
                 state.wake(run, parent.at, mine.then_some(worker));
                 match state.claimed(run, &identifier, true).filter(|_| mine) {
@@ -164,11 +164,12 @@ impl State {
         });
     }
 
-    /// Whether a run that waits for nobody has nothing to do any more, either, if this is the last step of its saga.
-    fn commits(&self, row: &Row, last_step: &str) -> bool {
+    /// Whether a run that waits for no child has no step left, if this is the last step of that definition.
+    fn commits(&self, row: &Row, (last_step, definition): (&str, i32)) -> bool {
         let run = (row.root(), row.id());
         row.step.as_deref() == Some(last_step)
-            && row.next_step.is_none()
+            && row.jump.is_none()
+            && row.definition == Some(definition)
             && !row.backward
             && !row.is_overdue(self.now())
             && (self.children(run).next().is_none() || made(Bug::CommitOverFailure))
@@ -204,7 +205,8 @@ impl State {
     /// A worker is gone. What it was in the middle of counts as an attempt in vain.
     fn strike(&mut self, worker: Uuid) -> u64 {
         let now = self.now();
-        self.workers.remove(&worker);
+        let gone = self.workers.remove(&worker);
+        self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));
         let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
         for run in &owned {
             self.change(*run, |row| {

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use super::{ENTRIES, Error, Noted};
-use crate::store::{Memory, MemorySession, Store, Tables};
+use crate::store::{Memory, MemorySession, Registered, Store, Tables};
 
 /// Where a store is.
 pub(super) enum Outside {
@@ -37,7 +37,10 @@ impl Outside {
                 let (connection, process) = server.enlist(worker).await?;
                 Ok(Session::Postgres { _connection: connection, process })
             }
-            Self::Memory(memory) => Ok(Session::Memory(Some(memory.open_session(worker).await?))),
+            Self::Memory(memory) => {
+                let (session, _) = memory.open_session(of_nothing(worker)).await?;
+                Ok(Session::Memory(Some(session)))
+            }
         }
     }
 
@@ -100,6 +103,11 @@ pub(super) struct Server {
     pub(super) tables: Arc<Tables>,
 }
 
+/// A worker of no handlers.
+fn of_nothing(worker: Uuid) -> Registered<'static> {
+    Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None }
+}
+
 impl Server {
     /// Shows a worker to the others as long as the session lasts.
     async fn enlist(&self, worker: Uuid) -> sqlx::Result<(PgConnection, i32)> {
@@ -109,7 +117,7 @@ impl Server {
         let lock = i64::from_ne_bytes(random.to_ne_bytes());
         let pid = sqlx::query_scalar("SELECT pg_backend_pid() FROM pg_advisory_lock($1)").bind(lock);
         let process = pid.fetch_one(&mut connection).await?;
-        self.tables.register(&mut connection, worker, lock, &[]).await?;
+        self.tables.register_on(&mut connection, lock, of_nothing(worker)).await?;
         Ok((connection, process))
     }
 

@@ -1,0 +1,311 @@
+//! Where a run continues, by the names of its steps.
+//!
+//! A run may continue under a definition that differs from the one that recorded its newest step: the program was
+//! changed meanwhile. A position in a list of steps means nothing then, so none is stored. Stored are the name of
+//! the step that completed, the name of the step that it chose, if it chose one, and the names of all steps of the
+//! definition as it was. The steps before the decision have *passed*; those after it are still *ahead*. The rule:
+//! no step that has passed may run again because of the change, and no step ahead may be skipped by it. Where that
+//! cannot be told, the run is stuck.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::{Definition, Run, StepKind, Stuck, Suspension};
+
+/// The position in `definition` at which a run continues after `last`; the number of steps if none is left.
+pub(crate) fn resume(definition: &Definition, run: &Run, last: &Suspension) -> Result<usize, Stuck> {
+    match (&run.recorded, &last.jump) {
+        (None, Some(target)) => known(definition, target),
+        (None, None) => Ok(known(definition, &last.step)? + 1),
+        (Some(recorded), _) => {
+            let at = Change::new(definition, recorded, last)?.resume()?;
+            check_needs(definition, at, &run.outputs)?;
+            Ok(at)
+        }
+    }
+}
+
+/// Every value that a step from `at` on takes was returned, or can still be: a step that was inserted before the
+/// place where the run stands will not run.
+fn check_needs(definition: &Definition, at: usize, outputs: &BTreeMap<String, Value>) -> Result<(), Stuck> {
+    let returned: BTreeSet<usize> = outputs.keys().filter_map(|step| definition.step_index(step)).collect();
+    for step in &definition.steps[at..] {
+        let lacks = |producer: &&&str| {
+            definition.step_index(producer).is_some_and(|it| it < at && !returned.contains(&it))
+        };
+        if let Some(producer) = step.needs.iter().find(lacks) {
+            return Err(Stuck::NoValue {
+                saga: definition.saga.to_string(),
+                step: step.name.to_string(),
+                producer: (*producer).to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The position of a recorded step.
+///
+/// # Errors
+///
+/// [`Stuck::NoSuchStep`] if the definition has no step of that name.
+pub(crate) fn known(definition: &Definition, step: &str) -> Result<usize, Stuck> {
+    definition
+        .step_index(step)
+        .ok_or_else(|| Stuck::NoSuchStep { saga: definition.saga.to_string(), step: step.to_owned() })
+}
+
+/// Two definitions of one saga, and the decision of a step between them.
+struct Change<'a> {
+    definition: &'a Definition,
+    last: &'a Suspension,
+    /// The step that a continuing run refers to: the target of the jump, or the step that completed.
+    reference: &'a str,
+    passed: &'a [String],
+    ahead: &'a [String],
+    /// Positions in `definition` by the names that steps have or had.
+    positions: BTreeMap<&'a str, usize>,
+    /// For each position in `definition`: how the recorded definition classified the step.
+    classes: Vec<Class>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// The recorded definition does not have the step.
+    New,
+    Passed,
+    Ahead,
+}
+
+impl<'a> Change<'a> {
+    fn new(definition: &'a Definition, recorded: &'a [String], last: &'a Suspension) -> Result<Self, Stuck> {
+        let reference = last.jump.as_deref().unwrap_or(&last.step);
+        let Some(at) = recorded.iter().position(|step| step == reference) else {
+            return Err(Stuck::NoSuchStep { saga: definition.saga.to_string(), step: reference.to_owned() });
+        };
+        let (passed, ahead) = recorded.split_at(at + usize::from(last.jump.is_none()));
+        let mut positions = BTreeMap::new();
+        for (at, step) in definition.steps.iter().enumerate() {
+            positions.extend(step.was.iter().map(|was| (*was, at)));
+        }
+        positions.extend(definition.steps.iter().enumerate().map(|(at, step)| (&*step.name, at)));
+        let mut classes = vec![Class::New; definition.steps.len()];
+        for (steps, class) in [(passed, Class::Passed), (ahead, Class::Ahead)] {
+            for at in steps.iter().filter_map(|step| positions.get(step.as_str())) {
+                classes[*at] = class;
+            }
+        }
+        Ok(Self { definition, last, reference, passed, ahead, positions, classes })
+    }
+
+    fn resume(&self) -> Result<usize, Stuck> {
+        let at = match (self.position(self.reference), &self.last.jump) {
+            (Some(target), Some(_)) => self.with_its_wait(target),
+            (Some(completed), None) => {
+                let following = &self.classes[completed + 1..];
+                completed + 1 + following.iter().take_while(|class| **class == Class::Passed).count()
+            }
+            (None, _) => self.instead_of_removed()?,
+        };
+        self.check_order(at)
+    }
+
+    fn position(&self, step: &str) -> Option<usize> {
+        self.positions.get(step).copied()
+    }
+
+    /// Where a run continues whose reference was removed: at the first step ahead that is left, provided that no
+    /// new step stands in between, which may be the removed one under another name.
+    fn instead_of_removed(&self) -> Result<usize, Stuck> {
+        let left = self.ahead.iter().find_map(|step| self.position(step));
+        let at = left.map_or(self.classes.len(), |at| self.with_its_wait(at));
+        match at.checked_sub(1).filter(|before| self.classes[*before] == Class::New) {
+            None => Ok(at),
+            Some(new) => Err(Stuck::Ambiguous {
+                saga: self.definition.saga.to_string(),
+                step: self.reference.to_owned(),
+                instead: self.definition.steps[new].name.to_string(),
+            }),
+        }
+    }
+
+    /// The wait of a step, if it is new; otherwise the step.
+    fn with_its_wait(&self, at: usize) -> usize {
+        let is_new_wait = |before: &usize| {
+            self.definition.steps[*before].kind == StepKind::Wait && self.classes[*before] == Class::New
+        };
+        at.checked_sub(1).filter(is_new_wait).unwrap_or(at)
+    }
+
+    /// No step that has passed may follow, and no step ahead may be left behind.
+    fn check_order(&self, at: usize) -> Result<usize, Stuck> {
+        let moved = |step: &String, again| Stuck::Moved {
+            saga: self.definition.saga.to_string(),
+            step: step.clone(),
+            after: self.last.step.clone(),
+            what: if again { "run again" } else { "be skipped" },
+        };
+        let again = |step: &&String| self.position(step).is_some_and(|position| position >= at);
+        let skipped = |step: &&String| self.position(step).is_some_and(|position| position < at);
+        match (self.ahead.iter().find(skipped), self.passed.iter().find(again)) {
+            (Some(step), _) => Err(moved(step, false)),
+            (None, Some(step)) => Err(moved(step, true)),
+            (None, None) => Ok(at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{Lineage, StepDefinition};
+
+    /// Steps as `name`, `name=earlier name` or `?name` for one that waits.
+    fn definition(steps: &str) -> Definition {
+        let step = |text: &str| {
+            let (name, was) = text.split_once('=').map_or((text, None), |(name, was)| (name, Some(was)));
+            let was: Vec<&'static str> = was.into_iter().map(|was| &*was.to_owned().leak()).collect();
+            let kind = if name.starts_with('?') { StepKind::Wait } else { StepKind::Code };
+            StepDefinition {
+                name: name.to_owned().into(),
+                was: was.leak(),
+                ..StepDefinition::new("").of_kind(kind)
+            }
+        };
+        let steps: Vec<_> = steps.split_whitespace().map(step).collect();
+        Definition { steps: steps.into(), ..Definition::new("saga", "topic", &[]) }
+    }
+
+    fn run(recorded: &[String]) -> Run {
+        let lineage = Lineage::root(Uuid::from_u128(1)).child(Uuid::from_u128(2));
+        Run { recorded: Some(recorded.into()), ..Run::new(lineage, Uuid::from_u128(3), "saga[w]") }
+    }
+
+    /// Where a run goes on under `now` that had completed `step` under `then`: the step, `end`, or why it is stuck.
+    fn resumed(then: &str, step: &str, now: &str) -> String {
+        let (step, jump) = step.split_once("->").map_or((step, None), |(step, jump)| (step, Some(jump)));
+        let last = Suspension {
+            step: step.into(),
+            jump: jump.map(Into::into),
+            iteration: 0,
+            handler_iteration: None,
+        };
+        let (recorded, now) = (definition(then).step_names(), definition(now));
+        match resume(&now, &run(&recorded), &last) {
+            Ok(at) => now.steps.get(at).map_or("end".into(), |step| step.name.to_string()),
+            Err(stuck) => format!("stuck: {stuck}"),
+        }
+    }
+
+    #[test]
+    fn unchanged_definition_continues_with_the_following_step() {
+        for (step, next) in [("one", "two"), ("three", "end"), ("three->one", "one"), ("two->two", "two")] {
+            assert_eq!(resumed("one two three", step, "one two three"), next);
+        }
+    }
+
+    #[test]
+    fn inserted_step_runs_only_if_it_follows() {
+        assert_eq!(resumed("one two three", "two", "one two new three"), "new");
+        assert_eq!(resumed("one two three", "two", "one new two three"), "three");
+        assert_eq!(resumed("one two", "two", "one two new"), "new");
+        assert_eq!(resumed("one two three", "two->three", "one two new three"), "three");
+        assert_eq!(resumed("one two three", "three->one", "new one two three"), "one");
+    }
+
+    #[test]
+    fn renamed_step_is_the_same_step() {
+        assert_eq!(resumed("one two three", "two", "one two drei=three"), "drei");
+        assert_eq!(resumed("one two three", "two", "one zwei=two new three"), "new");
+        assert_eq!(resumed("one two three", "three->two", "one zwei=two three"), "zwei");
+    }
+
+    #[test]
+    fn removed_next_step_gives_way_to_its_successor() {
+        assert_eq!(resumed("one two three four", "two", "one two four"), "four");
+        assert_eq!(resumed("one two three", "two", "one two"), "end");
+        assert_eq!(resumed("one two three four", "one->three", "one two four"), "four");
+        assert_eq!(
+            resumed("one two three four", "one->three", "one two new four"),
+            "stuck: saga `saga` has no step `three` any more, where the run stands, and `new` stands in its place; \
+             if that is the same step under another name, say so: `#[step(was = \"three\")]`"
+        );
+    }
+
+    #[test]
+    fn removed_completed_step_stays_done() {
+        assert_eq!(resumed("one two three", "two", "one three"), "three");
+        assert_eq!(resumed("one two", "two", "one"), "end");
+        assert_eq!(resumed("one two three", "one", "two three"), "two");
+        assert!(
+            resumed("one two three", "two", "one new three")
+                .starts_with("stuck: saga `saga` has no step `two`")
+        );
+    }
+
+    #[test]
+    fn reordered_completed_steps_stay_done() {
+        assert_eq!(resumed("one two three", "two", "two one three"), "three");
+        assert_eq!(
+            resumed("one two three", "two", "two new one three"),
+            "stuck: saga `saga`: step `one` was moved and would run again after `two`; a program with the former order \
+             can finish the run"
+        );
+    }
+
+    #[test]
+    fn reordered_following_steps_take_the_new_order() {
+        assert_eq!(resumed("one two three four", "two", "one two four three"), "four");
+        let skipped = "stuck: saga `saga`: step `three` was moved and would be skipped after `two`; a program with the \
+                       former order can finish the run";
+        assert_eq!(resumed("one two three four", "two", "one three two four"), skipped);
+        assert!(
+            resumed("one two three", "one->two", "one three two")
+                .contains("`three` was moved and would be skipped")
+        );
+    }
+
+    #[test]
+    fn added_or_removed_wait_is_neither_skipped_nor_doubled() {
+        assert_eq!(resumed("one two", "one", "one ?two two"), "?two");
+        assert_eq!(resumed("one ?two two", "?two", "one two"), "two");
+        assert_eq!(resumed("one ?two two", "one", "one two"), "two");
+        assert_eq!(resumed("one two three", "three->two", "one ?two two three"), "?two");
+        assert_eq!(resumed("one ?two two three", "three->?two", "one two three"), "two");
+        assert_eq!(resumed("one two three", "two", "one ?three three"), "?three");
+    }
+
+    #[test]
+    fn merged_steps_are_stuck_between_them() {
+        let mut now = definition("both three");
+        now.steps.to_mut()[0].was = &["one", "two"];
+        let recorded = definition("one two three").step_names();
+        let last =
+            |step: &str| Suspension { step: step.into(), jump: None, iteration: 0, handler_iteration: None };
+        assert!(matches!(resume(&now, &run(&recorded), &last("one")), Err(Stuck::Moved { .. })));
+        assert_eq!(resume(&now, &run(&recorded), &last("two")), Ok(1));
+    }
+
+    #[test]
+    fn needed_value_of_a_step_that_will_not_run_is_stuck() {
+        let mut now = definition("one price=cost two three");
+        now.steps.to_mut()[3].needs = &["price"];
+        let mut run = run(&definition("one two three").step_names());
+        let last = Suspension { step: "two".into(), jump: None, iteration: 0, handler_iteration: None };
+        let stuck = resume(&now, &run, &last).unwrap_err().to_string();
+        assert!(stuck.contains("step `three` takes what `price` returns, which did not run"), "{stuck}");
+        run.outputs.insert("cost".into(), 7.into());
+        assert_eq!(resume(&now, &run, &last), Ok(3), "returned under its former name");
+        run.outputs.clear();
+        let earlier = Suspension { step: "one".into(), ..last };
+        assert_eq!(resume(&now, &run, &earlier), Ok(1), "it will run");
+    }
+
+    #[test]
+    fn record_without_the_step_is_stuck() {
+        assert!(resumed("one two", "other", "one two").contains("has no step `other`"));
+    }
+}

@@ -1,0 +1,6 @@
+-- Lets the runs of these handlers continue under any definition: another worker has started or ended.
+-- Locks: the rows of run that were reserved.
+-- $1 handlers
+UPDATE scoop.run r
+SET reserved_for = 0, refused_by = NULL
+WHERE r.reserved_for <> 0 AND r.handler = ANY ($1::text[])

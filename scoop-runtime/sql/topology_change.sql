@@ -1,0 +1,9 @@
+-- Tells all workers that one of them has started or ended: a claim by what was known before takes nothing.
+-- Locks: all rows of worker, one after the other by their ids; not against claims.
+WITH living AS (
+    SELECT w.id FROM scoop.worker w ORDER BY w.id FOR NO KEY UPDATE
+)
+UPDATE scoop.worker w
+-- by the clock, so that a worker that was taken for dead and comes back has no value that it had before
+SET topology = greatest(w.topology + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM living WHERE w.id = living.id

@@ -1,0 +1,164 @@
+//! Which runs this worker may claim, while other workers may have other definitions of the same sagas.
+//!
+//! Each worker lists the definitions of its sagas. Of several definitions of one saga, that of the worker which
+//! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker that has
+//! another definition leaves the runs of the saga alone, but for those that the newer definitions refused and that
+//! were reserved for its own (`run_set_aside.sql`). What a worker knows of the others has a number, which each
+//! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Engine;
+use super::execute::Halt;
+use crate::registry::{Registry, RunnableSaga};
+use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
+use crate::sync::{Mutex, lock};
+
+/// The definitions of this program, and what is known of those of others.
+pub(super) struct Definitions {
+    /// The number of the definition of each saga, by its name.
+    own: BTreeMap<String, i32>,
+    /// The same, in the order of [`Registry::pairs`].
+    numbers: Vec<i32>,
+    /// When this worker started, once it is registered.
+    started_at: Mutex<Option<OffsetDateTime>>,
+    view: Mutex<Arc<View>>,
+    /// The steps of other definitions, by their numbers. They never change.
+    recorded: Mutex<HashMap<i32, Arc<[String]>>>,
+}
+
+/// What follows from the definitions of all living workers.
+#[derive(Default)]
+struct View {
+    lanes: Arc<Lanes>,
+    /// The sagas of which another worker has the current definition.
+    superseded: Vec<String>,
+}
+
+impl Definitions {
+    /// Records the definitions of this program.
+    pub(super) async fn publish(store: &Store, registry: &Registry) -> sqlx::Result<Self> {
+        let definitions: Vec<_> = registry
+            .definitions()
+            .map(|definition| PublishedDefinition {
+                handler: definition.saga.to_string(),
+                fingerprint: definition.fingerprint(),
+                steps: definition.step_names(),
+            })
+            .collect();
+        let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
+        let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
+        let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
+        let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
+        let (started_at, view, recorded) = Default::default();
+        Ok(Self { own, numbers, started_at, view, recorded })
+    }
+
+    /// The number of the definition of a saga of this program.
+    pub(super) fn number_of(&self, saga: &str) -> i32 {
+        self.own.get(saga).copied().unwrap_or_default()
+    }
+
+    /// What this worker says of itself when it registers.
+    pub(super) fn registered<'a>(&'a self, worker: Uuid, registry: &'a Registry) -> Registered<'a> {
+        let (topics, handlers) = registry.pairs();
+        let (definitions, started_at) = (&self.numbers, *lock(&self.started_at));
+        Registered { worker, topics, handlers, definitions, started_at }
+    }
+
+    /// This worker is registered, and counts as started at this time from now on.
+    pub(super) fn started(&self, at: OffsetDateTime) {
+        *lock(&self.started_at) = Some(at);
+    }
+
+    /// The queues that this worker may claim from.
+    pub(super) fn lanes(&self) -> Arc<Lanes> {
+        self.view().lanes.clone()
+    }
+
+    /// Whether another worker has the current definition of a saga of this program.
+    pub(super) fn is_superseded(&self, saga: &str) -> bool {
+        let view = self.view();
+        !view.superseded.is_empty() && view.superseded.iter().any(|name| name == saga)
+    }
+
+    fn view(&self) -> Arc<View> {
+        lock(&self.view).clone()
+    }
+
+    fn look(&self, worker: Uuid, registry: &Registry, living: &[LivingWorker]) {
+        let mut view = View::default();
+        let Some(own) = living.iter().find(|living| living.id == worker) else {
+            // It is taken for dead, and claims nothing until it has registered again.
+            *lock(&self.view) = Arc::new(view);
+            return;
+        };
+        // Of each saga the definition of the worker that started last, and whether there are others.
+        let mut known: HashMap<(&str, &str), (OffsetDateTime, Uuid, i32, bool)> = HashMap::new();
+        for living in living {
+            let sagas = living.topics.iter().zip(&living.handlers).zip(&living.definitions);
+            for ((topic, handler), definition) in sagas {
+                let newest = (living.started_at, living.id, *definition);
+                let known = known.entry((topic, handler)).or_insert((newest.0, newest.1, newest.2, false));
+                known.3 |= known.2 != *definition;
+                if newest > (known.0, known.1, known.2) {
+                    (known.0, known.1, known.2) = newest;
+                }
+            }
+        }
+        let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
+        let (topics, _) = registry.pairs();
+        for ((topic, definition), number) in topics.iter().zip(registry.definitions()).zip(&self.numbers) {
+            let known = known.get(&(topic.as_str(), &*definition.saga));
+            let (current, is_contested) = known.map_or((*number, false), |known| (known.2, known.3));
+            if current == *number {
+                lanes.push(topic, (definition, *number), 0);
+            } else {
+                view.superseded.push(definition.saga.to_string());
+            }
+            if is_contested {
+                lanes.push(topic, (definition, *number), *number);
+            }
+        }
+        view.lanes = Arc::new(lanes);
+        *lock(&self.view) = Arc::new(view);
+    }
+}
+
+/// Looks which workers live, and which definitions they have.
+pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
+    let living = engine.store.living_workers().await?;
+    engine.definitions.look(engine.worker, &engine.registry, &living);
+    Ok(())
+}
+
+/// The steps of the definition under which the newest step of a run completed, unless that is the one at hand.
+pub(super) async fn recorded(
+    engine: &Engine,
+    saga: &RunnableSaga,
+    definition: Option<i32>,
+) -> Result<Option<Arc<[String]>>, Halt> {
+    let Some(definition) =
+        definition.filter(|definition| *definition != engine.definitions.number_of(&saga.definition.saga))
+    else {
+        return Ok(None);
+    };
+    if let Some(steps) = lock(&engine.definitions.recorded).get(&definition) {
+        return Ok(Some(steps.clone()));
+    }
+    let name = &saga.definition.saga;
+    let steps = engine.store.definition_steps(definition, name).await.map_err(|error| {
+        Halt::Infrastructure(format!("definition {definition} of saga `{name}` could not be read: {error}"))
+    })?;
+    let steps: Arc<[String]> = steps
+        .ok_or_else(|| {
+            Halt::Stuck(format!("there is no record of definition {definition} of saga `{name}`"))
+        })?
+        .into();
+    lock(&engine.definitions.recorded).insert(definition, steps.clone());
+    Ok(Some(steps))
+}

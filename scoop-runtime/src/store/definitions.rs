@@ -1,0 +1,238 @@
+//! The definitions of sagas that programs had, and the workers that have them now.
+
+use scoop_core::Definition;
+use serde::Serialize;
+use sqlx::postgres::{PgListener, PgRow};
+use sqlx::types::Json;
+use sqlx::{Acquire, PgConnection, Row};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Tables;
+use super::alone::{Alone, Done};
+use super::engine::READ_COMMITTED;
+
+/// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
+/// of the handler, or for none. Lists with an element for each such queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Lanes {
+    pub(crate) topics: Vec<String>,
+    pub(crate) handlers: Vec<String>,
+    /// The definition that the runs are reserved for; 0 for those that continue under the current definition.
+    pub(crate) reserved_for: Vec<i32>,
+    /// The definition at hand.
+    pub(crate) definitions: Vec<i32>,
+    /// The last step of the definition at hand.
+    pub(crate) last_steps: Vec<String>,
+    /// The value of `worker.topology` that the lists follow from. By another value nothing is claimed.
+    pub(crate) topology: i64,
+}
+
+impl Lanes {
+    /// Adds a queue.
+    pub(crate) fn push(&mut self, topic: &str, definition: (&Definition, i32), reserved_for: i32) {
+        let (saga, id) = definition;
+        self.topics.push(topic.to_owned());
+        self.handlers.push(saga.saga.to_string());
+        self.reserved_for.push(reserved_for);
+        self.definitions.push(id);
+        self.last_steps.push(saga.last_step().unwrap_or_default().to_owned());
+    }
+
+    /// The queues of runs that are not reserved, of these topics and handlers.
+    #[cfg(test)]
+    pub(crate) fn unreserved(topics: &[String], handlers: &[String]) -> Self {
+        let count = topics.len();
+        Self {
+            topics: topics.to_vec(),
+            handlers: handlers.to_vec(),
+            reserved_for: vec![0; count],
+            definitions: vec![0; count],
+            last_steps: vec![String::new(); count],
+            topology: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// The topics, handlers and reservations.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, i32)> {
+        let pairs = self.topics.iter().zip(&self.handlers);
+        pairs.zip(&self.reserved_for).map(|((topic, handler), lane)| (&**topic, &**handler, *lane))
+    }
+
+    /// Those of the queues that `is_kept` names, by topic, handler and reservation.
+    pub(crate) fn only(&self, is_kept: impl Fn((&str, &str, i32)) -> bool) -> Self {
+        let mut only = Self { topology: self.topology, ..Self::default() };
+        for (at, lane) in self.each().enumerate().filter(|(_, lane)| is_kept(*lane)) {
+            only.topics.push(lane.0.to_owned());
+            only.handlers.push(lane.1.to_owned());
+            only.reserved_for.push(lane.2);
+            only.definitions.push(self.definitions[at]);
+            only.last_steps.push(self.last_steps[at].clone());
+        }
+        only
+    }
+}
+
+/// A definition, as `definition_publish.sql` takes it.
+#[derive(Debug, Serialize)]
+pub(crate) struct PublishedDefinition {
+    pub(crate) handler: String,
+    pub(crate) fingerprint: Uuid,
+    pub(crate) steps: Vec<String>,
+}
+
+/// A living worker. The lists have an element for each of its sagas.
+#[derive(Clone, Debug)]
+pub(crate) struct LivingWorker {
+    pub(crate) id: Uuid,
+    pub(crate) topology: i64,
+    pub(crate) started_at: OffsetDateTime,
+    pub(crate) topics: Vec<String>,
+    pub(crate) handlers: Vec<String>,
+    /// Of each handler the definition that the worker has.
+    pub(crate) definitions: Vec<i32>,
+}
+
+/// A worker that starts, or has a new session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered<'a> {
+    pub(crate) worker: Uuid,
+    pub(crate) topics: &'a [String],
+    pub(crate) handlers: &'a [String],
+    pub(crate) definitions: &'a [i32],
+    /// When the worker started, if this is not its first session.
+    pub(crate) started_at: Option<OffsetDateTime>,
+}
+
+impl LivingWorker {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            topology: row.try_get("topology")?,
+            started_at: row.try_get("started_at")?,
+            topics: row.try_get("topics")?,
+            handlers: row.try_get("handlers")?,
+            definitions: row.try_get("definitions")?,
+        })
+    }
+}
+
+impl Tables {
+    /// Records definitions. Returns the number of each.
+    pub(crate) async fn publish_definitions(
+        &self,
+        definitions: &[PublishedDefinition],
+    ) -> sqlx::Result<Vec<(String, i32)>> {
+        sqlx::query(self.sql.definition_publish.clone()).bind(Json(definitions)).done(&self.sessions).await?;
+        // A statement of its own: it sees what another program has recorded meanwhile.
+        sqlx::query_as(self.sql.definition_ids.clone())
+            .bind(definitions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .bind(definitions.iter().map(|it| it.fingerprint).collect::<Vec<_>>())
+            .all(&self.sessions)
+            .await
+    }
+
+    /// The steps of a recorded definition of this handler.
+    pub(crate) async fn definition_steps(
+        &self,
+        definition: i32,
+        handler: &str,
+    ) -> sqlx::Result<Option<Vec<String>>> {
+        let steps = sqlx::query_scalar(self.sql.definition_steps.clone()).bind(definition).bind(handler);
+        Ok(steps.all(&self.sessions).await?.pop())
+    }
+
+    /// The living workers.
+    pub(crate) async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
+        let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
+        rows.iter().map(LivingWorker::from_row).collect()
+    }
+
+    /// Enters a worker whose session holds the advisory lock, and tells the other workers. Returns when the worker
+    /// started.
+    pub(crate) async fn register(
+        &self,
+        listener: &mut PgListener,
+        lock_key: i64,
+        registered: Registered<'_>,
+    ) -> sqlx::Result<OffsetDateTime> {
+        let mut tx = listener.begin().await?;
+        let started_at = self.register_on(&mut tx, lock_key, registered).await?;
+        self.change_topology(&mut tx, registered.handlers).await?;
+        self.notification(registered.worker).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(started_at)
+    }
+
+    /// Enters a worker, in a transaction of the caller.
+    pub(super) async fn register_on(
+        &self,
+        connection: &mut PgConnection,
+        lock_key: i64,
+        registered: Registered<'_>,
+    ) -> sqlx::Result<OffsetDateTime> {
+        sqlx::query_scalar(self.sql.worker_register.clone())
+            .bind(registered.worker)
+            .bind(lock_key)
+            .bind(registered.handlers)
+            .bind(registered.definitions)
+            .bind(registered.started_at)
+            .bind(registered.topics)
+            .fetch_one(connection)
+            .await
+    }
+
+    /// Enters a worker of no handlers, alone.
+    #[cfg(test)]
+    pub(super) async fn register_alone(&self, pool: &sqlx::PgPool, worker: Uuid, lock_key: i64) {
+        let registered =
+            Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None };
+        let mut connection = pool.acquire().await.unwrap();
+        self.register_on(&mut connection, lock_key, registered).await.unwrap();
+    }
+
+    /// After a worker of these handlers has started or ended: no worker claims by what it knew before, and no run of
+    /// these handlers stays reserved.
+    pub(super) async fn change_topology(
+        &self,
+        connection: &mut PgConnection,
+        handlers: &[String],
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.topology_change.clone()).execute(&mut *connection).await?;
+        sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Strikes this worker out, frees what it may have lost track of, and tells the others, since they may
+    /// go on with what it has handed back.
+    pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let handlers: Vec<Vec<String>> =
+            sqlx::query_scalar(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
+        self.change_topology(&mut tx, &handlers.concat()).await?;
+        self.notification(worker).execute(&mut *tx).await?;
+        tx.commit().await
+    }
+
+    /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
+    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
+        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
+        if !look.one(&self.sessions).await? {
+            return Ok((0, 0));
+        }
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let dead: Vec<(Uuid, Vec<String>)> =
+            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let (dead, handlers): (Vec<_>, Vec<_>) = dead.into_iter().unzip();
+        let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
+        self.change_topology(&mut tx, &handlers.concat()).await?;
+        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok((dead.len(), freed.rows_affected()))
+    }
+}

@@ -1,0 +1,159 @@
+//! The definitions of sagas that programs had, and the workers that have them now; see `definition_*.sql`,
+//! `topology_*.sql` and `run_set_aside.sql`.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::super::{Key, Lanes, LivingWorker, PublishedDefinition};
+use super::Memory;
+use super::row::RunState;
+use super::state::{Lane, RunId, State};
+
+/// A row of `definition`. Its number is its position, from 1 on.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    handler: String,
+    fingerprint: Uuid,
+    steps: Vec<String>,
+}
+
+/// A row of `worker`.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    /// The number of the session that shows that it lives.
+    pub(super) session: u64,
+    pub(super) topics: Vec<String>,
+    pub(super) handlers: Vec<String>,
+    pub(super) definitions: Vec<i32>,
+    pub(super) started_at: OffsetDateTime,
+    pub(super) topology: i64,
+}
+
+impl Worker {
+    /// Where the lists have this saga.
+    pub(super) fn position(&self, topic: &str, handler: &str) -> Option<usize> {
+        self.topics.iter().zip(&self.handlers).position(|(on, own)| on == topic && own == handler)
+    }
+}
+
+impl Memory {
+    /// Records definitions. Returns the number of each.
+    pub(crate) async fn publish_definitions(
+        &self,
+        definitions: &[PublishedDefinition],
+    ) -> sqlx::Result<Vec<(String, i32)>> {
+        self.run("publish_definitions", |state| {
+            let number = |definition: &PublishedDefinition| {
+                let is_same = |it: &Recorded| {
+                    it.handler == definition.handler && it.fingerprint == definition.fingerprint
+                };
+                let known = state.definitions.iter().position(is_same);
+                let at = known.unwrap_or(state.definitions.len());
+                if known.is_none() {
+                    let PublishedDefinition { handler, fingerprint, steps } = definition;
+                    let (handler, fingerprint, steps) = (handler.clone(), *fingerprint, steps.clone());
+                    state.definitions.push(Recorded { handler, fingerprint, steps });
+                }
+                (definition.handler.clone(), i32::try_from(at + 1).unwrap_or(i32::MAX))
+            };
+            Ok(definitions.iter().map(number).collect())
+        })
+        .await
+    }
+
+    /// The steps of a recorded definition of this handler.
+    pub(crate) async fn definition_steps(
+        &self,
+        definition: i32,
+        handler: &str,
+    ) -> sqlx::Result<Option<Vec<String>>> {
+        self.run("definition_steps", |state| {
+            let at = usize::try_from(definition - 1).ok();
+            let recorded = at.and_then(|at| state.definitions.get(at)).filter(|it| it.handler == handler);
+            Ok(recorded.map(|recorded| recorded.steps.clone()))
+        })
+        .await
+    }
+
+    /// The living workers.
+    pub(crate) async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
+        self.run("living_workers", |state| {
+            let living = state.workers.iter().map(|(id, worker)| LivingWorker {
+                id: *id,
+                topology: worker.topology,
+                started_at: worker.started_at,
+                topics: worker.topics.clone(),
+                handlers: worker.handlers.clone(),
+                definitions: worker.definitions.clone(),
+            });
+            Ok(living.collect())
+        })
+        .await
+    }
+
+    /// Hands a run over that cannot be continued under this definition. Returns whether it is stuck.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<bool> {
+        self.run("set_aside", |state| {
+            let Some(row) = state.claimed_under(key) else {
+                return Ok(false);
+            };
+            let (handler, topic) = (row.handler.clone(), row.topic.clone());
+            let mut refused_by = row.refused_by.clone();
+            refused_by.push(definition);
+            let target = state.newest_definition((&topic, &handler), &refused_by);
+            let (now, reason) = (state.now(), reason.replace('\0', ""));
+            state.change((key.root, key.id), |row| {
+                row.free(now);
+                if target.is_none() {
+                    row.state = RunState::Stuck;
+                }
+                row.reason = Some(reason);
+                (row.reserved_for, row.refused_by) = (target.unwrap_or(0), refused_by);
+            });
+            Ok(target.is_none())
+        })
+        .await
+    }
+}
+
+/// The queues as the index of ready runs has them.
+pub(super) fn named(lanes: &Lanes) -> impl Iterator<Item = Lane> {
+    lanes.each().map(|(topic, handler, lane)| (handler.into(), topic.into(), lane))
+}
+
+impl State {
+    /// Whether the worker lives, and knows of all that do.
+    pub(super) fn may_claim(&self, worker: Uuid, topology: i64) -> bool {
+        self.workers.get(&worker).is_some_and(|worker| worker.topology == topology)
+    }
+
+    /// The definition of the worker that started last, of those that are not among the `refused`.
+    fn newest_definition(&self, (topic, handler): (&str, &str), refused: &[i32]) -> Option<i32> {
+        let of_worker = |(id, worker): (&Uuid, &Worker)| {
+            let at = worker.position(topic, handler)?;
+            Some((worker.started_at, *id, worker.definitions[at]))
+        };
+        let known = self.workers.iter().filter_map(of_worker);
+        known
+            .filter(|(.., definition)| !refused.contains(definition))
+            .max()
+            .map(|(.., definition)| definition)
+    }
+
+    /// After a worker of these handlers has started or ended: no worker claims by what it knew before, and no run of
+    /// these handlers stays reserved.
+    pub(super) fn change_topology(&mut self, handlers: &[String]) {
+        for worker in self.workers.values_mut() {
+            worker.topology += 1;
+        }
+        let reserved: Vec<RunId> = self
+            .reserved
+            .iter()
+            .filter(|(handler, _)| handlers.iter().any(|own| **own == **handler))
+            .map(|(_, run)| *run)
+            .collect();
+        for run in reserved {
+            self.change(run, |row| (row.reserved_for, row.refused_by) = (0, vec![]));
+        }
+    }
+}

@@ -1,0 +1,637 @@
+//! A changed program meets runs under way: one program after the other, and both at once.
+//!
+//! Each version of the saga `trip` is a module. A step notes in the database, in its own transaction, that it ran
+//! and in which version; so the notes are what took effect, once each.
+
+use scoop::{Handle, Tree};
+
+use super::*;
+use crate::support::Database;
+
+/// What the steps do.
+#[derive(Clone, Default, Message, Serialize, Deserialize)]
+#[message(topic = "trips")]
+struct Book {
+    number: i64,
+    /// The steps that launch a child, separated by blanks.
+    launches: String,
+    /// The step that fails.
+    fails: String,
+    /// How often `check` goes back to `one`.
+    rounds: u32,
+}
+
+/// What `trip` launches and waits for.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "nights")]
+struct Night;
+
+#[derive(Default)]
+struct Hotel;
+
+#[saga(name = "hotel")]
+#[subscribes(Night)]
+impl Hotel {
+    #[step]
+    async fn stay(&self, _: &mut Scope<'_>, _: &Night) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Price(i64);
+
+/// What each step does: a note, a child, a failure.
+async fn ran(scope: &mut Scope<'_>, book: &Book, version: &str, step: &str) -> Result<()> {
+    note(scope, book, version, step).await?;
+    if book.launches.split(' ').any(|launches| launches == step) {
+        scope.launch(Night).await?;
+    }
+    if book.fails == step {
+        return Err(Error::msg("no room"));
+    }
+    Ok(())
+}
+
+async fn note(scope: &mut Scope<'_>, book: &Book, version: &str, text: &str) -> Result<()> {
+    let insert = "INSERT INTO trip_note (number, text, version) VALUES ($1, $2, $3)";
+    sqlx::query(insert).bind(book.number).bind(text).bind(version).execute(scope.tx().await?).await?;
+    Ok(())
+}
+
+/// Declares versions of the saga: their steps with their settings. Each is compensated.
+macro_rules! versions {
+    ($($version:ident { $($(#[step($($settings:tt)*)])? $step:ident;)* })*) => {$(
+        mod $version {
+            use super::*;
+
+            #[derive(Default)]
+            pub(super) struct Trip;
+
+            #[saga(name = "trip")]
+            #[subscribes(Book)]
+            impl Trip {
+                $(#[step(rollback = undo $(, $($settings)*)?)]
+                async fn $step(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                    ran(scope, book, stringify!($version), stringify!($step)).await
+                })*
+
+                async fn undo(&self, scope: &mut Scope<'_>, book: &Book, _: &Failure) -> Result<()> {
+                    let text = scope.step().to_owned();
+                    note(scope, book, stringify!($version), &text).await
+                }
+            }
+        }
+    )*};
+}
+
+/// Declares versions with a step before `two` whose value `three` takes.
+macro_rules! priced {
+    ($($version:ident: $input:ty,)*) => {$(
+        mod $version {
+            use super::*;
+
+            #[derive(Default)]
+            pub(super) struct Trip;
+
+            #[saga(name = "trip")]
+            #[subscribes(Book)]
+            impl Trip {
+                #[step]
+                async fn one(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                    ran(scope, book, stringify!($version), "one").await
+                }
+
+                #[step]
+                async fn price(&self, scope: &mut Scope<'_>, book: &Book) -> Result<Price> {
+                    ran(scope, book, stringify!($version), "price").await?;
+                    Ok(Price(7))
+                }
+
+                #[step]
+                async fn two(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                    ran(scope, book, stringify!($version), "two").await
+                }
+
+                #[step]
+                async fn three(&self, scope: &mut Scope<'_>, book: &Book, _: $input) -> Result<()> {
+                    ran(scope, book, stringify!($version), "three").await
+                }
+            }
+        }
+    )*};
+}
+
+priced! {
+    inserted_needed: &Price,
+    inserted_optional: Option<&Price>,
+}
+
+versions! {
+    original { one; two; three; }
+    inserted_after { one; two; between; three; }
+    inserted_before { one; between; two; three; }
+    renamed { #[step(was = "one")] eins; #[step(was = "two")] zwei; #[step(was = "three")] drei; }
+    next_removed { one; two; four; }
+    four_steps { one; two; three; four; }
+    following_reordered { one; two; four; three; }
+    moved_before { one; three; two; }
+    completed_reordered { two; one; three; }
+    completed_removed { two; three; }
+    replaced { one; other; three; }
+    sleeps { one; #[step(sleep = "1ms")] two; three; }
+}
+
+/// The versions whose steps differ in other ways.
+mod at_and_finally {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Trip;
+
+    #[saga(name = "trip")]
+    #[subscribes(Book)]
+    impl Trip {
+        #[step]
+        async fn one(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, "at_and_finally", "one").await
+        }
+
+        #[step(finally = tidy, retry(max = 2), on_child_failure = accept)]
+        async fn two(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, "at_and_finally", "two").await
+        }
+
+        #[step(at = soon)]
+        async fn three(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, "at_and_finally", "three").await
+        }
+
+        async fn tidy(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            note(scope, book, "at_and_finally", "tidy").await
+        }
+
+        async fn soon(&self, scope: &mut Scope<'_>, book: &Book) -> Result<std::time::SystemTime> {
+            note(scope, book, "at_and_finally", "soon").await?;
+            Ok(std::time::SystemTime::now())
+        }
+
+        async fn accept(&self, _: &mut Scope<'_>, _: &Book, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+    }
+}
+
+mod looping {
+    use super::*;
+
+    /// How often a trip has gone back to `one`.
+    fn rounds(scope: &Scope<'_>) -> Result<u32> {
+        Ok(scope.get::<Rounds>()?.map_or(0, |rounds| rounds.0))
+    }
+
+    #[derive(Clone, Copy, ContextKey, Serialize, Deserialize)]
+    pub(super) struct Rounds(pub(super) u32);
+
+    macro_rules! loops {
+        ($($version:ident { $($step:ident)* })*) => {$(
+            pub(super) mod $version {
+                use super::*;
+
+                #[derive(Default)]
+                pub(in super::super) struct Trip;
+
+                #[saga(name = "trip")]
+                #[subscribes(Book)]
+                impl Trip {
+                    $(#[step]
+                    async fn $step(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                        ran(scope, book, stringify!($version), stringify!($step)).await
+                    })*
+
+                    #[step]
+                    async fn check(&self, scope: &mut Scope<'_>, book: &Book) -> Result<Next<TripStep>> {
+                        ran(scope, book, stringify!($version), "check").await?;
+                        let gone_back = rounds(scope)?;
+                        scope.set(Rounds(gone_back + 1))?;
+                        Ok(if gone_back < book.rounds { Next::goto(TripStep::One) } else { Next::Continue })
+                    }
+                }
+            }
+        )*};
+    }
+
+    loops! {
+        before { one }
+        after { zero one between }
+    }
+}
+
+/// A database with the table of notes, and a trip that was launched under `S` and waits for the child of `two`, or of
+/// another step.
+async fn left_by<S: Saga>(book: Book) -> Result<(Database, Vec<Handle>)> {
+    left_waiting::<S>(book, 1).await
+}
+
+async fn left_waiting<S: Saga>(book: Book, trips: i64) -> Result<(Database, Vec<Handle>)> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    db.scoop().only::<Hotel>().start().await?.shutdown().await;
+    let scoop = db.scoop().only::<S>().start().await?;
+    let mut left = vec![];
+    for number in 0..trips {
+        let handle = scoop.launch(Book { number, ..book.clone() }).await?;
+        handle.comes_to(waits).await?;
+        left.push(db.client().find(handle.id()).await?);
+    }
+    scoop.shutdown().await;
+    Ok((db, left))
+}
+
+fn waits(tree: &Tree) -> bool {
+    tree.roots().iter().any(|run| run.state == RunState::Waiting)
+}
+
+fn launching_in(step: &str) -> Book {
+    Book { launches: step.to_owned(), ..Book::default() }
+}
+
+/// The steps of a trip that took effect, each with its version.
+async fn notes(db: &Database, number: i64) -> String {
+    let notes = db
+        .texts(&format!("SELECT text || '@' || version FROM trip_note WHERE number = {number} ORDER BY id"))
+        .await;
+    notes.join(" ")
+}
+
+/// What a trip does that was left in the original version after `two`, and goes on in version `S`.
+async fn goes_on_in<S: Saga>(book: Book) -> Result<(Outcome, String)> {
+    let (db, left) = left_by::<original::Trip>(book).await?;
+    let scoop = db.scoop().only::<S>().only::<Hotel>().start().await?;
+    let outcome = left[0].ends().await?;
+    scoop.shutdown().await;
+    Ok((outcome, notes(&db, 0).await))
+}
+
+/// Why a trip is stuck that was left in version `From` after `step`, and meets version `S`. It goes on when `From` is back.
+async fn stuck_in<From: Saga, S: Saga>(step: &str) -> Result<String> {
+    let (db, left) = left_by::<From>(launching_in(step)).await?;
+    let scoop = db.scoop().only::<S>().only::<Hotel>().start().await?;
+    let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    left[0].comes_to(is_stuck).await?;
+    let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+    let before = notes(&db, 0).await;
+    // A program that has the former steps takes the run at once, while the other one lives on.
+    let fitting = db.scoop().only::<From>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    assert!(scoop.stuck_runs().await?.is_empty());
+    assert!(notes(&db, 0).await.starts_with(&before));
+    fitting.shutdown().await;
+    scoop.shutdown().await;
+    Ok(stuck.reason.clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_inserted_after_the_completed_one_runs_next() -> Result<()> {
+    let (outcome, notes) = goes_on_in::<inserted_after::Trip>(launching_in("two")).await?;
+    assert_eq!(outcome, Outcome::Committed);
+    assert_eq!(notes, "one@original two@original between@inserted_after three@inserted_after");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployment_rolled_back_skips_and_repeats_nothing() -> Result<()> {
+    let (db, left) = left_by::<inserted_after::Trip>(launching_in("between")).await?;
+    let scoop = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
+    // `between` is gone and `three` follows it in either version.
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    let done = "one@inserted_after two@inserted_after between@inserted_after three@original";
+    assert_eq!(notes(&db, 0).await, done);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_inserted_before_the_completed_one_is_not_run() -> Result<()> {
+    for (outcome, notes) in [
+        goes_on_in::<inserted_before::Trip>(launching_in("two")).await?,
+        goes_on_in::<inserted_optional::Trip>(launching_in("two")).await?,
+    ] {
+        assert_eq!(outcome, Outcome::Committed);
+        assert!(notes.starts_with("one@original two@original three@inserted_"), "{notes}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn needed_value_of_an_inserted_step_makes_the_run_stuck_before_anything_runs() -> Result<()> {
+    let reason = stuck_in::<original::Trip, inserted_needed::Trip>("two").await?;
+    assert!(reason.contains("step `three` takes what `price` returns"), "{reason}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renamed_step_goes_on_and_is_undone() -> Result<()> {
+    let (outcome, notes) = goes_on_in::<renamed::Trip>(launching_in("two")).await?;
+    assert_eq!((outcome, &*notes), (Outcome::Committed, "one@original two@original drei@renamed"));
+    let fails = Book { fails: "drei".into(), ..launching_in("two") };
+    let (outcome, notes) = goes_on_in::<renamed::Trip>(fails).await?;
+    assert!(matches!(outcome, Outcome::RolledBack(_)));
+    let undone = "one@original two@original Rollback of two[0,]@renamed Rollback of one[0,]@renamed";
+    assert_eq!(notes, undone);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_next_step_gives_way_to_its_successor() -> Result<()> {
+    let (db, left) = left_by::<four_steps::Trip>(launching_in("two")).await?;
+    let scoop = db.scoop().only::<next_removed::Trip>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    assert_eq!(notes(&db, 0).await, "one@four_steps two@four_steps four@next_removed");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_completed_step_makes_the_run_stuck() -> Result<()> {
+    let reason = stuck_in::<original::Trip, replaced::Trip>("two").await?;
+    assert!(reason.contains("no step `two` any more") && reason.contains("was = \"two\""), "{reason}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reordered_following_steps_take_the_new_order() -> Result<()> {
+    let (db, left) = left_by::<four_steps::Trip>(launching_in("two")).await?;
+    let scoop = db.scoop().only::<following_reordered::Trip>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    let done = "one@four_steps two@four_steps four@following_reordered three@following_reordered";
+    assert_eq!(notes(&db, 0).await, done);
+    let reason = stuck_in::<original::Trip, moved_before::Trip>("two").await?;
+    assert!(reason.contains("step `three` was moved and would be skipped"), "{reason}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completed_steps_stay_done_when_reordered_or_removed() -> Result<()> {
+    for (outcome, notes) in [
+        goes_on_in::<completed_reordered::Trip>(launching_in("two")).await?,
+        goes_on_in::<completed_removed::Trip>(launching_in("two")).await?,
+    ] {
+        assert_eq!(outcome, Outcome::Committed);
+        assert!(notes.starts_with("one@original two@original three@completed_re"), "{notes}");
+    }
+    let fails = Book { fails: "three".into(), ..launching_in("two") };
+    let (_, notes) = goes_on_in::<completed_reordered::Trip>(fails).await?;
+    assert!(
+        notes.contains("Rollback of two[0,]@completed_reordered Rollback of one[0,]@completed_reordered"),
+        "{notes}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollback_without_a_compensation_waits_for_a_program_that_has_it() -> Result<()> {
+    let fails = Book { fails: "three".into(), ..launching_in("two") };
+    let (db, left) = left_by::<original::Trip>(fails).await?;
+    let scoop = db.scoop().only::<completed_removed::Trip>().only::<Hotel>().start().await?;
+    let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    let tree = left[0].comes_to(is_stuck).await?;
+    assert!(tree.to_string().contains("has no step `one`"), "{tree}");
+    let fitting = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
+    assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
+    fitting.shutdown().await;
+    scoop.shutdown().await;
+    let done = "one@original two@original Rollback of two[0,]@completed_removed Rollback of one[0,]@original";
+    assert_eq!(notes(&db, 0).await, done);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_a_step_added_or_removed_skip_and_repeat_nothing() -> Result<()> {
+    let (outcome, added) = goes_on_in::<at_and_finally::Trip>(launching_in("two")).await?;
+    assert_eq!(outcome, Outcome::Committed);
+    let added_to = "one@original two@original tidy@at_and_finally soon@at_and_finally three@at_and_finally";
+    assert_eq!(added, added_to);
+    let (outcome, asleep) = goes_on_in::<sleeps::Trip>(launching_in("two")).await?;
+    assert_eq!((outcome, &*asleep), (Outcome::Committed, "one@original two@original three@sleeps"));
+
+    let (db, left) = left_by::<at_and_finally::Trip>(launching_in("two")).await?;
+    let scoop = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    assert_eq!(notes(&db, 0).await, "one@at_and_finally two@at_and_finally three@original");
+    Ok(())
+}
+
+/// The run sleeps in a step whose setting is gone in the next version.
+#[tokio::test(flavor = "multi_thread")]
+async fn sleeping_run_goes_on_in_a_version_that_does_not_sleep() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    let scoop = db.scoop().only::<sleeps::Trip>().start().await?;
+    let trip = scoop.launch(Book::default()).await?.id();
+    scoop
+        .find(trip)
+        .await?
+        .comes_to(|tree| waits(tree) || tree.roots()[0].state == RunState::Committed)
+        .await?;
+    scoop.shutdown().await;
+    let scoop = db.scoop().only::<inserted_after::Trip>().start().await?;
+    assert_eq!(scoop.find(trip).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    let done = notes(&db, 0).await;
+    let steps: Vec<_> = done.split(' ').filter_map(|note| note.split('@').next()).collect();
+    assert!(matches!(steps[..], ["one", "two", "three"] | ["one", "two", "between", "three"]), "{done}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loop_goes_on_by_the_names_of_its_steps() -> Result<()> {
+    let book = Book { rounds: 1, ..launching_in("check") };
+    let (db, left) = left_by::<looping::before::Trip>(book).await?;
+    let scoop = db.scoop().only::<looping::after::Trip>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    assert_eq!(notes(&db, 0).await, "one@before check@before one@after between@after check@after");
+    Ok(())
+}
+
+/// A rolling deployment: both versions live, runs are launched and continued all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_versions_at_once_skip_and_repeat_nothing() -> Result<()> {
+    let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 20).await?;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    let new = db.scoop().only::<inserted_after::Trip>().only::<Hotel>().start().await?;
+    let mut trips = left;
+    for number in 20..40 {
+        let scoop = if number % 2 == 0 { &old } else { &new };
+        trips.push(scoop.launch(Book { number, ..launching_in("one two three") }).await?);
+    }
+    for (number, trip) in (0..).zip(&trips) {
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        let done = notes(&db, number).await;
+        let steps: Vec<_> = done.split(' ').filter_map(|note| note.split('@').next()).collect();
+        assert_eq!(steps, ["one", "two", "between", "three"], "trip {number}: {done}");
+        assert!(done.ends_with("between@inserted_after three@inserted_after"), "the newer one wins: {done}");
+    }
+    old.shutdown().await;
+    new.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_version_finishes_what_the_newer_one_cannot() -> Result<()> {
+    let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 10).await?;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    let new = db.scoop().only::<moved_before::Trip>().only::<Hotel>().start().await?;
+    for (number, trip) in (0..).zip(&left) {
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        assert_eq!(notes(&db, number).await, "one@original two@original three@original");
+    }
+    assert!(new.stuck_runs().await?.is_empty());
+    // What begins now begins in the newer version.
+    let fresh = old.launch(Book { number: 99, ..Book::default() }).await?;
+    assert_eq!(fresh.ends().await?, Outcome::Committed);
+    assert_eq!(notes(&db, 99).await, "one@moved_before three@moved_before two@moved_before");
+    old.shutdown().await;
+    new.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_that_starts_last_wins_and_the_other_takes_over_when_it_ends() -> Result<()> {
+    let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 3).await?;
+    let new = db.scoop().only::<inserted_after::Trip>().start().await?;
+    // The deployment is rolled back: the former version registers again, and wins again.
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    let hotel = db.scoop().only::<Hotel>().start().await?;
+    for (number, trip) in (0..).zip(&left) {
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        assert_eq!(notes(&db, number).await, "one@original two@original three@original");
+    }
+    old.shutdown().await;
+    let next = new.launch(Book { number: 7, ..Book::default() }).await?;
+    assert_eq!(next.ends().await?, Outcome::Committed);
+    let done = notes(&db, 7).await;
+    assert!(done.ends_with("between@inserted_after three@inserted_after"), "{done}");
+    new.shutdown().await;
+    hotel.shutdown().await;
+    Ok(())
+}
+
+/// The saga has another name, and says which it had.
+mod journey {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Trip;
+
+    #[saga(name = "journey", was = "trip")]
+    #[subscribes(Book)]
+    impl Trip {
+        #[step(rollback = undo)]
+        async fn one(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, scope.handler().to_owned().as_str(), "one").await
+        }
+
+        #[step(rollback = undo)]
+        async fn two(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, scope.handler().to_owned().as_str(), "two").await
+        }
+
+        #[step]
+        async fn three(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, scope.handler().to_owned().as_str(), "three").await
+        }
+
+        async fn undo(&self, scope: &mut Scope<'_>, book: &Book, _: &Failure) -> Result<()> {
+            let text = scope.step().to_owned();
+            note(scope, book, "undone", &text).await
+        }
+    }
+}
+
+/// The same, without a word of the former name.
+mod forgotten {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Trip;
+
+    #[saga(name = "journey")]
+    #[subscribes(Book)]
+    impl Trip {
+        #[step]
+        async fn one(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+            ran(scope, book, "forgotten", "one").await
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renamed_saga_takes_over_what_is_under_way() -> Result<()> {
+    let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;
+    let new = db.scoop().only::<journey::Trip>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    assert_eq!(notes(&db, 0).await, "one@original two@original three@trip");
+    // A finished run is undone under its former name.
+    assert_eq!(new.rollback(left[0].id(), "not needed").await?, RollbackAnswer::Accepted);
+    left[0]
+        .comes_to(|tree| tree.roots().iter().all(|run| matches!(run.state, RunState::RolledBack(_))))
+        .await?;
+    assert!(notes(&db, 0).await.ends_with("Rollback of two[0,]@undone Rollback of one[0,]@undone"));
+    // What is launched now is delivered once, under the new name.
+    let fresh = new.launch(Book { number: 1, ..Book::default() }).await?;
+    assert_eq!(fresh.ends().await?, Outcome::Committed);
+    assert_eq!(notes(&db, 1).await, "one@journey two@journey three@journey");
+    new.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    let new = db.scoop().only::<journey::Trip>().only::<Hotel>().start().await?;
+    let mut trips = vec![];
+    for number in 0..10 {
+        trips.push(old.launch(Book { number, ..launching_in("two") }).await?);
+    }
+    // An instance of the older program starts again.
+    let again = db.scoop().only::<original::Trip>().start().await?;
+    for number in 10..20 {
+        trips.push(new.launch(Book { number, ..launching_in("two") }).await?);
+    }
+    for (number, trip) in (0..).zip(&trips) {
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        let done = notes(&db, number).await;
+        let steps: Vec<_> = done.split(' ').filter_map(|note| note.split('@').next()).collect();
+        assert_eq!(steps, ["one", "two", "three"], "trip {number}: {done}");
+    }
+    let listed: Vec<_> = again.handlers().await?.into_iter().map(|listed| listed.handler).collect();
+    assert!(listed.contains(&"trip".to_owned()) && !listed.contains(&"journey".to_owned()), "{listed:?}");
+    for scoop in [old, new, again] {
+        scoop.shutdown().await;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
+    let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;
+    let scoop = db.scoop().only::<forgotten::Trip>().only::<Hotel>().start().await?;
+    crate::support::eventually("the run is listed", async || {
+        let stuck = scoop.stuck_runs().await.expect("the database answers");
+        stuck.len() == 1 && stuck[0].reason.starts_with("no living program has saga `trip`")
+    })
+    .await;
+    assert_eq!(db.client().stuck_runs().limit(1).await?[0].lineage.root_id(), left[0].id());
+    let fitting = db.scoop().only::<original::Trip>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    assert!(scoop.stuck_runs().await?.is_empty());
+    fitting.shutdown().await;
+    scoop.shutdown().await;
+    Ok(())
+}
