@@ -15,7 +15,8 @@ pub const STEP_NAME_CHARS_MAX: usize = 180;
 /// A saga: its name, the topic it handles and its ordered steps.
 ///
 /// ```
-/// use scoop_core::{Definition, StepDefinition};
+/// # extern crate scoop_core as scoop;
+/// use scoop::{Definition, StepDefinition};
 ///
 /// const STEPS: &[StepDefinition] = &[
 ///     StepDefinition::new("reserve").compensated(),
