@@ -6,9 +6,8 @@
 
 use std::error::Error as StdError;
 
-use serde::{Deserialize, Serialize};
-
-use crate::Failure;
+use crate::stored::Json;
+use crate::{Failure, Stored};
 
 /// The most characters a code can have.
 pub const CODE_CHARS_MAX: usize = 180;
@@ -39,7 +38,7 @@ const DATA_BYTES_MAX: usize = 64 * 1024;
     label = "no failure code",
     note = "write `#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]` on `{Self}`"
 )]
-pub trait FailureCode: StdError + Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static {
+pub trait FailureCode: StdError + Stored + Send + Sync + 'static {
     /// What the type is stored as: 1 to [`CODE_CHARS_MAX`] characters.
     const CODE: &'static str;
 }
@@ -61,7 +60,7 @@ impl CodedError {
             code: E::CODE,
             type_name: std::any::type_name::<E>,
             is: |error| error.is::<E>(),
-            json: |error| serde_json::to_string(error.downcast_ref::<E>()?).ok(),
+            json: |error| serde_json::to_string(&Json(error.downcast_ref::<E>()?)).ok(),
         }
     }
 
@@ -150,12 +149,15 @@ impl Failure {
 
     fn read<E: FailureCode>(&self) -> Option<E> {
         let data = self.causes.iter().filter(|cause| self.kind == E::CODE && cause.is_data());
-        data.filter_map(|data| serde_json::from_str(&data.message).ok()).next()
+        let mut read = data.filter_map(|data| serde_json::from_str(&data.message).ok());
+        read.next().map(|Json(error)| error)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::{Deserialize, Serialize};
+
     use super::*;
     use crate::Error;
 

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::Stored;
+use crate::stored::Json;
 
 /// An element of the context, known by its type.
 ///
@@ -16,7 +18,8 @@ use serde_json::value::RawValue;
 /// or what `#[context(key = "..")]` says.
 ///
 /// ```
-/// use scoop_core::{Context, ContextKey};
+/// # extern crate scoop_core as scoop;
+/// use scoop::{Context, ContextKey};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -42,7 +45,7 @@ use serde_json::value::RawValue;
     label = "not an element of the context",
     note = "write `#[derive(ContextKey, Serialize, Deserialize)]` on `{Self}`"
 )]
-pub trait ContextKey: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static {
+pub trait ContextKey: Stored + Send + Sync + 'static {
     /// Under which name it is stored.
     const KEY: &'static str;
 
@@ -155,17 +158,17 @@ impl Context {
         self
     }
 
-    pub(crate) fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ContextError> {
+    pub(crate) fn read<T: Stored>(&self, key: &str) -> Result<Option<T>, ContextError> {
         let Some(raw) = self.elements.get(key) else {
             return Ok(None);
         };
-        let value = serde_json::from_str(raw.get());
+        let value = serde_json::from_str(raw.get()).map(|Json(value)| value);
         let expected = std::any::type_name::<T>();
         value.map(Some).map_err(|source| ContextError::Mismatch { key: key.into(), expected, source })
     }
 
-    pub(crate) fn write<T: Serialize>(&mut self, key: &str, value: &T) -> Result<(), ContextError> {
-        let raw = serde_json::value::to_raw_value(value)
+    pub(crate) fn write<T: Stored>(&mut self, key: &str, value: &T) -> Result<(), ContextError> {
+        let raw = serde_json::value::to_raw_value(&Json(value))
             .map_err(|source| ContextError::Unwritable { key: key.into(), source })?;
         // The escape is the only way for a NUL to stand in JSON. A backslash before it is escaped
         // itself, so that it is no escape.

@@ -26,7 +26,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// from every error (the same choice, for the same reason, as in the `anyhow` crate).
 ///
 /// ```
-/// fn parse(text: &str) -> scoop_core::Result<i32> {
+/// # extern crate scoop_core as scoop;
+/// fn parse(text: &str) -> scoop::Result<i32> {
 ///     Ok(text.parse::<i32>()?)
 /// }
 ///
@@ -183,7 +184,8 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
 /// calls.
 ///
 /// ```
-/// use scoop_core::{Here, Result};
+/// # extern crate scoop_core as scoop;
+/// use scoop::{Here, Result};
 ///
 /// fn price(text: &str) -> Result<u32> {
 ///     Ok(text.parse::<u32>()?)
@@ -232,7 +234,34 @@ pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, fu
     }
 }
 
-impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+/// An error that `?` converts to an [`Error`]: any [`std::error::Error`] that threads can share.
+///
+/// Every such type implements it; there is nothing else to write. A text is none, and becomes an
+/// error with [`Error::msg`].
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::{AnyError, Error};
+///
+/// fn from_any(error: impl AnyError) -> Error {
+///     Error::from(error)
+/// }
+///
+/// let error = from_any("seven".parse::<u32>().unwrap_err());
+/// assert_eq!(error.to_string(), "invalid digit found in string");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an error: it is no `std::error::Error` that threads can share",
+    label = "no error; write `Error::msg(\"text\")` for a text, `#[derive(Debug, thiserror::Error)]` on a type",
+    note = "a text becomes one with `Error::msg(\"text\")`",
+    note = "a type becomes one with `#[derive(Debug, thiserror::Error)]`, and if it is `Send + Sync + 'static`"
+)]
+pub trait AnyError: StdError + Send + Sync + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<E: StdError + Send + Sync + 'static> AnyError for E {}
+
+impl<E: AnyError> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {
         let kind = std::any::type_name::<E>();

@@ -27,7 +27,8 @@ pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
 /// error it was. A clone shares the causes, however many there are.
 ///
 /// ```
-/// use scoop_core::Failure;
+/// # extern crate scoop_core as scoop;
+/// use scoop::Failure;
 ///
 /// let cause = Failure::new("IoError", "no route to host", "payments[w1]");
 /// let failure = Failure::new("Declined", "card declined", "payments[w1]").caused_by([cause]);

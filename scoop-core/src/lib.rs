@@ -30,12 +30,13 @@ mod saga;
 mod schedule;
 mod sleep;
 pub mod store;
+mod stored;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
 pub use deadline::{Deadline, DeadlineKind};
-pub use error::{Error, Here, Result};
+pub use error::{AnyError, Error, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{Failure, Frame};
 pub use lineage::Lineage;
@@ -48,3 +49,6 @@ pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
 pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
+#[doc(hidden)]
+pub use stored::Json;
+pub use stored::Stored;

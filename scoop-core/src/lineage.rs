@@ -9,7 +9,8 @@ use uuid::Uuid;
 /// The first id names the whole hierarchy, the last the run itself; a prefix is an ancestor.
 ///
 /// ```
-/// use scoop_core::Lineage;
+/// # extern crate scoop_core as scoop;
+/// use scoop::Lineage;
 /// use uuid::Uuid;
 ///
 /// let root = Lineage::root(Uuid::from_u128(1));

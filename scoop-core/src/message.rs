@@ -1,6 +1,6 @@
 //! What is emitted: a payload on a topic.
 
-use serde::{Deserialize, Serialize};
+use crate::Stored;
 
 /// The longest topic in bytes: a topic doubles as the name of a notification channel, and
 /// PostgreSQL takes no longer one.
@@ -12,28 +12,31 @@ pub const TOPIC_BYTES_MAX: usize = 63;
 /// name the topic. Without that attribute the topic is the type's name in kebab case.
 ///
 /// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::Message;
 /// use serde::{Deserialize, Serialize};
 ///
-/// #[derive(Serialize, Deserialize)]
+/// #[derive(Serialize, Deserialize)] // and `Message`, which writes:
 /// struct OrderPlaced {
 ///     order: u32,
 /// }
 ///
-/// impl scoop_core::Message for OrderPlaced {
+/// impl Message for OrderPlaced {
 ///     const TOPIC: &'static str = "orders.placed";
 ///     type Reply = ();
 /// }
-/// assert_eq!(<OrderPlaced as scoop_core::Message>::TOPIC, "orders.placed");
+///
+/// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a message",
     label = "not a message",
     note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
 )]
-pub trait Message: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static {
+pub trait Message: Stored + Send + Sync + 'static {
     /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
     const TOPIC: &'static str;
 
     /// What its handlers may answer; `()` if nobody expects an answer.
-    type Reply: Serialize + for<'de> Deserialize<'de> + Send + Sync + 'static;
+    type Reply: Stored + Send + Sync + 'static;
 }

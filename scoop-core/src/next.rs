@@ -6,7 +6,8 @@
 /// compile; the protocol itself counts steps by their index.
 ///
 /// ```
-/// use scoop_core::Next;
+/// # extern crate scoop_core as scoop;
+/// use scoop::Next;
 ///
 /// assert_eq!(Next::goto(2), Next::GoTo(2));
 /// assert_eq!(Next::goto('x').map(|step| step as usize), Next::GoTo(120));

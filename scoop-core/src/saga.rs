@@ -21,7 +21,8 @@ const FINGERPRINTS: Uuid = Uuid::from_u128(0x0b6e_3c41_95d7_4d0f_8a52_7b1b_5a3c_
 /// A saga: its name, the topic it handles and its ordered steps.
 ///
 /// ```
-/// use scoop_core::{Definition, StepDefinition};
+/// # extern crate scoop_core as scoop;
+/// use scoop::{Definition, StepDefinition};
 ///
 /// const STEPS: &[StepDefinition] = &[
 ///     StepDefinition::new("reserve").compensated(),

@@ -16,6 +16,7 @@ mod failure_code;
 mod message;
 mod misplaced;
 mod names;
+mod near_miss;
 mod saga;
 mod settings;
 #[cfg(test)]
@@ -320,7 +321,9 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Durations are a whole number and a unit, `ms`, `s`, `m`, `h`, `d` or `w`, or its English name:
 /// `"250ms"`, `"2 days"`.
 ///
-/// The functions stand in the same block, without `#[step]`. They take what a step takes, and:
+/// The functions stand in the same block, without `#[step]`. A function that takes a scope, and that
+/// neither a setting nor a body in the block names, is refused: an attribute was forgotten, or the
+/// function belongs in an `impl` block without `#[saga]`. They take what a step takes, and:
 ///
 /// | function | last parameter | values | returns |
 /// | --- | --- | --- | --- |

@@ -2,12 +2,14 @@
 
 mod expand;
 mod model;
+mod parameters;
 mod parse;
 mod resolve;
 mod retry;
 mod schedule;
 mod signature;
 mod types;
+mod unnamed;
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -8,6 +8,7 @@ use syn::{Expr, ExprLit, Ident, Lit, LitStr, Token, Type};
 
 use crate::errors::Errors;
 use crate::names::did_you_mean;
+use crate::near_miss;
 
 /// The settings of one attribute, each key known and there once.
 #[derive(Default)]
@@ -195,6 +196,9 @@ fn takes_a_type(key: &str) -> String {
 }
 
 fn unknown(attribute: &str, known: &[&str], key: &str) -> String {
+    if let Some(remedy) = near_miss::remedy(attribute, key) {
+        return format!("`{attribute}` has no key `{key}`; write {remedy}");
+    }
     let meant = did_you_mean(key, known.iter().copied());
     let listed: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
     match listed.as_slice() {

@@ -200,7 +200,7 @@ fn a_shared_compensation_gets_the_value_of_the_step_it_undoes() {
     let values = expansion.lines().filter(|line| line.contains("= value_of"));
     let values: Vec<_> = values.map(str::trim).collect();
     expect![[r#"
-        let from_charge = value_of::<Payment>(scope, "charge")?;
-        let from_tip = value_of::<Payment>(scope, "thank")?;"#]]
+        let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
+        let from_tip = value_of(stored::<Payment>(), scope, "thank")?;"#]]
     .assert_eq(&values.join("\n"));
 }

@@ -26,8 +26,9 @@ const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 /// Puts together what a program with sagas needs, and starts it.
 ///
 /// ```no_run
+/// # extern crate scoop_runtime as scoop;
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
-/// use scoop_runtime::Scoop;
+/// use scoop::Scoop;
 ///
 /// let scoop = Scoop::builder().postgres(pool).concurrency(64).start().await?;
 /// scoop.shutdown().await;
@@ -99,8 +100,9 @@ impl Builder {
     /// goes [through the proxy](Builder::behind_proxy) that the pool leads through.
     ///
     /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
     /// # async fn example() -> scoop_core::Result<()> {
-    /// use scoop_runtime::Scoop;
+    /// use scoop::Scoop;
     /// use sqlx::postgres::{PgConnectOptions, PgPool};
     ///
     /// let proxy: PgConnectOptions = "postgres://proxy:6432/shop".parse()?;
@@ -140,9 +142,10 @@ impl Builder {
     /// Runs on this database in the memory of this program, beside others that do.
     ///
     /// ```
+    /// # extern crate scoop_runtime as scoop;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
-    /// use scoop_runtime::{InMemory, Scoop};
+    /// use scoop::{InMemory, Scoop};
     ///
     /// let database = InMemory::new();
     /// let one = Scoop::builder().in_memory_on(&database).start().await?;

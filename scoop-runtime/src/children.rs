@@ -1,7 +1,6 @@
 //! What became of the messages that a run launched.
 
-use scoop_core::Failure;
-use serde::de::DeserializeOwned;
+use scoop_core::{Failure, Stored};
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -82,9 +81,9 @@ impl Child {
     }
 
     /// What it answered, if it did and the answer is an `R`.
-    pub(crate) fn into_reply<R: DeserializeOwned>(self) -> Option<Result<Reply<R>, String>> {
+    pub(crate) fn into_reply<R: Stored>(self) -> Option<Result<Reply<R>, String>> {
         let Self { handler, message_id, reply, .. } = self;
-        match R::deserialize(reply?) {
+        match R::read_stored(reply?) {
             Ok(value) => Some(Ok(Reply { handler, message_id, value })),
             Err(error) => {
                 let expected = std::any::type_name::<R>();

@@ -67,8 +67,9 @@ pub(crate) fn since_1970(time: OffsetDateTime) -> Duration {
 /// A point in time, as one says it: some time from now, or an instant.
 ///
 /// ```
+/// # extern crate scoop_runtime as scoop;
 /// use std::time::{Duration, SystemTime};
-/// use scoop_runtime::When;
+/// use scoop::When;
 ///
 /// let soon: When = Duration::from_secs(5).into();
 /// let at_once: When = SystemTime::now().into();

@@ -2,7 +2,8 @@
 //! server that somebody set up.
 //!
 //! ```no_run
-//! use scoop_runtime::embedded::Embedded;
+//! # extern crate scoop_runtime as scoop;
+//! use scoop::embedded::Embedded;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let postgres = Embedded::start().await?;
@@ -103,7 +104,8 @@ impl Embedded {
     /// For a server with settings of its own.
     ///
     /// ```
-    /// use scoop_runtime::embedded::Embedded;
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::embedded::Embedded;
     ///
     /// let builder = Embedded::builder().setting("log_statement", "all");
     /// ```
@@ -147,7 +149,8 @@ impl Embedded {
     /// Whether the programs of a PostgreSQL that can be used are on this machine.
     ///
     /// ```
-    /// use scoop_runtime::embedded::Embedded;
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::embedded::Embedded;
     ///
     /// if !Embedded::is_installed() {
     ///     println!("set DATABASE_URL instead");
@@ -207,7 +210,8 @@ impl Embedded {
     /// A restart that has begun goes on when the future is dropped.
     ///
     /// ```no_run
-    /// use scoop_runtime::embedded::Shutdown;
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::embedded::Shutdown;
     ///
     /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), scoop_runtime::embedded::EmbeddedError> {
     /// postgres.restart(Shutdown::Immediate).await?; // As after a crash.
@@ -295,7 +299,8 @@ impl Builder {
     /// PostgreSQL checks it at the start. Where and how the server listens cannot be changed.
     ///
     /// ```
-    /// use scoop_runtime::embedded::Embedded;
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::embedded::Embedded;
     ///
     /// let builder = Embedded::builder().setting("max_connections", "20").setting("log_lock_waits", "on");
     /// ```

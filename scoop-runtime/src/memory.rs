@@ -13,13 +13,14 @@ use crate::store::{LoggedEvent, Memory, WorkingRun};
 /// No two operations take place at the same time: they are at least a microsecond apart.
 ///
 /// ```
+/// # extern crate scoop_runtime as scoop;
 /// # use serde::{Deserialize, Serialize};
 /// # #[derive(Serialize, Deserialize)]
 /// # struct OrderPlaced { order: u32 }
 /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
-/// use scoop_runtime::{InMemory, Scoop};
+/// use scoop::{InMemory, Scoop};
 ///
 /// let database = InMemory::new();
 /// let client = Scoop::builder().in_memory_on(&database).client().await?;
@@ -47,8 +48,9 @@ impl InMemory {
     /// An empty database whose clock starts at this time, so that every test sees the same dates.
     ///
     /// ```
+    /// # extern crate scoop_runtime as scoop;
     /// use std::time::{Duration, SystemTime};
-    /// use scoop_runtime::InMemory;
+    /// use scoop::InMemory;
     ///
     /// let new_year = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
     /// assert!(InMemory::starting_at(new_year).now() >= new_year);

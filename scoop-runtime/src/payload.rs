@@ -1,6 +1,6 @@
 //! What can be stored as JSON: messages, and what steps return.
 
-use scoop_core::{Message, TOPIC_BYTES_MAX};
+use scoop_core::{Json, Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
 
 use crate::RuntimeError;
@@ -21,7 +21,7 @@ pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError>
     if !(1..=TOPIC_BYTES_MAX).contains(&M::TOPIC.len()) || M::TOPIC.contains('\0') {
         return Err(RuntimeError::Topic { topic: M::TOPIC, message: std::any::type_name::<M>() });
     }
-    serde_json::to_value(message).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
+    serde_json::to_value(Json(message)).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
 }
 
 /// The message as it goes to the database, with fresh ids.

@@ -9,17 +9,23 @@ pub use scoop_core::{
     CodedError, Definition, Error, Failure, Message, Missed, Next, QuestionMark, Result, Schedule,
     StepDefinition, StepKind, With,
 };
-use serde::{Deserialize, Serialize};
+use scoop_core::{Json, Stored};
+use serde_json::Value;
 
 use crate::Scope;
 pub use crate::retry::Retry;
-pub use crate::saga::{Attempted, Handler, Registration, Saga, Step, StepEnd};
+pub use crate::saga::{Attempted, Handled, Handler, Registration, Saga, Step, StepEnd};
 pub use crate::tick::{ByHand, Launched, Timed, scheduled};
 
 /// The future, which must be `Send`: the bound is reported at the user's function, and the
 /// promise to return a `Send` future keeps it from being reported again further out.
 pub fn send<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Send {
     future
+}
+
+/// The topic of what a saga handles.
+pub const fn topic<S: Saga>() -> &'static str {
+    <S::Message as Handled>::TOPIC
 }
 
 /// The end of a step that returns nothing.
@@ -32,25 +38,49 @@ pub fn jump<S: Step>(next: Next<S>) -> StepEnd {
     StepEnd { next: next.map(Step::index), output: None }
 }
 
+/// A value that a step returns.
+#[diagnostic::on_unimplemented(
+    message = "step values are stored, and `{Self}` is not both `Serialize` and `Deserialize`",
+    label = "cannot be stored",
+    note = "write `#[derive(Serialize, Deserialize)]` on `{Self}`; if it is of another crate, \
+            enable that crate's feature `serde`"
+)]
+pub trait StepValue: Stored {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Stored> StepValue for T {}
+
+/// How the values of a type are stored.
+pub struct Codec<T> {
+    write: fn(&T) -> serde_json::Result<Value>,
+    read: fn(&Value) -> serde_json::Result<T>,
+}
+
+/// The codec of `T`. The bound stands here only, so that the compiler has one thing to say about a
+/// type without it, whatever the number of functions that take its values.
+pub fn stored<T: StepValue>() -> Codec<T> {
+    Codec { write: |value| serde_json::to_value(Json(value)), read: |value| T::read_stored(value) }
+}
+
 /// The end of a step that returns a value for its compensation and for later steps.
-pub fn output<T: Serialize + for<'de> Deserialize<'de>>(value: T) -> Result<StepEnd> {
-    let output = serde_json::to_value(value)?;
+pub fn output<T>(codec: Codec<T>, value: T) -> Result<StepEnd> {
+    let output = (codec.write)(&value)?;
     Ok(StepEnd { next: Next::Continue, output: Some(output) })
 }
 
 /// The end of a step that says where to go, and returns a value.
-pub fn jump_with<S: Step, T: Serialize + for<'de> Deserialize<'de>>(with: With<S, T>) -> Result<StepEnd> {
-    Ok(StepEnd { next: with.next.map(Step::index), ..output(with.value)? })
+pub fn jump_with<S: Step, T>(codec: Codec<T>, with: With<S, T>) -> Result<StepEnd> {
+    Ok(StepEnd { next: with.next.map(Step::index), ..output(codec, with.value)? })
 }
 
 /// The value that `step` returned, if it did.
-pub fn value_if_any<T: for<'de> Deserialize<'de>>(scope: &Scope<'_>, step: &str) -> Result<Option<T>> {
-    scope.output_if_any(step)
+pub fn value_if_any<T>(codec: Codec<T>, scope: &Scope<'_>, step: &str) -> Result<Option<T>> {
+    scope.output_if_any(step, codec.read)
 }
 
 /// The value that `step` returned.
-pub fn value_of<T: for<'de> Deserialize<'de>>(scope: &Scope<'_>, step: &str) -> Result<T> {
-    scope.output(step)
+pub fn value_of<T>(codec: Codec<T>, scope: &Scope<'_>, step: &str) -> Result<T> {
+    scope.output(step, codec.read)
 }
 
 /// A child failure handler that returns nothing: go on as the step had wished.

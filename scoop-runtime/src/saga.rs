@@ -20,7 +20,7 @@ use crate::{Retry, Scope, private};
 )]
 pub trait Saga: Send + Sync + Sized + 'static {
     /// What it handles.
-    type Message: Message;
+    type Message: Handled;
 
     /// Its steps, as an enum.
     type Step: Step;
@@ -111,6 +111,36 @@ pub trait Saga: Send + Sync + Sized + 'static {
     }
 }
 
+/// A message as the saga that handles it sees it: every [`Message`] is one.
+///
+/// It does not inherit what a message needs, so the compiler reports a message that cannot be
+/// stored where that is defined, and not at each saga again.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message",
+    label = "not a message",
+    note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
+)]
+pub trait Handled: Send + Sync + 'static {
+    /// [`Message::TOPIC`].
+    #[doc(hidden)]
+    const TOPIC: &'static str;
+
+    /// The message that was stored as `payload`.
+    #[doc(hidden)]
+    fn decode(payload: &Value) -> serde_json::Result<Self>
+    where
+        Self: Sized;
+}
+
+#[diagnostic::do_not_recommend]
+impl<M: Message> Handled for M {
+    const TOPIC: &'static str = M::TOPIC;
+
+    fn decode(payload: &Value) -> serde_json::Result<Self> {
+        M::read_stored(payload)
+    }
+}
+
 /// The steps of one saga. `#[saga]` makes an enum of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a step of a saga",
@@ -193,8 +223,7 @@ pub trait Handler: Send + Sync + 'static {
 
 impl<S: Saga> Handler for S {
     fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error> {
-        use serde::Deserialize;
-        Ok(Box::new(S::Message::deserialize(payload)?))
+        Ok(Box::new(S::Message::decode(payload)?))
     }
 
     fn timeout(&self, step: usize) -> Option<Duration> {

@@ -84,6 +84,7 @@ impl Scoop {
     /// As [`Builder::start`].
     ///
     /// ```
+    /// # extern crate scoop_runtime as scoop;
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
     /// # struct Remind { customer: u32 }
@@ -93,7 +94,7 @@ impl Scoop {
     /// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     /// # runtime.block_on(async {
-    /// let scoop = scoop_runtime::Scoop::in_memory().await?;
+    /// let scoop = scoop::Scoop::in_memory().await?;
     /// let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
     /// scoop.launch(Remind { customer: 7 }).delay(two_weeks).await?.wait().await?;
     /// # Ok(())
@@ -109,8 +110,9 @@ impl Scoop {
     /// made by [`Builder::client`], see [`Builder::behind_proxy`].
     ///
     /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
     /// # fn example(pool: sqlx::PgPool) {
-    /// let scoop = scoop_runtime::Scoop::client(pool);
+    /// let scoop = scoop::Scoop::client(pool);
     /// # }
     /// ```
     pub fn client(pool: PgPool) -> Self {

@@ -7,10 +7,9 @@ use std::marker::PhantomData;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC,
-    StepKind,
+    Context, ContextKey, Definition, Emission, Error, Failure, Json, Lineage, Message, Result, Run,
+    SLEEP_TOPIC, StepKind,
 };
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -338,7 +337,7 @@ impl<'a> Scope<'a> {
         }
         let limit = self.engine.settings().payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
-        let answer = payload::storable(serde_json::to_value(answer)?, limit, what)?;
+        let answer = payload::storable(serde_json::to_value(Json(&answer))?, limit, what)?;
         self.reply = Some((name.to_owned(), answer));
         Ok(())
     }
@@ -517,8 +516,8 @@ impl<'a> Scope<'a> {
     }
 
     /// What `step` returned.
-    pub(crate) fn output<T: DeserializeOwned>(&self, step: &str) -> Result<T> {
-        self.output_if_any(step)?.ok_or_else(|| {
+    pub(crate) fn output<T>(&self, step: &str, read: fn(&Value) -> serde_json::Result<T>) -> Result<T> {
+        self.output_if_any(step, read)?.ok_or_else(|| {
             Error::msg(format!(
                 "step `{step}` has not returned anything that `{}` could use; was it skipped? Then take an \
                  `Option` of it",
@@ -528,11 +527,15 @@ impl<'a> Scope<'a> {
     }
 
     /// What `step` returned, if it has run.
-    pub(crate) fn output_if_any<T: DeserializeOwned>(&self, step: &str) -> Result<Option<T>> {
+    pub(crate) fn output_if_any<T>(
+        &self,
+        step: &str,
+        read: fn(&Value) -> serde_json::Result<T>,
+    ) -> Result<Option<T>> {
         let Some(value) = self.place.outputs.get(step) else {
             return Ok(None);
         };
-        T::deserialize(value).map(Some).map_err(|error| {
+        read(value).map(Some).map_err(|error| {
             let expected = std::any::type_name::<T>();
             Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
         })

@@ -31,7 +31,8 @@ pub struct Listing {
 /// Who has listened where, from the beginning on.
 ///
 /// ```
-/// use scoop_runtime::{InMemory, simulation};
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::{InMemory, simulation};
 ///
 /// assert!(simulation::listings(&InMemory::new()).is_empty());
 /// ```
@@ -48,14 +49,15 @@ pub fn seed(seed: impl Into<Option<u64>>) {
 /// to clone.
 ///
 /// ```
+/// # extern crate scoop_runtime as scoop;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
 /// use std::io;
 /// use std::sync::Arc;
 ///
 /// use futures_util::future::{BoxFuture, FutureExt, pending, ready};
-/// use scoop_runtime::simulation::{Link, Process};
-/// use scoop_runtime::{InMemory, Scoop};
+/// use scoop::simulation::{Link, Process};
+/// use scoop::{InMemory, Scoop};
 ///
 /// /// Dies before its first claim.
 /// struct Doomed;

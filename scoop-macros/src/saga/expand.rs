@@ -67,7 +67,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
     let topic = match schedule {
         Some((_, topic)) => quote!(#topic),
-        None => quote!(<#message as ::scoop::Message>::TOPIC),
+        None => quote!(::scoop::__private::topic::<Self>()),
     };
     let unscheduled = match schedule {
         Some(_) => None,
@@ -130,10 +130,11 @@ fn invocations(step_enum: &Ident, steps: &[Step]) -> TokenStream {
         let (name, end) = match &call.end {
             End::Done => ("done", quote!(done(#called))),
             End::Jump => ("jump", quote!(jump::<#step_enum>(#called))),
-            End::JumpWith(ty) => ("jump_with", quote!(jump_with::<#step_enum, #ty>(#called)?)),
-            End::Output(ty) => ("output", quote!(output::<#ty>(#called)?)),
+            End::JumpWith(ty) => ("jump_with", quote!(jump_with::<#step_enum, _>(stored::<#ty>(), #called)?)),
+            End::Output(ty) => ("output", quote!(output(stored::<#ty>(), #called)?)),
         };
         names.insert(name);
+        names.extend(matches!(call.end, End::JumpWith(_) | End::Output(_)).then_some("stored"));
         Some(block(values, end))
     });
     let (import, Arms { arms, .. }) = (import(&names), arms);
@@ -247,16 +248,17 @@ fn called(
         let producer = producer.unraw();
         if *optional {
             let variable = format_ident!("any_from_{producer}", span = Span::call_site());
-            values.extend(quote!(let #variable = value_if_any::<#ty>(scope, #step)?;));
+            values.extend(quote!(let #variable = value_if_any(stored::<#ty>(), scope, #step)?;));
             arguments.push(quote!(#variable.as_ref()));
             names.insert("value_if_any");
         } else {
             let variable = format_ident!("from_{producer}", span = Span::call_site());
-            values.extend(quote!(let #variable = value_of::<#ty>(scope, #step)?;));
+            values.extend(quote!(let #variable = value_of(stored::<#ty>(), scope, #step)?;));
             arguments.push(quote!(&#variable));
             names.insert("value_of");
         }
     }
+    names.extend((!values.is_empty()).then_some("stored"));
     arguments.extend(failure);
     names.insert("send");
     let span = Span::call_site().located_at(function.span());

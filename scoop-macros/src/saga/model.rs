@@ -12,8 +12,9 @@ use super::resolve::Resolver;
 pub(super) use super::retry::{Retry, When};
 use super::schedule::{self, Schedule};
 pub(super) use super::signature::End;
-use super::signature::{Frame, Role, Shape};
+use super::signature::{Frame, Role, Shape, output};
 use super::types::{bare, last_segment, text};
+use super::unnamed;
 use crate::duration;
 use crate::errors::Errors;
 use crate::misplaced::is;
@@ -77,6 +78,7 @@ pub(super) struct Call {
 
 /// The value of a step, as a parameter.
 pub(super) struct Value {
+    /// As the step that returns it names it, which is where the compiler reports what it lacks.
     pub(super) ty: Type,
     /// Whether it is lent as an `Option`.
     pub(super) optional: bool,
@@ -105,7 +107,9 @@ pub(super) fn check(
     let message = message(block, &ident, errors);
     let step_enum = quote::format_ident!("{ident}Step");
 
-    let frame = Frame { message: message.as_ref(), step_enum: &step_enum };
+    let steps_written = block.functions().filter(|function| !function.steps.is_empty());
+    let outputs = steps_written.filter_map(|function| output(&function.sig)).collect();
+    let frame = Frame { message: message.as_ref(), step_enum: &step_enum, outputs };
     let drafts = drafts(block, &frame, errors);
     let variants = variants(&drafts, &step_enum, errors);
     if drafts.is_empty() {
@@ -113,6 +117,10 @@ pub(super) fn check(
         errors.at(&block.self_ty, message);
     }
     let steps = steps(&drafts, Resolver::new(block, &frame, &drafts), errors);
+    // After a mistake in a setting, its function is named by nothing.
+    if errors.is_empty() {
+        unnamed::report(block, errors);
+    }
 
     let outline = Outline {
         ty: block.self_ty.clone(),

@@ -38,8 +38,8 @@ pub(super) struct Function {
     pub(super) steps: Vec<Attribute>,
     pub(super) attrs: Vec<Attribute>,
     pub(super) sig: Signature,
+    pub(super) body: TokenTree,
     vis: Visibility,
-    body: TokenTree,
 }
 
 impl Block {

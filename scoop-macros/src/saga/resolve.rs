@@ -148,7 +148,7 @@ impl<'a> Resolver<'a> {
         let producers: Vec<_> = visible.iter().filter(|step| step.returns(ty)).collect();
         match producers.as_slice() {
             [producer] => Some(Value {
-                ty: ty.clone(),
+                ty: producer.output().unwrap_or(ty).clone(),
                 optional,
                 producer: producer.function.clone(),
                 step: producer.name.clone(),

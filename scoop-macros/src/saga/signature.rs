@@ -1,10 +1,10 @@
 //! The form of a function that a saga calls: what it takes and what it returns.
 
-use syn::{FnArg, Ident, PatType, ReceiverKind, ReturnType, Safety, Signature, Type};
+use syn::{Ident, ReceiverKind, ReturnType, Safety, Signature, Type};
 
+use super::parameters;
 use super::types::{
-    bare, behind_reference, ends_alike, is_named, last_segment, mutably_referenced, optional, referenced,
-    text, type_arguments,
+    bare, behind_reference, ends_alike, is_named, last_segment, optional, text, type_arguments,
 };
 use crate::errors::Errors;
 
@@ -21,7 +21,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    fn has_failure(self) -> bool {
+    pub(super) fn has_failure(self) -> bool {
         matches!(self, Role::Compensation | Role::ChildFailureHandler)
     }
 }
@@ -59,6 +59,8 @@ pub(super) struct Frame<'a> {
     /// Unknown if it was written wrong.
     pub(super) message: Option<&'a Type>,
     pub(super) step_enum: &'a Ident,
+    /// The types of the values that steps return.
+    pub(super) outputs: Vec<&'a Type>,
 }
 
 impl Frame<'_> {
@@ -66,14 +68,14 @@ impl Frame<'_> {
     pub(super) fn read<'a>(&self, sig: &'a Signature, role: Role, errors: &mut Errors) -> Shape<'a> {
         qualifiers(sig, errors);
         receiver(sig, errors);
-        let mut parameters = Parameters::of(sig);
-        parameters.scope(errors);
-        parameters.message(self.message, errors);
-        if role.has_failure() {
-            parameters.failure(role, errors);
-        }
-        let (values, end) = (parameters.values(role, errors), self.end(sig, role, errors));
+        let (values, end) = (parameters::read(self, sig, role, errors), self.end(sig, role, errors));
         Shape { values, end, returned: result(sig) }
+    }
+
+    /// Whether a step returns what the parameter type refers to.
+    pub(super) fn is_output(&self, parameter: &Type) -> bool {
+        let ty = behind_reference(optional(parameter).unwrap_or(parameter));
+        self.outputs.iter().any(|output| ends_alike(output, ty))
     }
 
     fn end(&self, sig: &Signature, role: Role, errors: &mut Errors) -> Option<End> {
@@ -159,6 +161,16 @@ impl Frame<'_> {
     }
 }
 
+/// The type of the value that a step returns, as far as its signature is right.
+pub(super) fn output(sig: &Signature) -> Option<&Type> {
+    let ok = result(sig)?;
+    match last_segment(ok) {
+        Some(with) if with.ident == "With" => type_arguments(with).nth(1),
+        Some(next) if next.ident == "Next" => None,
+        _ => Some(bare(ok)).filter(|ok| !matches!(ok, Type::Tuple(unit) if unit.elems.is_empty())),
+    }
+}
+
 /// `T` of `-> Result<T>`.
 fn result(sig: &Signature) -> Option<&Type> {
     let ReturnType::Type(_, ty) = &sig.output else {
@@ -198,129 +210,4 @@ fn receiver(sig: &Signature, errors: &mut Errors) {
             }
         }
     }
-}
-
-/// The parameters not yet accounted for.
-struct Parameters<'a> {
-    function: &'a Ident,
-    left: Vec<&'a PatType>,
-}
-
-impl<'a> Parameters<'a> {
-    fn of(sig: &'a Signature) -> Self {
-        let left = sig.inputs.iter().filter_map(|input| match input {
-            FnArg::Typed(parameter) => Some(parameter),
-            FnArg::Receiver(_) => None,
-        });
-        Self { function: &sig.ident, left: left.collect() }
-    }
-
-    /// `&mut Scope<'_>` comes first.
-    fn scope(&mut self, errors: &mut Errors) {
-        let expected = "`scope: &mut Scope<'_>`";
-        match self.left.first() {
-            None => self.missing(expected, "after `&self`", errors),
-            Some(first) if is_named(behind_reference(&first.ty), "Scope") => {
-                if mutably_referenced(&first.ty).is_none() {
-                    errors.at(&first.ty, "a function of a saga changes its scope; write `&mut Scope<'_>`");
-                }
-                self.left.remove(0);
-            }
-            Some(first) => {
-                let message = format!("`{}` must take {expected} first; write it here", self.function);
-                errors.at(&first.ty, message);
-                if is_called(first, "scope") {
-                    self.left.remove(0);
-                }
-            }
-        }
-    }
-
-    /// The message comes next. Whatever stands in its place is taken for it.
-    fn message(&mut self, message: Option<&Type>, errors: &mut Errors) {
-        let written = message.map_or("YourMessage".into(), text);
-        let Some(&first) = self.left.first() else {
-            let expected = format!("the message, `&{written}`,");
-            return self.missing(&expected, "after `scope`", errors);
-        };
-        let is_failure = is_named(behind_reference(&first.ty), "Failure");
-        let fits = |ty: &Type| message.is_none_or(|message| ends_alike(ty, message));
-        if is_failure && !fits(behind_reference(&first.ty)) {
-            let message = format!("the message comes before the failure; write `message: &{written}` first");
-            return errors.at(&first.ty, message);
-        }
-        self.left.remove(0);
-        if !fits(behind_reference(&first.ty)) {
-            let message = format!(
-                "this saga subscribes to `{written}`; take `&{written}` here, before values of steps"
-            );
-            errors.at(&first.ty, message);
-        } else if referenced(&first.ty).is_none() {
-            errors.at(&first.ty, format!("the message is lent; write `&{written}`"));
-        }
-    }
-
-    /// Why it is called comes last.
-    fn failure(&mut self, role: Role, errors: &mut Errors) {
-        let is_failure = |it: &PatType| is_named(behind_reference(&it.ty), "Failure");
-        match self.left.iter().rposition(|it| is_failure(it)) {
-            None => {
-                let (does, name) = match role {
-                    Role::ChildFailureHandler => ("handles failures", "failure"),
-                    _ => ("undoes a step", "why"),
-                };
-                let message =
-                    format!("`{}` {does}; write `{name}: &Failure` as the last parameter", self.function);
-                errors.at(self.function, message);
-            }
-            Some(index) => {
-                let failure = self.left.remove(index);
-                if index != self.left.len() {
-                    errors.at(failure, "the failure is the last parameter; move it there");
-                } else if referenced(&failure.ty).is_none() {
-                    errors.at(&failure.ty, "the failure is lent; write `&Failure`");
-                }
-            }
-        }
-    }
-
-    /// The others are values of steps.
-    fn values(self, role: Role, errors: &mut Errors) -> Vec<Parameter<'a>> {
-        let mut values = Vec::new();
-        for parameter in self.left {
-            let written = &*parameter.ty;
-            let inside = optional(written);
-            let Some(ty) = referenced(inside.unwrap_or(written)) else {
-                let value = text(behind_reference(inside.unwrap_or(written)));
-                let lent = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
-                errors.at(written, format!("values of steps are lent; write `{lent}`"));
-                continue;
-            };
-            if !role.has_failure() && is_named(ty, "Failure") {
-                errors.at(written, no_failure(role));
-            } else if matches!(bare(ty), Type::ImplTrait(_)) {
-                errors.at(ty, "values of steps are found by their type; name it");
-            } else {
-                values.push(Parameter { ty, optional: inside.is_some() });
-            }
-        }
-        values
-    }
-
-    fn missing(&self, what: &str, place: &str, errors: &mut Errors) {
-        let function = self.function;
-        errors.at(function, format!("`{function}` must take {what} {place}"));
-    }
-}
-
-fn no_failure(role: Role) -> &'static str {
-    match role {
-        Role::Due => "a step that is not yet due has no failure; remove the parameter",
-        Role::Cleanup => "what cleans up is called with or without a failure; remove the parameter",
-        _ => "a step has no failure; only compensations and child failure handlers do",
-    }
-}
-
-fn is_called(parameter: &PatType, name: &str) -> bool {
-    matches!(&*parameter.pat, syn::Pat::Ident(pat) if pat.ident == name)
 }

@@ -30,7 +30,7 @@ impl ::scoop::Saga for Checkout {
     type Step = CheckoutStep;
     const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
         "checkout",
-        <OrderPlaced as ::scoop::Message>::TOPIC,
+        ::scoop::__private::topic::<Self>(),
         const {
             &[
                 ::scoop::__private::StepDefinition::new("charge").compensated(),
@@ -97,19 +97,29 @@ impl ::scoop::Saga for Checkout {
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::scoop::__private::StepEnd> {
-        use ::scoop::__private::{done, jump_with, output, send, value_if_any};
+        use ::scoop::__private::{done, jump_with, output, send, stored, value_if_any};
         ::core::result::Result::Ok(
             match step {
                 CheckoutStep::Charge => {
-                    output::<Payment>(send(self.charge(scope, message)).await?)?
+                    output(
+                        stored::<Payment>(),
+                        send(self.charge(scope, message)).await?,
+                    )?
                 }
                 CheckoutStep::Ship => done(send(self.ship(scope, message)).await?),
                 CheckoutStep::Thank => {
-                    let any_from_thank = value_if_any::<Thanks>(scope, "thank")?;
+                    let any_from_thank = value_if_any(
+                        stored::<Thanks>(),
+                        scope,
+                        "thank",
+                    )?;
                     jump_with::<
                         CheckoutStep,
-                        Thanks,
-                    >(send(self.thank(scope, message, any_from_thank.as_ref())).await?)?
+                        _,
+                    >(
+                        stored::<Thanks>(),
+                        send(self.thank(scope, message, any_from_thank.as_ref())).await?,
+                    )?
                 }
             },
         )
@@ -120,11 +130,11 @@ impl ::scoop::Saga for Checkout {
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::std::time::SystemTime> {
-        use ::scoop::__private::{send, value_of};
+        use ::scoop::__private::{send, stored, value_of};
         ::core::result::Result::Ok(
             match step {
                 CheckoutStep::Ship => {
-                    let from_charge = value_of::<Payment>(scope, "charge")?;
+                    let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                     send(self.opening(scope, message, &from_charge)).await?
                 }
                 _ => ::std::time::SystemTime::UNIX_EPOCH,
@@ -137,14 +147,22 @@ impl ::scoop::Saga for Checkout {
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<()> {
-        use ::scoop::__private::{send, value_if_any};
+        use ::scoop::__private::{send, stored, value_if_any};
         match step {
             CheckoutStep::Charge => {
-                let any_from_charge = value_if_any::<Payment>(scope, "charge")?;
+                let any_from_charge = value_if_any(
+                    stored::<Payment>(),
+                    scope,
+                    "charge",
+                )?;
                 send(self.close(scope, message, any_from_charge.as_ref())).await?
             }
             CheckoutStep::Ship => {
-                let any_from_charge = value_if_any::<Payment>(scope, "charge")?;
+                let any_from_charge = value_if_any(
+                    stored::<Payment>(),
+                    scope,
+                    "charge",
+                )?;
                 send(self.close(scope, message, any_from_charge.as_ref())).await?
             }
             _ => {}
@@ -158,14 +176,14 @@ impl ::scoop::Saga for Checkout {
         message: &OrderPlaced,
         failure: &::scoop::Failure,
     ) -> ::scoop::Result<()> {
-        use ::scoop::__private::{send, value_of};
+        use ::scoop::__private::{send, stored, value_of};
         match step {
             CheckoutStep::Charge => {
-                let from_charge = value_of::<Payment>(scope, "charge")?;
+                let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                 send(self.refund(scope, message, &from_charge, failure)).await?
             }
             CheckoutStep::Thank => {
-                let from_charge = value_of::<Payment>(scope, "charge")?;
+                let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                 send(self.refund(scope, message, &from_charge, failure)).await?
             }
             _ => {}

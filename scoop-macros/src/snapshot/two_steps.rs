@@ -50,7 +50,7 @@ impl ::scoop::Saga for Checkout {
     type Step = CheckoutStep;
     const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
         "checkout",
-        <OrderPlaced as ::scoop::Message>::TOPIC,
+        ::scoop::__private::topic::<Self>(),
         const {
             &[
                 ::scoop::__private::StepDefinition::new("charge").compensated(),
@@ -64,14 +64,17 @@ impl ::scoop::Saga for Checkout {
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::scoop::__private::StepEnd> {
-        use ::scoop::__private::{done, output, send, value_of};
+        use ::scoop::__private::{done, output, send, stored, value_of};
         ::core::result::Result::Ok(
             match step {
                 CheckoutStep::Charge => {
-                    output::<Payment>(send(self.charge(scope, message)).await?)?
+                    output(
+                        stored::<Payment>(),
+                        send(self.charge(scope, message)).await?,
+                    )?
                 }
                 CheckoutStep::Ship => {
-                    let from_charge = value_of::<Payment>(scope, "charge")?;
+                    let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                     done(send(self.ship(scope, message, &from_charge)).await?)
                 }
             },
@@ -84,10 +87,10 @@ impl ::scoop::Saga for Checkout {
         message: &OrderPlaced,
         failure: &::scoop::Failure,
     ) -> ::scoop::Result<()> {
-        use ::scoop::__private::{send, value_of};
+        use ::scoop::__private::{send, stored, value_of};
         match step {
             CheckoutStep::Charge => {
-                let from_charge = value_of::<Payment>(scope, "charge")?;
+                let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                 send(self.refund(scope, message, &from_charge, failure)).await?
             }
             _ => {}

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Why a private server did not start, restart or stop.
 ///
 /// ```
-/// use scoop_runtime::embedded::EmbeddedError;
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::embedded::EmbeddedError;
 ///
 /// fn is_taken(error: &EmbeddedError) -> bool {
 ///     matches!(error, EmbeddedError::Occupied { .. })

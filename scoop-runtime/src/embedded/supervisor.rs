@@ -62,7 +62,8 @@ const LOG_LINES: usize = 20;
 /// How to stop a server before it starts again, see [`Embedded::restart`](super::Embedded::restart).
 ///
 /// ```
-/// use scoop_runtime::embedded::Shutdown;
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::embedded::Shutdown;
 ///
 /// assert_ne!(Shutdown::Fast, Shutdown::Immediate);
 /// ```

@@ -1,0 +1,54 @@
+//! Settings by the names that other libraries have for them.
+
+/// What to write instead of a key that an attribute does not have; nothing if that is not known.
+pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
+    let remedy = match (attribute, key) {
+        ("#[step]", "retries" | "attempts" | "max_attempts" | "max_retries" | "tries") => {
+            "`retry(max = 5)`, which tries the step again before its failure counts"
+        }
+        ("#[step]", "backoff" | "jitter" | "max") => {
+            "`retry(max = 5, backoff = \"100ms..30s\", jitter = 0.2)`"
+        }
+        ("#[step]", "rollback_retries" | "retry_rollback") => {
+            "`rollback_retry(max = 5)`, which tries the rollback again before its failure counts"
+        }
+        ("#[step]", "compensate" | "compensation" | "compensate_with" | "undo" | "revert") => {
+            "`rollback = function`, which undoes the step once it is completed"
+        }
+        ("#[step]", "on_failure" | "on_error" | "on_fail" | "catch") => {
+            "`rollback = function` to undo the step, `on_child_failure = function` to handle failures of \
+             what it launched, or `finally = function` to clean up in any case"
+        }
+        ("#[step]", "cleanup" | "always" | "ensure" | "on_exit") => {
+            "`finally = function`, which cleans up whether the step failed or not"
+        }
+        ("#[step]", "delay" | "after" | "wait" | "pause") => {
+            "`sleep = \"2 days\"` to pause after the step, or `at = function` to say when it is due"
+        }
+        ("#[step]", "when" | "due" | "not_before" | "until") => {
+            "`at = function`, which says when the step is due"
+        }
+        ("#[step]", "deadline" | "time_limit" | "limit" | "max_duration") => {
+            "`timeout = \"30s\"`, which limits each attempt of the step"
+        }
+        ("#[step]", "id" | "rename") => "`name = \"..\"`, which the step is stored as",
+        ("retry" | "rollback_retry", "times" | "attempts" | "max_attempts" | "max_retries" | "count") => {
+            "`max = 5`, the number of further attempts"
+        }
+        ("retry" | "rollback_retry", "delay" | "pause" | "wait" | "interval" | "sleep") => {
+            "`backoff = \"100ms..30s\"`, the first pause and the longest"
+        }
+        ("retry" | "rollback_retry", "on" | "only_if" | "condition" | "retry_if") => {
+            "`when = function`, which says what errors are worth another attempt"
+        }
+        ("#[saga]", "schedule" | "at") => "`cron = \"0 3 * * *\"` or `every = \"1h\"`",
+        ("#[saga]", "interval" | "period") => "`every = \"1h\"`",
+        ("#[saga]", "timezone" | "time_zone" | "tz") => "`zone = \"Europe/Prague\"`",
+        ("#[saga]", "subscribes" | "message" | "topic") => "`#[subscribes(YourMessage)]` below `#[saga]`",
+        ("#[saga]", "id" | "rename") => "`name = \"..\"`, which the saga is stored as",
+        ("#[message]", "name" | "channel" | "queue" | "subject") => "`topic = \"..\"`",
+        ("#[message]", "answer" | "response" | "returns") => "`reply = YourType`",
+        _ => return None,
+    };
+    Some(remedy)
+}

@@ -1,0 +1,22 @@
+#![allow(unused)]
+use scoop::prelude::*;
+
+#[derive(Message, Serialize, Deserialize)]
+struct OrderPlaced;
+
+struct Checkout;
+
+#[saga]
+#[subscribes(OrderPlaced)]
+impl Checkout {
+    #[step]
+    async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+
+    async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}
