@@ -36,7 +36,8 @@ pub(crate) fn summary(failure: &Failure) -> String {
 
 /// What the first of the compensations failed with that could not be run.
 pub(crate) fn rollback_summary(failure: &Failure) -> String {
-    let passes_on = |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
+    let passes_on =
+        |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
     let mut failed = failure;
     while let Some(below) = failed.reasons().next().filter(|_| passes_on(failed)) {
         failed = below;
@@ -134,8 +135,8 @@ impl Report<'_> {
 
 /// Which service failed, and with what, line by line. The protocol's own failures are told in plain words.
 fn lines(failure: &Failure) -> Vec<String> {
-    let words = in_plain_words(failure)
-        .unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
+    let words =
+        in_plain_words(failure).unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
     let mut lines: Vec<_> = words.lines().map(|line| Escaped(line).to_string()).collect();
     if let Some(first) = lines.first_mut() {
         *first = format!("[{}] {first}", Escaped(&failure.source));
@@ -287,7 +288,8 @@ mod tests {
 
     #[test]
     fn a_message_cannot_pass_for_a_place_or_a_cause() {
-        let failure = Failure::new("T", "x\n    at main.rs:1\u{1b}[2K\r  caused by [s] U: y", "s\n  caused by");
+        let failure =
+            Failure::new("T", "x\n    at main.rs:1\u{1b}[2K\r  caused by [s] U: y", "s\n  caused by");
         expect![[r#"
             [s\n  caused by] T: x
                 |     at main.rs:1\u{1b}[2K\r  caused by [s] U: y
@@ -312,7 +314,8 @@ mod tests {
 
     #[test]
     fn the_failed_compensation_stands_for_all_in_a_summary_of_a_rollback() {
-        let why = Failure::parent_said_so("orders[w]", Failure::new("stock.out", "no chairs left", "stock[w]"));
+        let why =
+            Failure::parent_said_so("orders[w]", Failure::new("stock.out", "no chairs left", "stock[w]"));
         let refund = Failure::new("bank.closed", "the bank is closed", "bank[w]").caused_by([why.clone()]);
         let orders = Failure::child_rollback_failed("pay", "orders[w]", vec![refund, why]);
         let all = Failure::new(HANDLERS_FAILED, "2 handlers failed", "scoop").caused_by([orders]);
