@@ -179,12 +179,12 @@ pub struct RollbackFailure {
     /// What failed while it was rolled back.
     pub failure: Failure,
     /// Why it was rolled back.
-    pub cause: Failure,
+    pub cause: Box<Failure>,
 }
 
 impl RollbackFailure {
     pub(crate) fn new(failure: Failure, cause: Failure) -> Self {
-        Self { failure, cause }
+        Self { failure, cause: Box::new(cause) }
     }
 }
 

@@ -60,8 +60,8 @@ async fn times_without_end_and_before_1970_are_shown() -> Result<()> {
     )
     .await;
     db.execute(
-        "INSERT INTO scoop.intervention (root, run, handler, kind, source, requested_at)
-         SELECT cooperation_lineage[1], cooperation_lineage[2], 'checkout', 'retry', 'a stranger', 'infinity'
+        "INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
+         SELECT cooperation_lineage[1], cooperation_lineage[2], 'checkout', message_id, 'retry', 'a stranger', 'infinity'
          FROM scoop.message_event WHERE type = 'SEEN'",
     )
     .await;
@@ -75,7 +75,6 @@ async fn times_without_end_and_before_1970_are_shown() -> Result<()> {
     assert!(text.contains("1969-07-20T20:17:40.500Z"), "{text}");
     assert!(text.matches("(unreadable time)").count() >= 3, "{text}");
     assert!(text.contains("retry by a stranger"), "{text}");
-    assert_eq!(order.tree().await?.runs().len(), 1);
     Ok(())
 }
 

@@ -96,7 +96,7 @@ fn event_is_displayed_in_one_line() {
 
 #[test]
 fn rolled_back_run_names_the_steps_it_undid() {
-    use EventKind::{Emitted, RollbackEmitted, RolledBack, RollingBack, Seen, Suspended};
+    use EventKind::{RolledBack, RollingBack, Seen, Suspended};
     let why = Failure::new("stock.out", "no chairs\nleft", "stock[w]");
     let children = |step: &str| format!("Rollback of {step}[0,] (rolling back child scopes)");
     let events = vec![
