@@ -83,7 +83,7 @@ async fn main() -> Result<()> {
     println!("one scene is too much");
     let film = scoop.launch(FilmShot { scenes: 2 }).await?;
     let scene = running(&film, 1).await?;
-    let answer = scoop.cancel(scene.lineage.id(), "too many explosions").source("the producer").await?;
+    let answer = scoop.cancel(scene.id(), "too many explosions").source("the producer").await?;
     assert_eq!(answer, CancelAnswer::Accepted);
     assert_eq!(film.wait().await?, Outcome::Committed);
     let tree = film.tree().await?;

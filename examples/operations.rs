@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use scoop::prelude::*;
-use scoop::{FailedCompensation, Handle, RepairAnswer};
+use scoop::{FailedCompensation, Handle, RepairAnswer, RunId};
 
 #[derive(Message, Serialize, Deserialize)]
 struct OrderPlaced {
@@ -77,7 +77,7 @@ async fn main() -> Result<ExitCode> {
     let mut orders = vec![];
     for order in 1..=3 {
         let order = scoop.launch(OrderPlaced { order }).await?;
-        println!("{order}", order = end_of(&order).await?);
+        println!("an order: {}", order.wait().await?);
         orders.push(order);
     }
 
@@ -118,24 +118,16 @@ async fn main() -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How an order ended, in a line.
-async fn end_of(order: &Handle) -> Result<String> {
-    Ok(match order.wait().await? {
-        Outcome::RollbackFailed(failure) => format!("an order could not be taken back: {}", failure.message),
-        other => format!("an order ended otherwise: {other:?}"),
-    })
-}
-
 /// What of these orders could not be undone and is not settled.
 async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedCompensation>> {
     let mut listed = scoop.failed_compensations().await?;
-    listed.retain(|failed| orders.iter().any(|order| failed.lineage.root_id() == order.id()));
+    listed.retain(|failed| orders.iter().any(|order| failed.hierarchy() == order.id()));
     Ok(listed)
 }
 
 /// The id of the run that failed in this order.
-async fn run_of(scoop: &Scoop, order: &Handle) -> Result<uuid::Uuid> {
+async fn run_of(scoop: &Scoop, order: &Handle) -> Result<RunId> {
     let failed = failed_of(scoop, std::slice::from_ref(order)).await?;
     let first = failed.first().ok_or(Refused("the order is not listed"))?;
-    Ok(first.lineage.id())
+    Ok(first.id())
 }

@@ -87,7 +87,7 @@ async fn main() -> Result<()> {
         match (payment.wait().await?, failure) {
             (Outcome::Committed, None) => {}
             (Outcome::RolledBack(why), Some(failure)) => assert_eq!(why.message, failure),
-            (other, _) => panic!("{other:?}\n{}", payment.tree().await?),
+            (other, _) => panic!("{other:#}\n{}", payment.tree().await?),
         }
     }
     scoop.shutdown().await;

@@ -9,9 +9,8 @@
 use std::time::Duration;
 
 use scoop::prelude::*;
-use scoop::{RunState, Status};
+use scoop::{HierarchyId, RunState, Status};
 use sqlx::AssertSqlSafe;
-use uuid::Uuid;
 
 #[derive(Message, Serialize, Deserialize)]
 struct LoanWanted {
@@ -63,7 +62,7 @@ mod tuesday {
 async fn main() -> Result<()> {
     // The database outlives the versions. They have a schema of their own in it.
     let database = Scoop::builder().embedded().client().await?;
-    let schema = format!("stuck_{}", Uuid::new_v4().simple());
+    let schema = format!("stuck_{}", uuid::Uuid::new_v4().simple());
     let version = || Scoop::builder().postgres(database.pool().clone()).schema(&schema);
 
     let monday = version().only::<monday::Lending>().start().await?;
@@ -88,7 +87,7 @@ async fn main() -> Result<()> {
 }
 
 /// Waits until the saga that was launched is in such a state.
-async fn comes_to(scoop: &Scoop, loan: Uuid, such: fn(&RunState) -> bool) -> Result<()> {
+async fn comes_to(scoop: &Scoop, loan: HierarchyId, such: fn(&RunState) -> bool) -> Result<()> {
     let loan = scoop.find(loan).await?;
     while !loan.tree().await?.roots().iter().any(|run| such(&run.state)) {
         assert_eq!(loan.status().await?, Status::Unfinished);

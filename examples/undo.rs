@@ -82,7 +82,7 @@ async fn main() -> Result<()> {
 
     println!("one parcel comes back");
     let tree = order.tree().await?;
-    let parcel = tree.roots()[0].children[0].lineage.id();
+    let parcel = tree.roots()[0].children[0].id();
     assert_eq!(scoop.rollback(parcel, "a scratch").await?, RollbackAnswer::Accepted);
     loop {
         let tree = order.tree().await?;

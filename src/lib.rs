@@ -12,11 +12,11 @@ pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes,
 #[cfg(feature = "simulation")]
 pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
-    Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, InMemory,
-    Intervention, Launch, ListedHandler, Listing, LoggedEvent, Mending, Outcome, Rebuild, RepairAnswer,
-    Reply, Request, Retire, Retired, Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga,
-    Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, WorkingRun,
-    embedded, testing,
+    Attempted, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation,
+    Handle, HierarchyId, InMemory, Intervention, Launch, ListedHandler, Listing, LoggedEvent, Mending, Named,
+    Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure,
+    RunEvent, RunId, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd,
+    StopSignal, StuckRun, Tick, Tree, Wanted, When, WorkingRun, embedded, testing,
 };
 
 pub mod guide;

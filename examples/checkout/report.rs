@@ -53,9 +53,8 @@ fn print_outcomes(ended: &[Ended]) {
 
 fn describe(outcome: &Outcome) -> String {
     match (outcome, cause_of(outcome)) {
-        (Outcome::Committed, _) => "committed".into(),
         (Outcome::RolledBack(_), Some(cause)) => format!("rolled back: {cause}"),
-        (other, _) => format!("{other:?}"),
+        (other, _) => other.to_string(),
     }
 }
 

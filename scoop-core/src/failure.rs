@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::report;
+use crate::{Escaped, report};
 
 /// How many failures the protocol wraps around each other. JSON readers set a limit to nesting,
 /// and a failure that cannot be read would leave the run it ended stuck. What lies further down
@@ -24,7 +24,8 @@ pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
 ///
 /// The five parts are the wire format that every participant of the protocol reads and writes.
 /// Display it for one line; [`Failure::report`] for the whole tree; [`Failure::find`] for the
-/// error it was. A clone shares the causes, however many there are.
+/// error it was. A clone shares the causes, however many there are. What is printed of it is
+/// [escaped](Escaped).
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -127,6 +128,30 @@ impl Failure {
         report::of(self)
     }
 
+    /// The first cause in a few words, on one line; after it how many others there are.
+    ///
+    /// ```
+    /// # use scoop_core::Failure;
+    /// let stock = Failure::new("stock.out", "no chairs left", "stock[w1]");
+    /// let orders = Failure::new("ChildRolledBackException", "", "orders[w2]").caused_by([stock]);
+    /// assert_eq!(orders.summary(), "no chairs left");
+    /// ```
+    pub fn summary(&self) -> String {
+        report::summary(self)
+    }
+
+    /// The compensation's failure in a few words, on one line, if this says why a run could not be undone.
+    ///
+    /// ```
+    /// # use scoop_core::Failure;
+    /// let refund = Failure::new("bank.closed", "the bank is closed", "payments[w1]");
+    /// let orders = Failure::new("ChildRollbackFailedException", "", "orders[w2]").caused_by([refund]);
+    /// assert_eq!(orders.rollback_summary(), "the bank is closed");
+    /// ```
+    pub fn rollback_summary(&self) -> String {
+        report::rollback_summary(self)
+    }
+
     /// The causes, without the value of the error.
     pub(crate) fn reasons(&self) -> impl DoubleEndedIterator<Item = &Failure> {
         self.causes.iter().filter(|cause| !cause.is_data())
@@ -203,7 +228,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}] {}: {}", self.source, self.kind, self.message)
+        let (source, kind, message) = (Escaped(&self.source), Escaped(&self.kind), Escaped(&self.message));
+        write!(f, "[{source}] {kind}: {message}")
     }
 }
 
@@ -292,6 +318,12 @@ mod tests {
     fn a_clone_shares_the_causes() {
         let failure = Failure::new("T", "m", "s").caused_by([Failure::new("U", "n", "s")]);
         assert!(Arc::ptr_eq(&failure.causes, &failure.clone().causes));
+    }
+
+    #[test]
+    fn a_message_of_several_lines_is_displayed_on_one() {
+        let failure = Failure::new("T\u{1b}[0m", "first\nsecond", "s\r");
+        assert_eq!(failure.to_string(), r"[s\r] T\u{1b}[0m: first\nsecond");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod schedule;
 mod sleep;
 pub mod store;
 mod stored;
+mod text;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
@@ -44,7 +45,7 @@ pub use message::{Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
 #[doc(hidden)]
 pub use question::QuestionMark;
-pub use rollback::{Instance, Plan, RollbackNames, SubStep, output_name};
+pub use rollback::{Instance, Plan, RollbackNames, SubStep, Undoes, output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
@@ -52,3 +53,4 @@ pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
 #[doc(hidden)]
 pub use stored::Json;
 pub use stored::Stored;
+pub use text::Escaped;

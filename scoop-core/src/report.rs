@@ -1,9 +1,13 @@
 //! A failure as people read it: one tree, whichever services it went through.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::Failure;
 use crate::failure::{CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, NO_MESSAGE, PARENT_SAID_SO};
+use crate::{Escaped, Failure};
+
+/// The type of a failure that stands for those of several handlers of one message.
+const HANDLERS_FAILED: &str = "HandlersFailed";
 
 /// How many places of one failure are listed. Other languages record a hundred.
 const FRAMES_MAX: usize = 16;
@@ -16,6 +20,38 @@ pub(crate) fn of(failure: &Failure) -> String {
     let mut report = Report { text: String::new(), repeated, numbers: 0 };
     report.tell(failure, 0);
     report.text
+}
+
+/// The first cause in a few words, and how many others there are.
+pub(crate) fn summary(failure: &Failure) -> String {
+    let causes = failure.root_causes();
+    let first = causes.first().map_or_else(|| brief(failure), |cause| brief(cause));
+    let others = causes.iter().map(|cause| brief(cause)).filter(|cause| *cause != first);
+    match others.collect::<BTreeSet<_>>().len() {
+        0 => first,
+        1 => format!("{first} (and 1 other cause)"),
+        others => format!("{first} (and {others} other causes)"),
+    }
+}
+
+/// What the first of the compensations failed with that could not be run.
+pub(crate) fn rollback_summary(failure: &Failure) -> String {
+    let passes_on =
+        |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
+    let mut failed = failure;
+    while let Some(below) = failed.reasons().next().filter(|_| passes_on(failed)) {
+        failed = below;
+    }
+    brief(failed)
+}
+
+/// The failure itself in a few words.
+fn brief(failure: &Failure) -> String {
+    let words = in_plain_words(failure).unwrap_or_else(|| {
+        let text = if failure.message == NO_MESSAGE { &failure.kind } else { &failure.message };
+        text.clone()
+    });
+    Escaped(&words).to_string()
 }
 
 /// The failures that occur several times.
@@ -69,7 +105,7 @@ impl Report<'_> {
             told.number = Some(self.numbers);
             number = format!(" ({})", self.numbers);
         }
-        let said = line(failure).replace('\n', &format!("\n{indent}    "));
+        let said = lines(failure).join(&format!("\n{indent}    | "));
         self.line(format_args!("{indent}{label}{said}{number}"));
         self.places(failure, &indent);
         for cause in failure.reasons() {
@@ -82,7 +118,8 @@ impl Report<'_> {
             let names = [&frame.class_name, &frame.function_name].into_iter().flatten();
             let name = names.map(String::as_str).collect::<Vec<_>>().join(".");
             let name = if name.is_empty() { name } else { format!(" in {name}") };
-            self.line(format_args!("{indent}    at {}:{}{name}", frame.file_name, frame.line_number));
+            let (file, name) = (Escaped(&frame.file_name), Escaped(&name));
+            self.line(format_args!("{indent}    at {file}:{}{name}", frame.line_number));
         }
         let more = failure.stack_trace.len().saturating_sub(FRAMES_MAX);
         if more > 0 {
@@ -96,12 +133,15 @@ impl Report<'_> {
     }
 }
 
-/// Which service failed, and with what. The protocol's own failures are told in plain words.
-fn line(failure: &Failure) -> String {
-    match in_plain_words(failure) {
-        Some(words) => format!("[{}] {words}", failure.source),
-        None => failure.to_string(),
+/// Which service failed, and with what, line by line. The protocol's own failures are told in plain words.
+fn lines(failure: &Failure) -> Vec<String> {
+    let words =
+        in_plain_words(failure).unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
+    let mut lines: Vec<_> = words.lines().map(|line| Escaped(line).to_string()).collect();
+    if let Some(first) = lines.first_mut() {
+        *first = format!("[{}] {first}", Escaped(&failure.source));
     }
+    lines
 }
 
 /// `None` for failures that are not the protocol's, or say more than those do.
@@ -247,13 +287,49 @@ mod tests {
     }
 
     #[test]
+    fn a_message_cannot_pass_for_a_place_or_a_cause() {
+        let failure =
+            Failure::new("T", "x\n    at main.rs:1\u{1b}[2K\r  caused by [s] U: y", "s\n  caused by");
+        expect![[r#"
+            [s\n  caused by] T: x
+                |     at main.rs:1\u{1b}[2K\r  caused by [s] U: y
+        "#]]
+        .assert_eq(&failure.report());
+    }
+
+    #[test]
+    fn the_first_cause_stands_for_all_in_a_summary() {
+        let out = |what: &str| Failure::new("stock.out", format!("no {what} left"), "stock[w]");
+        let asked = Failure::new("CancellationRequestedException", "customer\nleft", "till");
+        let above = |causes: Vec<Failure>| Failure::child_rolled_back(Some("reserve"), "orders[w]", causes);
+        assert_eq!(above(vec![out("chairs"), out("chairs")]).summary(), "no chairs left");
+        let both = above(vec![out("chairs"), out("beds")]);
+        assert_eq!(both.summary(), "no chairs left (and 1 other cause)");
+        let all = above(vec![out("chairs"), out("beds"), out("desks")]);
+        assert_eq!(all.summary(), "no chairs left (and 2 other causes)");
+        let gave_up = Failure::gave_up("orders[w]", vec![asked]);
+        assert_eq!(gave_up.summary(), r"cancellation was requested: customer\nleft");
+        assert_eq!(Failure::new("shop::Declined", "", "s").summary(), "shop::Declined");
+    }
+
+    #[test]
+    fn the_failed_compensation_stands_for_all_in_a_summary_of_a_rollback() {
+        let why =
+            Failure::parent_said_so("orders[w]", Failure::new("stock.out", "no chairs left", "stock[w]"));
+        let refund = Failure::new("bank.closed", "the bank is closed", "bank[w]").caused_by([why.clone()]);
+        let orders = Failure::child_rollback_failed("pay", "orders[w]", vec![refund, why]);
+        let all = Failure::new(HANDLERS_FAILED, "2 handlers failed", "scoop").caused_by([orders]);
+        assert_eq!(all.rollback_summary(), "the bank is closed");
+    }
+
+    #[test]
     fn messages_of_several_lines_keep_to_their_depth() {
         let inner = Failure::new("T", "first\nsecond", "s");
         let failure = Failure::new("U", "m", "s").caused_by([inner]);
         expect![[r#"
             [s] U: m
               caused by [s] T: first
-                  second
+                  | second
         "#]]
         .assert_eq(&failure.report());
     }

@@ -117,6 +117,12 @@ fn count(names: &RollbackNames, instances: &[Instance]) -> Vec<(usize, u32)> {
     counts
 }
 
+/// How the names of parts begin, but for what tells them from steps.
+const PREFIX: &str = "Rollback of ";
+
+/// How the names of those parts end that roll back what a step launched.
+const SUFFIX: &str = " (rolling back child scopes)";
+
 /// The names of the parts of a rollback, told apart from the names of the saga's own steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackNames {
@@ -129,11 +135,11 @@ pub struct RollbackNames {
 impl RollbackNames {
     /// The names for this saga: `$` is appended until no step could be mistaken.
     pub fn of(definition: &Definition) -> Self {
-        let mut prefix = "Rollback of ".to_owned();
+        let mut prefix = PREFIX.to_owned();
         while definition.steps.iter().any(|step| step.name.starts_with(&prefix)) {
             prefix.push('$');
         }
-        let mut suffix = " (rolling back child scopes)".to_owned();
+        let mut suffix = SUFFIX.to_owned();
         while definition.steps.iter().any(|step| step.name.ends_with(&suffix)) {
             suffix.push('$');
         }
@@ -167,6 +173,38 @@ impl RollbackNames {
     fn children(&self, step: &str, index: usize, handler_iteration: Option<u32>) -> String {
         let handled = handler_iteration.map_or(String::new(), |iteration| iteration.to_string());
         format!("{}{step}[{index},{handled}]{}", self.prefix, self.suffix)
+    }
+}
+
+/// What a part of a rollback undoes, read from the name of the part.
+///
+/// ```
+/// use scoop_core::Undoes;
+///
+/// let part = Undoes::of("Rollback of charge[0,] (rolling back child scopes)").expect("a part of a rollback");
+/// assert_eq!((part.step, part.of_children), ("charge", true));
+/// assert_eq!(Undoes::of("charge"), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undoes<'a> {
+    /// The step.
+    pub step: &'a str,
+    /// Whether it rolls back what the step launched, or the step itself.
+    pub of_children: bool,
+}
+
+impl<'a> Undoes<'a> {
+    /// What the part of that name undoes; `None` if it is the name of no part.
+    ///
+    /// A step of a saga may have such a name, too. What distinguishes it is that the run had not turned back.
+    pub fn of(part: &'a str) -> Option<Self> {
+        let named = part.strip_prefix(PREFIX)?.trim_start_matches('$');
+        let own = named.trim_end_matches('$').strip_suffix(SUFFIX);
+        let (step, count) = own.unwrap_or(named).strip_suffix(']')?.rsplit_once('[')?;
+        let (index, handled) = count.split_once(',')?;
+        let is_count = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let counts = !index.is_empty() && is_count(index) && is_count(handled);
+        counts.then_some(Self { step, of_children: own.is_some() })
     }
 }
 
@@ -216,6 +254,20 @@ mod tests {
         let plan = plan.parts();
         assert_eq!(plan[0].name, "Rollback of $$Rollback of $x[0,] (rolling back child scopes)$");
         assert!(!names.matches("Rollback of $x") && names.matches(&plan[1].name));
+    }
+
+    #[test]
+    fn the_name_of_a_part_says_what_it_undoes() {
+        let names = names_of(&["Rollback of $x", "y[1] (rolling back child scopes)"]);
+        let history = vec![done("x[0,]", None), done("y[1] (rolling back child scopes)", Some(3))];
+        let plan = Plan::of(&names, history);
+        let undoes: Vec<_> = plan.parts().iter().map(|part| Undoes::of(&part.name)).collect();
+        let expected = |step, of_children| Some(Undoes { step, of_children });
+        let y = "y[1] (rolling back child scopes)";
+        assert_eq!(undoes, [expected(y, true), expected("x[0,]", true), expected("x[0,]", false)]);
+        for name in ["", "x", "Rollback of x", "Rollback of x[]", "Rollback of x[,]", "Rollback of x[a,]"] {
+            assert_eq!(Undoes::of(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -3,12 +3,11 @@
 -- Locks: nothing.
 -- $1 the root message
 WITH RECURSIVE begun AS (
-    SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler,
-           seen.created_at AS began_at
+    SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen
     WHERE seen.type = 'SEEN' AND seen.message_id = $1
   UNION ALL
-    SELECT child.cooperation_lineage, child.message_id, child.coroutine_name, child.created_at
+    SELECT child.cooperation_lineage, child.message_id, child.coroutine_name
     FROM begun
     JOIN scoop.message_event emitted
       ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
@@ -22,13 +21,18 @@ root AS (
     WHERE type = 'EMITTED' AND message_id = $1
 ),
 waiting_to_begin AS (
-    SELECT r.lineage, r.message_id, r.handler, NULL::timestamptz AS began_at
+    SELECT r.lineage, r.message_id, r.handler
     FROM scoop.run r
     JOIN root ON r.root = root.id
     WHERE r.epoch = 0 AND NOT r.told
 )
-SELECT n.lineage, n.message_id, n.handler, m.topic, n.began_at,
-       r.state::text AS state, r.attempts + r.retries AS attempts, r.reason,
+SELECT n.lineage, n.message_id, n.handler, m.topic,
+       r.state::text AS state, r.attempts + r.retries AS attempts, r.reason, r.backward, r.gives_up, r.owner,
+       -- a time outside the years 1 to 9999 is none
+       CASE WHEN r.ready_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.ready_at END AS ready_at,
+       CASE WHEN r.give_up_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.give_up_at
+       END AS give_up_at,
+       clock_timestamp() AS read_at,
        events.list AS events
 FROM (SELECT * FROM begun UNION ALL SELECT * FROM waiting_to_begin) n
 JOIN scoop.message m ON m.id = n.message_id
@@ -36,8 +40,10 @@ LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = n.lineage[cardinality(
 LEFT JOIN LATERAL (
     SELECT jsonb_agg(
         jsonb_build_object(
-            'type', e.type, 'step', e.step, 'exception', e.exception,
-            'micros', (extract(epoch FROM e.created_at) * 1000000)::bigint)
+            'type', e.type, 'step', e.step, 'worker', e.coroutine_identifier,
+            'handling', e.child_failure_handler_iteration, 'exception', e.exception,
+            'micros', CASE WHEN e.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
+                           THEN (extract(epoch FROM e.created_at) * 1000000)::bigint END)
         ORDER BY e.created_at) AS list
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]

@@ -1,6 +1,8 @@
 //! What one does with a message once it is launched: wait, ask how far it is, look at its runs.
 
+use std::fmt;
 use std::future::IntoFuture;
+use std::ops::Deref;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -13,7 +15,7 @@ use crate::engine::{Bell, End, Start};
 use crate::launch::{Options, launch_options};
 use crate::payload;
 use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
-use crate::{RuntimeError, Scoop, Tree};
+use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// How soon to look again for the end of a hierarchy that another process may be working on;
 /// doubled each time, up to [`LOOK_MAX`].
@@ -140,7 +142,15 @@ struct Begun {
     start: Start,
 }
 
-/// How a hierarchy ended.
+/// How a hierarchy ended. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
+///
+/// ```
+/// use scoop_runtime::Outcome;
+///
+/// assert_eq!(Outcome::Committed.to_string(), "committed");
+/// // rolled back: no chairs left
+/// // rollback failed: the bank is closed (because no chairs left)
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -148,10 +158,77 @@ pub enum Outcome {
     Committed,
     /// It failed, and everything was undone.
     RolledBack(Failure),
-    /// It failed, and something could not be undone. This is the failure of that.
-    RollbackFailed(Failure),
+    /// It failed, and something could not be undone.
+    RollbackFailed(RollbackFailure),
     /// No saga listened when the message was launched, so nothing happened.
     Unhandled,
+}
+
+/// What a rollback failed with, and why it had begun. It can be used as the former.
+///
+/// ```no_run
+/// # use scoop_runtime::RollbackFailure;
+/// # fn example(failed: &RollbackFailure) {
+/// println!("{failed}");                                       // the refund failed (because no chairs left)
+/// println!("{}\n{}", failed.report(), failed.cause.report()); // all of both
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RollbackFailure {
+    /// What failed while it was rolled back.
+    pub failure: Failure,
+    /// Why it was rolled back.
+    pub cause: Box<Failure>,
+}
+
+impl RollbackFailure {
+    pub(crate) fn new(failure: Failure, cause: Failure) -> Self {
+        Self { failure, cause: Box::new(cause) }
+    }
+}
+
+impl Deref for RollbackFailure {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.failure
+    }
+}
+
+impl fmt::Display for RollbackFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (because {})", self.failure.rollback_summary(), self.cause.summary())
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Committed => f.write_str("committed")?,
+            Self::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary())?,
+            Self::RollbackFailed(failed) => write!(f, "rollback failed: {failed}")?,
+            Self::Unhandled => f.write_str("unhandled: no saga listened")?,
+        }
+        match self {
+            _ if !f.alternate() => Ok(()),
+            Self::RolledBack(failure) => write!(f, "\n{}", failure.report().trim_end()),
+            Self::RollbackFailed(RollbackFailure { failure, cause }) => {
+                let (failure, cause) = (failure.report(), cause.report());
+                write!(f, "\n{}\nit was rolled back because of\n{}", failure.trim_end(), cause.trim_end())
+            }
+            Self::Committed | Self::Unhandled => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfinished => f.write_str("unfinished"),
+            Self::Ended(outcome) => outcome.fmt(f),
+        }
+    }
 }
 
 /// How far a hierarchy is.
@@ -169,12 +246,12 @@ impl Handle {
         Self { scoop, root, message, begun: None }
     }
 
-    /// The id of the hierarchy, with which [`Scoop::find`] finds it again.
-    pub fn id(&self) -> Uuid {
-        self.root
+    /// The name of the hierarchy, with which [`Scoop::find`] finds it again.
+    pub fn id(&self) -> HierarchyId {
+        self.root.into()
     }
 
-    /// The id of the message that started it.
+    /// The id of the message that started it. It names neither the hierarchy nor a run of it.
     pub fn message_id(&self) -> Uuid {
         self.message
     }
@@ -196,7 +273,7 @@ impl Handle {
     /// match order.wait().await? {
     ///     Outcome::Committed => println!("done"),
     ///     Outcome::RolledBack(failure) => println!("undone:\n{}", failure.report()),
-    ///     other => println!("somebody has to look at this: {other:?}"),
+    ///     other => println!("an operator has to look at this: {other}"),
     /// }
     /// # Ok(())
     /// # }
@@ -265,6 +342,8 @@ impl Handle {
     /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
     /// Display it.
     ///
+    /// What is on record and cannot be read is [marked](crate::RunEvent::unreadable), and no error.
+    ///
     /// # Errors
     ///
     /// [`RuntimeError::Database`] if the database fails.
@@ -283,7 +362,12 @@ impl Handle {
         async move {
             let rows = self.scoop.store().tree(self.message).await;
             let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
-            Ok(Tree::of(rows, self.scoop.interventions(self.root).await?))
+            let asked = self.scoop.store().cancellations(self.root).await;
+            let asked =
+                asked.map_err(RuntimeError::database("the requests of a hierarchy were looked up"))?;
+            let done = self.scoop.store().interventions(self.root).await;
+            let done = done.map_err(RuntimeError::database("what operators did was looked up"))?;
+            Ok(Tree::of(rows, done, asked))
         }
         .boxed()
     }
@@ -297,18 +381,21 @@ fn status_of(standing: Standing) -> Status {
     if standing.handlers.is_empty() {
         return Status::Ended(Outcome::Unhandled);
     }
-    let (mut rolled_back, mut failed) = (vec![], vec![]);
+    let (mut rolled_back, mut failed, mut causes) = (vec![], vec![], vec![]);
     for outcome in standing.handlers {
         match outcome {
             HandlerOutcome::Unfinished => return Status::Unfinished,
             HandlerOutcome::Committed => {}
             HandlerOutcome::RolledBack(failure) => rolled_back.push(failure),
-            HandlerOutcome::RollbackFailed(failure) => failed.push(failure),
+            HandlerOutcome::RollbackFailed { failure, cause } => {
+                failed.push(failure);
+                causes.push(cause);
+            }
         }
     }
     Status::Ended(if !failed.is_empty() {
         failed.extend(rolled_back);
-        Outcome::RollbackFailed(combined(failed))
+        Outcome::RollbackFailed(RollbackFailure::new(combined(failed), combined(causes)))
     } else if !rolled_back.is_empty() {
         Outcome::RolledBack(combined(rolled_back))
     } else {

@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use crate::{Named, Wanted};
+
 /// Why the runtime could not do something.
 ///
 /// Inside a step one deals with [`scoop_core::Error`], into which this converts by `?`.
@@ -74,6 +76,17 @@ pub enum RuntimeError {
     NoSuchRun {
         /// The id.
         id: Uuid,
+    },
+
+    /// The id names something else than what the request is about.
+    #[error("{id} is {named}; {}", wanted.remedy(named))]
+    WrongId {
+        /// The id.
+        id: Uuid,
+        /// What it names.
+        named: Named,
+        /// What the request takes.
+        wanted: Wanted,
     },
 
     /// A text contains a NUL character, which PostgreSQL does not store.

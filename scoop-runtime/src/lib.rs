@@ -16,6 +16,7 @@ mod gather;
 mod ids;
 mod launch;
 mod memory;
+mod name;
 mod payload;
 #[doc(hidden)]
 pub mod private;
@@ -28,6 +29,7 @@ mod saga;
 mod scoop;
 mod scope;
 mod settings;
+mod shown;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod sleeper;
@@ -43,11 +45,12 @@ mod warm;
 
 pub use builder::Builder;
 pub use children::{Child, ChildOutcome, Reply};
-pub use client::{Handle, Launch, Outcome, Status};
+pub use client::{Handle, Launch, Outcome, RollbackFailure, Status};
 pub use clock::When;
 pub use engine::StopSignal;
 pub use error::{RuntimeError, SetupError};
 pub use memory::InMemory;
+pub use name::{HierarchyId, Named, RunId, Wanted};
 pub use rebuild::Rebuild;
 pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};
@@ -58,4 +61,4 @@ pub use scope::{Emit, Scope};
 pub use store::{LoggedEvent, WorkingRun};
 pub use tick::Tick;
 pub use topology::{ListedHandler, Retire, Retired};
-pub use tree::{RunEvent, RunInfo, RunState, Tree};
+pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree};

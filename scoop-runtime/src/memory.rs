@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use uuid::Uuid;
+use crate::HierarchyId;
 
 use crate::store::{LoggedEvent, Memory, WorkingRun};
 
@@ -76,8 +76,8 @@ impl InMemory {
     }
 
     /// What is on record of the hierarchy of this id, see [`Handle::id`](crate::Handle::id).
-    pub fn event_log_of(&self, hierarchy: Uuid) -> Vec<LoggedEvent> {
-        self.0.event_log_of(hierarchy)
+    pub fn event_log_of(&self, hierarchy: impl Into<HierarchyId>) -> Vec<LoggedEvent> {
+        self.0.event_log_of(hierarchy.into().uuid())
     }
 
     /// All runs that are unfinished, by hierarchy.
@@ -87,8 +87,8 @@ impl InMemory {
 
     /// In what the unfinished runs of the hierarchy of this id differ from those that follow from what is
     /// on record; nothing if all is well. For people to read.
-    pub fn rebuild_differs(&self, hierarchy: Uuid) -> Option<String> {
-        self.0.rebuild_differs(hierarchy)
+    pub fn rebuild_differs(&self, hierarchy: impl Into<HierarchyId>) -> Option<String> {
+        self.0.rebuild_differs(hierarchy.into().uuid())
     }
 
     /// Forgets all that is on record of hierarchies that have ended, and says how many those were: for

@@ -9,7 +9,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Failure, Lineage};
+use scoop_core::{Escaped, Failure, Lineage};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -21,7 +21,7 @@ pub(crate) use self::decision::{
 };
 use crate::clock::since_1970;
 use crate::store::{Page, Store, lineage};
-use crate::{Request, RuntimeError, Scoop};
+use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
 
 /// How many entries a list has unless its reader wants more or less.
 const LISTED: u32 = 100;
@@ -60,8 +60,7 @@ impl From<Refusal> for RepairAnswer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedCompensation {
-    /// Its place in the hierarchy. The [last id](Lineage::id) is what [`Scoop::retry`] takes, the
-    /// [first one](Lineage::root_id) that of the hierarchy.
+    /// Its place in the hierarchy.
     pub lineage: Lineage,
     /// The saga.
     pub handler: String,
@@ -96,8 +95,7 @@ pub enum Mending {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StuckRun {
-    /// Its place in the hierarchy. The [last id](Lineage::id) is what [`Scoop::retry`] takes, the
-    /// [first one](Lineage::root_id) that of the hierarchy.
+    /// Its place in the hierarchy.
     pub lineage: Lineage,
     /// The saga.
     pub handler: String,
@@ -123,7 +121,7 @@ pub struct StuckRun {
 #[non_exhaustive]
 pub struct Intervention {
     /// About which run.
-    pub run: Uuid,
+    pub run: RunId,
     /// Its saga.
     pub handler: String,
     /// The part of its rollback, unless it was merely stuck.
@@ -140,12 +138,22 @@ pub struct Intervention {
 
 impl fmt::Display for Intervention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by {}", self.kind, self.source)?;
-        self.note.as_ref().map_or(Ok(()), |note| write!(f, ": {note}"))
+        write!(f, "{} by {}", Escaped(&self.kind), Escaped(&self.source))?;
+        self.note.as_ref().map_or(Ok(()), |note| write!(f, ": {}", Escaped(note)))
     }
 }
 
 impl FailedCompensation {
+    /// The name of the run: what [`Scoop::retry`], [`Scoop::skip`] and [`Scoop::resolve`] take.
+    pub fn id(&self) -> RunId {
+        self.lineage.id().into()
+    }
+
+    /// The hierarchy that it belongs to.
+    pub fn hierarchy(&self) -> HierarchyId {
+        self.lineage.root_id().into()
+    }
+
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let state: Option<String> = row.try_get("state")?;
         let mending = match state {
@@ -176,6 +184,16 @@ pub(crate) fn no_program(saga: &str) -> String {
 }
 
 impl StuckRun {
+    /// The name of the run: what [`Scoop::retry`] takes.
+    pub fn id(&self) -> RunId {
+        self.lineage.id().into()
+    }
+
+    /// The hierarchy that it belongs to.
+    pub fn hierarchy(&self) -> HierarchyId {
+        self.lineage.root_id().into()
+    }
+
     /// From a row of `run_stuck.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
@@ -313,7 +331,7 @@ impl Scoop {
     /// for failed in scoop.failed_compensations().await? {
     ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
     ///     if failed.mending == Mending::Awaited {
-    ///         scoop.retry(failed.lineage.id()).source("night shift").await?;
+    ///         scoop.retry(failed.id()).source("night shift").await?;
     ///     }
     /// }
     /// # Ok(())
@@ -344,7 +362,7 @@ impl Scoop {
         Listing::new(self.clone())
     }
 
-    /// Lets a failed compensation run again; `run` is the [id of the run](Lineage::id). Await it for an
+    /// Lets a failed compensation run again; `run` is its [id](FailedCompensation::id). Await it for an
     /// answer that says what became of the request.
     ///
     /// If it succeeds, the rollback goes on from there, and that of the runs above which had failed
@@ -359,15 +377,16 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if no run has that id; or if the database fails.
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
+    /// message; or if the database fails.
     ///
     /// # Cancel safety
     ///
     /// Once polled, the request may be made even if the future is dropped.
     ///
     /// ```no_run
-    /// # use scoop_runtime::{Handle, Outcome, RepairAnswer, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, order: Handle, run: uuid::Uuid) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{Handle, Outcome, RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle, run: RunId) -> Result<(), RuntimeError> {
     /// if scoop.retry(run).await? == RepairAnswer::Accepted {
     ///     assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
     /// }
@@ -375,8 +394,8 @@ impl Scoop {
     /// # }
     /// ```
     #[track_caller]
-    pub fn retry(&self, run: Uuid) -> Request<RepairAnswer> {
-        Request::repair(self.clone(), Remedy::Retry, run, String::new(), Location::caller())
+    pub fn retry(&self, run: impl Into<RunId>) -> Request<RepairAnswer> {
+        Request::repair(self.clone(), Remedy::Retry, run.into(), String::new(), Location::caller())
     }
 
     /// Leaves a failed compensation undone, and lets the rollback go on after it. Await it; as
@@ -389,15 +408,15 @@ impl Scoop {
     /// As [`Scoop::retry`].
     ///
     /// ```no_run
-    /// # use scoop_runtime::{RepairAnswer, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, run: uuid::Uuid) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
     /// scoop.skip(run, "the voucher has expired anyway").source("support").await?;
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn skip(&self, run: Uuid, note: impl Into<String>) -> Request<RepairAnswer> {
-        Request::repair(self.clone(), Remedy::Skip, run, note.into(), Location::caller())
+    pub fn skip(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
+        Request::repair(self.clone(), Remedy::Skip, run.into(), note.into(), Location::caller())
     }
 
     /// Says that somebody has put all of a run right by hand, with what it launched: nothing more of it
@@ -410,22 +429,23 @@ impl Scoop {
     /// As [`Scoop::retry`].
     ///
     /// ```no_run
-    /// # use scoop_runtime::{RepairAnswer, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, run: uuid::Uuid) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
     /// scoop.resolve(run, "paid back by bank transfer, ticket 4711").source("accounting").await?;
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn resolve(&self, run: Uuid, note: impl Into<String>) -> Request<RepairAnswer> {
-        Request::repair(self.clone(), Remedy::Resolve, run, note.into(), Location::caller())
+    pub fn resolve(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
+        Request::repair(self.clone(), Remedy::Resolve, run.into(), note.into(), Location::caller())
     }
 
     /// What operators did in the hierarchy of this id, oldest first.
     ///
     /// # Errors
     ///
-    /// If the database fails.
+    /// [`RuntimeError::NoSuchMessage`] if there is no such hierarchy, [`RuntimeError::WrongId`] if the id is that of a
+    /// run or a message; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
@@ -438,11 +458,20 @@ impl Scoop {
     /// ```
     pub fn interventions(
         &self,
-        hierarchy: Uuid,
+        hierarchy: impl Into<HierarchyId>,
     ) -> impl Future<Output = Result<Vec<Intervention>, RuntimeError>> + Send {
+        self.interventions_of(hierarchy.into().uuid())
+    }
+
+    fn interventions_of(&self, root: Uuid) -> BoxFuture<'_, Result<Vec<Intervention>, RuntimeError>> {
         async move {
-            let done = self.store().interventions(hierarchy).await;
-            done.map_err(RuntimeError::database("what operators did was looked up"))
+            let done = self.store().interventions(root).await;
+            let done = done.map_err(RuntimeError::database("what operators did was looked up"))?;
+            if done.is_empty() {
+                // Nothing was done, or there is no such hierarchy.
+                self.root_message(root).await?;
+            }
+            Ok(done)
         }
         .boxed()
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::repair::{Remedy, RepairAnswer};
 use crate::store::{Remedied, Target, Undone};
 use crate::uninterrupted::uninterrupted;
-use crate::{RuntimeError, Scoop};
+use crate::{RunId, RuntimeError, Scoop, Wanted};
 
 /// How often a request is made again that the database turned down because of somebody else.
 const ATTEMPTS_MAX: u32 = 5;
@@ -56,6 +56,7 @@ pub struct Request<A> {
 struct About {
     scoop: Scoop,
     id: Uuid,
+    wanted: Wanted,
     reason: String,
     source: String,
     asked_at: &'static Location<'static>,
@@ -73,11 +74,11 @@ impl Request<RepairAnswer> {
     pub(crate) fn repair(
         scoop: Scoop,
         remedy: Remedy,
-        run: Uuid,
+        run: RunId,
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self::new(scoop, run, note, Kind::Repair(remedy, |answer| answer), asked_at)
+        Self::new(scoop, (run.uuid(), Wanted::Run), note, Kind::Repair(remedy, |answer| answer), asked_at)
     }
 }
 
@@ -91,12 +92,12 @@ impl<A> Request<A> {
 
     fn new(
         scoop: Scoop,
-        id: Uuid,
+        (id, wanted): (Uuid, Wanted),
         reason: String,
         kind: Kind<A>,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        Self { about: About { scoop, id, reason, source: "scoop".into(), asked_at }, kind }
+        Self { about: About { scoop, id, wanted, reason, source: "scoop".into(), asked_at }, kind }
     }
 
     async fn answer(self) -> Result<A, RuntimeError> {
@@ -135,7 +136,11 @@ impl About {
         async move {
             let found = self.scoop.store().find_target(self.id).await;
             let found = found.map_err(RuntimeError::database("a request was made"))?;
-            found.ok_or(RuntimeError::NoSuchRun { id: self.id })
+            let is_hierarchy = |target: &Target| target.lineage.ids().len() == 1;
+            match found {
+                Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
+                _ => Err(self.scoop.misnamed(self.id, self.wanted).await?),
+            }
         }
         .boxed()
     }
@@ -211,8 +216,8 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
 }
 
 impl Scoop {
-    /// Asks a hierarchy to give up, or a part of it: `id` is that of a [`Handle`](crate::Handle), or
-    /// the [id of a run](scoop_core::Lineage::id) of its [`tree`](crate::Handle::tree). Await it.
+    /// Asks a hierarchy to give up, or a part of it: `id` is that of a [`Handle`](crate::Handle::id), or
+    /// of a [run](crate::RunInfo::id) of its [`tree`](crate::Handle::tree). Await it.
     ///
     /// Whatever is unfinished there is rolled back: running steps come to their end first, and what
     /// nobody has begun is not begun any more. What is rolling back already goes on, and so do the
@@ -223,7 +228,8 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id; or if the database fails.
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; or if
+    /// the database fails.
     ///
     /// # Cancel safety
     ///
@@ -238,9 +244,10 @@ impl Scoop {
     /// # }
     /// ```
     #[track_caller]
-    pub fn cancel(&self, id: Uuid, reason: impl Into<String>) -> Request<CancelAnswer> {
+    pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
         let kind = Kind::Cancel(|answer| answer);
-        Request::new(self.clone(), id, reason.into(), kind, Location::caller())
+        let about = (id.into(), Wanted::RunOrHierarchy);
+        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
     }
 
     /// Asks that a finished hierarchy be undone, or a part of it: `id` as in [`Scoop::cancel`]. Await
@@ -251,7 +258,8 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id; or if the database fails.
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; or if
+    /// the database fails.
     ///
     /// # Cancel safety
     ///
@@ -267,8 +275,9 @@ impl Scoop {
     /// # }
     /// ```
     #[track_caller]
-    pub fn rollback(&self, id: Uuid, reason: impl Into<String>) -> Request<RollbackAnswer> {
+    pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
         let kind = Kind::Rollback(|answer| answer);
-        Request::new(self.clone(), id, reason.into(), kind, Location::caller())
+        let about = (id.into(), Wanted::RunOrHierarchy);
+        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
     }
 }

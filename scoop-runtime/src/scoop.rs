@@ -14,7 +14,7 @@ use crate::gather::Gathered;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
 use crate::uninterrupted::uninterrupted;
-use crate::{Builder, RuntimeError, Saga, payload};
+use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted, payload};
 use scoop_core::{Definition, Message};
 
 /// A program with sagas, or a client of one. Cheap to clone.
@@ -281,22 +281,48 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if there is none.
+    /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
+    /// message, [`RuntimeError::Database`] if the database fails.
     ///
     /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop, id: uuid::Uuid) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
     /// println!("{}", scoop.find(id).await?.tree().await?);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn find(&self, id: Uuid) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+    pub fn find(
+        &self,
+        id: impl Into<HierarchyId>,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        self.find_root(id.into().uuid())
+    }
+
+    fn find_root(&self, id: Uuid) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
         async move {
-            let found = self.store().root_message(id).await;
-            let found = found.map_err(RuntimeError::database("a hierarchy was looked up"))?;
-            let message = found.ok_or(RuntimeError::NoSuchMessage { id })?;
+            let message = self.root_message(id).await?;
             Ok(Handle::new(self.clone(), id, message))
         }
         .boxed()
+    }
+
+    /// The message that started this hierarchy.
+    pub(crate) async fn root_message(&self, id: Uuid) -> Result<Uuid, RuntimeError> {
+        let found = self.store().root_message(id).await;
+        match found.map_err(RuntimeError::database("a hierarchy was looked up"))? {
+            Some(message) => Ok(message),
+            None => Err(self.misnamed(id, Wanted::Hierarchy).await?),
+        }
+    }
+
+    /// Why no request can be about this id.
+    pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
+        let named = self.store().named(id).await.map_err(RuntimeError::database("an id was looked up"))?;
+        Ok(match (named, wanted) {
+            (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
+            (None, Wanted::Hierarchy) => RuntimeError::NoSuchMessage { id },
+            (None, Wanted::Run | Wanted::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
+        })
     }
 
     /// Stops in good order: nothing new is begun, running steps end and are recorded, and what

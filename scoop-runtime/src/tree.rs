@@ -1,26 +1,28 @@
-//! The runs of a hierarchy, for people.
+//! The runs of a hierarchy, as data and as text.
 
-use std::fmt;
-use std::time::Duration;
+mod assembly;
+mod display;
+mod row;
 
-use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC};
-use serde::Deserialize;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
-use sqlx::types::Json;
+use std::time::{Duration, SystemTime};
+
+use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
-use crate::store::lineage;
-
-use crate::Intervention;
+pub(crate) use self::row::{RunRow, Stands};
+use crate::{HierarchyId, Intervention, RollbackFailure, RunId};
 
 /// The runs of a hierarchy. Display it to see who did what and when.
+///
+/// What cannot be read, since another participant wrote it in another way, is marked and the rest is shown.
 #[derive(Clone, Debug)]
 pub struct Tree {
     roots: Vec<RunInfo>,
+    cancellations: Vec<CancellationRequest>,
+    unreadable: Vec<String>,
 }
 
-/// One run, as far as it is.
+/// One run, as far as it is. Display it for one line without its children and events.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunInfo {
@@ -34,12 +36,29 @@ pub struct RunInfo {
     pub lineage: Lineage,
     /// How far it is.
     pub state: RunState,
+    /// Whether it is being rolled back, and that has not ended yet.
+    pub rolling_back: bool,
+    /// Attempts since its last event that ended in vain or did not count.
+    pub attempts: u32,
+    /// The worker that executes it, if one does: its identifier, as in [`RunEvent::worker`].
+    pub worker: Option<String>,
+    /// When it can begin or go on at the earliest, if that lay ahead when the tree was read: the end of a delay, a
+    /// sleep or a backoff.
+    pub wakes_at: Option<SystemTime>,
+    /// The deadline at which it gives up, the earliest that counts, unless it has ended.
+    pub deadline: Option<SystemTime>,
+    /// Whether it is going to give up: on request, or since it has missed its deadline.
+    pub gives_up: bool,
+    /// The requests because of which it is going to give up, oldest first.
+    pub pending_cancellations: Vec<CancellationRequest>,
     /// What is on record about it, oldest first.
     pub events: Vec<RunEvent>,
     /// What operators did about it, oldest first.
     pub interventions: Vec<Intervention>,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
+    /// When this was read, by the clock of the database.
+    read_at: Option<SystemTime>,
 }
 
 /// How far a run is.
@@ -51,6 +70,7 @@ pub enum RunState {
     /// It can go on, and nobody works on it at this moment.
     Ready,
     /// It is tried again: its step failed, which does not count yet, or the ground under it did.
+    /// [`RunInfo::wakes_at`] says when.
     Retrying {
         /// How many times in vain so far.
         attempts: u32,
@@ -59,7 +79,7 @@ pub enum RunState {
     },
     /// Somebody works on it.
     Running,
-    /// It waits for its children.
+    /// It waits for its children: [`RunInfo::unfinished_children`].
     Waiting,
     /// No process at hand can continue it.
     Stuck {
@@ -71,139 +91,163 @@ pub enum RunState {
     /// It was undone.
     RolledBack(Failure),
     /// It could not be undone.
-    RollbackFailed(Failure),
+    RollbackFailed(RollbackFailure),
 }
 
-/// One thing that happened in a run.
+/// One thing that happened in a run. Display it for one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunEvent {
-    /// What.
+    /// What, as it is on record.
     pub kind: EventKind,
-    /// In which step.
+    /// In which step, as it is on record; in a rollback the name of a part of it. [`RunEvent::subject`] has the step
+    /// itself.
     pub step: Option<String>,
-    /// When, since 1970.
-    pub at: Duration,
+    /// When; `None` if the time on record is none of the years 1 to 9999.
+    pub at: Option<SystemTime>,
+    /// How long after the event of this run before it. Of a step this is how long it took, with all that it waited
+    /// for.
+    pub took: Option<Duration>,
+    /// The identifier of the worker that wrote it.
+    pub worker: Option<String>,
     /// What went wrong.
     pub failure: Option<Failure>,
+    /// What of the record cannot be read, and why.
+    pub unreadable: Option<String>,
+    role: Role,
 }
 
-/// A run as `run_tree.sql` gives it.
-pub(crate) struct RunRow {
-    lineage: Lineage,
-    info: RunInfo,
+/// A request that a hierarchy, or a part of it, give up.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CancellationRequest {
+    /// What is to give up: this run, or the hierarchy if there is one id in it, with all below.
+    pub lineage: Lineage,
+    /// Why.
+    pub reason: String,
+    /// Who asked for it.
+    pub source: String,
+    /// When; `None` if the time on record is none of the years 1 to 9999.
+    pub at: Option<SystemTime>,
 }
 
-#[derive(Deserialize)]
-struct EventRow {
-    #[serde(rename = "type")]
-    kind: String,
-    step: Option<String>,
-    exception: Option<Failure>,
-    micros: u64,
+/// What an event means in its place among those of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// What its kind says.
+    Plain,
+    /// A step came to its end.
+    Completed,
+    /// The child failure handler of a step came to its end.
+    HandledFailures,
+    /// What a step had launched, if anything, is told to roll back.
+    ChildrenUndone,
+    /// A step is rolled back.
+    Undone,
+    /// It names a part of the rollback of a step that never completed, for want of a better one.
+    NothingToUndo,
+    /// An event of a rollback that names a part of that.
+    OfPart,
 }
 
-impl RunRow {
-    /// A run of this saga, of this topic. `stands` is what the working set says of it, if it is there:
-    /// its state, how many attempts were in vain, and the reason.
-    pub(crate) fn new(
-        lineage: Lineage,
-        message_id: Uuid,
-        (handler, topic): (&str, &str),
-        stands: Option<(&str, u32, Option<String>)>,
-        events: Vec<RunEvent>,
-    ) -> Self {
-        let (state, attempts, reason) =
-            stands.map_or((None, 0, None), |(state, attempts, reason)| (Some(state), attempts, reason));
-        let info = RunInfo {
-            handler: handler.to_owned(),
-            topic: topic.to_owned(),
-            message_id,
-            lineage: lineage.clone(),
-            state: state_of(state, attempts, reason, &events),
-            events,
-            interventions: vec![],
-            children: vec![],
-        };
-        Self { lineage, info }
+impl RunInfo {
+    /// The name of this run: what [`Scoop::cancel`](crate::Scoop::cancel), [`Scoop::retry`](crate::Scoop::retry) and
+    /// other requests take.
+    pub fn id(&self) -> RunId {
+        self.lineage.id().into()
     }
 
-    pub(crate) fn lineage(&self) -> &Lineage {
-        &self.lineage
+    /// The hierarchy that it belongs to.
+    pub fn hierarchy(&self) -> HierarchyId {
+        self.lineage.root_id().into()
     }
 
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let lineage = lineage(row)?;
-        let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
-        let events: Vec<RunEvent> =
-            events.into_iter().flat_map(|Json(events)| events).filter_map(EventRow::into_event).collect();
-        let state: Option<String> = row.try_get("state")?;
-        let reason: Option<String> = row.try_get("reason")?;
-        let attempts: Option<i32> = row.try_get("attempts")?;
-        let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0);
-        let stands = state.as_deref().map(|state| (state, attempts, reason));
-        let pair = (row.try_get("handler")?, row.try_get("topic")?);
-        Ok(Self::new(lineage, row.try_get("message_id")?, pair, stands, events))
+    /// Whether nothing is left to do for it: it has committed, is rolled back, or could not be.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_))
     }
-}
 
-impl EventRow {
-    fn into_event(self) -> Option<RunEvent> {
-        Some(RunEvent {
-            kind: EventKind::from_name(&self.kind)?,
-            step: self.step,
-            at: Duration::from_micros(self.micros),
-            failure: self.exception,
-        })
+    /// When it began, if it has and that can be read.
+    pub fn began_at(&self) -> Option<SystemTime> {
+        self.events.first()?.at
     }
-}
 
-/// What the working set says counts while the run is in it; then its last event.
-fn state_of(state: Option<&str>, attempts: u32, reason: Option<String>, events: &[RunEvent]) -> RunState {
-    let last = events.last();
-    let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
-    let failure = |event: Option<&RunEvent>| {
-        let known = event.and_then(|event| event.failure.clone());
-        known.unwrap_or_else(|| Failure::new("Unknown", "", "scoop"))
-    };
-    match (state, last.map(|event| event.kind)) {
-        (Some("stuck"), _) => RunState::Stuck { reason: reason.unwrap_or_default() },
-        (Some("waiting"), _) => RunState::Waiting,
-        (Some("running"), _) => RunState::Running,
-        (Some("ready"), _) if attempts > 0 => {
-            RunState::Retrying { attempts, reason: reason.unwrap_or_default() }
+    /// How long it took, from its beginning to its end; `None` before that.
+    pub fn took(&self) -> Option<Duration> {
+        let last = self.events.last().filter(|_| self.has_ended())?.at?;
+        last.duration_since(self.began_at()?).ok()
+    }
+
+    /// The children that have not ended: a [waiting](RunState::Waiting) run waits for these.
+    pub fn unfinished_children(&self) -> impl Iterator<Item = &RunInfo> {
+        self.children.iter().filter(|child| !child.has_ended())
+    }
+
+    /// Until when it sleeps, if all that it waits for is the end of a sleep.
+    pub fn sleeps_until(&self) -> Option<SystemTime> {
+        if self.state != RunState::Waiting || self.unfinished_children().any(|child| !child.is_sleep()) {
+            return None;
         }
-        (_, None) => RunState::NotBegun,
-        (Some("ready"), _) => RunState::Ready,
-        (_, Some(EventKind::Committed)) => RunState::Committed,
-        (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),
-        (_, Some(EventKind::RollbackFailed)) => RunState::RollbackFailed(failure(last)),
-        // Between two looks of one statement there is no such moment.
-        _ => RunState::Running,
+        self.unfinished_children().filter_map(|child| child.wakes_at).max()
+    }
+
+    /// Whether it is no run of a saga, but a sleep of the run above.
+    pub fn is_sleep(&self) -> bool {
+        self.topic == SLEEP_TOPIC
+    }
+}
+
+impl RunEvent {
+    /// An event as it is on record.
+    pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
+        let (took, worker, failure, unreadable) = (None, None, None, None);
+        Self { kind, step, at, took, worker, failure, unreadable, role: Role::Plain }
+    }
+
+    /// What happened, in a word or two: `completed`, `rolled back`.
+    pub fn word(&self) -> &'static str {
+        match (self.role, self.kind) {
+            (Role::Completed, _) => "completed",
+            (Role::HandledFailures, _) => "handled child failures",
+            (Role::ChildrenUndone, _) => "undoing children",
+            (Role::Undone, _) => "undone",
+            (Role::NothingToUndo, EventKind::RolledBack) => "rolled back, nothing to undo",
+            (Role::NothingToUndo, EventKind::Suspended) => "nothing to undo",
+            (_, EventKind::Emitted) => "launched",
+            (_, EventKind::Seen) => "began",
+            (_, EventKind::Suspended) => "suspended",
+            (_, EventKind::Committed) => "committed",
+            (_, EventKind::RollingBack) => "turned back",
+            (_, EventKind::RollbackEmitted) => "sent rollback",
+            (_, EventKind::RolledBack) => "rolled back",
+            (_, EventKind::RollbackFailed) => "rollback failed",
+            (_, EventKind::CancellationRequested) => "cancelled",
+        }
+    }
+
+    /// The step that it is about, also where the record names a part of a rollback. The end of a run is about none.
+    pub fn subject(&self) -> Option<&str> {
+        if matches!(self.kind, EventKind::Committed | EventKind::RolledBack) {
+            return None;
+        }
+        let step = self.step.as_deref();
+        match self.role {
+            Role::NothingToUndo => None,
+            Role::ChildrenUndone | Role::Undone | Role::OfPart => {
+                step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
+            }
+            Role::Plain | Role::Completed | Role::HandledFailures => step,
+        }
+    }
+
+    /// Whether it says something that the other events and the children do not.
+    fn tells_something(&self) -> bool {
+        let repeats = matches!(self.role, Role::ChildrenUndone | Role::NothingToUndo);
+        self.kind != EventKind::Suspended || !repeats
     }
 }
 
 impl Tree {
-    /// Puts the runs, parents before children, into their places, and with them what was done about them.
-    pub(crate) fn of(rows: Vec<RunRow>, interventions: Vec<Intervention>) -> Self {
-        let mut roots: Vec<RunInfo> = vec![];
-        for RunRow { lineage, mut info } in rows {
-            info.interventions =
-                interventions.iter().filter(|done| done.run == lineage.id()).cloned().collect();
-            let mut siblings = &mut roots;
-            // The first id is the root emission's; those between are the ancestors.
-            let ancestors = lineage.ids().get(1..lineage.ids().len() - 1).unwrap_or_default();
-            for ancestor in ancestors {
-                let Some(at) = siblings.iter().position(|run| run.lineage.id() == *ancestor) else {
-                    break;
-                };
-                siblings = &mut siblings[at].children;
-            }
-            siblings.push(info);
-        }
-        Self { roots }
-    }
-
     /// The runs of the message that started the hierarchy.
     pub fn roots(&self) -> &[RunInfo] {
         &self.roots
@@ -211,125 +255,21 @@ impl Tree {
 
     /// All runs, each before its children.
     pub fn runs(&self) -> Vec<&RunInfo> {
-        fn collect<'a>(runs: &'a [RunInfo], all: &mut Vec<&'a RunInfo>) {
-            for run in runs {
-                all.push(run);
-                collect(&run.children, all);
-            }
+        let (mut all, mut ahead) = (vec![], self.roots.iter().rev().collect::<Vec<_>>());
+        while let Some(run) = ahead.pop() {
+            all.push(run);
+            ahead.extend(run.children.iter().rev());
         }
-        let mut all = vec![];
-        collect(&self.roots, &mut all);
         all
     }
-}
 
-impl fmt::Display for RunState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunState::NotBegun => f.write_str("not begun"),
-            RunState::Ready => f.write_str("ready"),
-            RunState::Retrying { attempts, reason } => {
-                write!(f, "ready again after {attempts} attempts in vain: {reason}")
-            }
-            RunState::Running => f.write_str("running"),
-            RunState::Waiting => f.write_str("waiting for its children"),
-            RunState::Stuck { reason } => write!(f, "STUCK: {reason}"),
-            RunState::Committed => f.write_str("committed"),
-            RunState::RolledBack(failure) => write!(f, "rolled back: {}", essence(failure)),
-            RunState::RollbackFailed(failure) => write!(f, "ROLLBACK FAILED: {}", essence(failure)),
-        }
-    }
-}
-
-/// What it all came from.
-fn essence(failure: &Failure) -> String {
-    failure.root_causes().iter().map(|cause| cause.message.as_str()).collect::<Vec<_>>().join("; ")
-}
-
-impl fmt::Display for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let begin = self.runs().iter().filter_map(|run| run.events.first()).map(|event| event.at).min();
-        for root in &self.roots {
-            write_run(f, root, begin.unwrap_or_default(), "", "", "")?;
-        }
-        Ok(())
-    }
-}
-
-/// One run and those below it, each with the way it went and when.
-fn write_run(
-    f: &mut fmt::Formatter<'_>,
-    run: &RunInfo,
-    begin: Duration,
-    indent: &str,
-    branch: &str,
-    below: &str,
-) -> fmt::Result {
-    if run.topic == SLEEP_TOPIC {
-        // What it took is told by the run that slept.
-        return writeln!(f, "{indent}{branch}sleep: {}", run.state);
-    }
-    writeln!(f, "{indent}{branch}{} (on {}): {}", run.handler, run.topic, run.state)?;
-    let indent = format!("{indent}{below}");
-    let bar = if run.children.is_empty() { "  " } else { "│ " };
-    let events = run.events.iter().map(|event| {
-        let step = event.step.as_deref().unwrap_or("");
-        (event.at, format!("{:<15} {step}", event.kind.as_str()))
-    });
-    let interventions = run.interventions.iter().map(|done| (done.at, done.to_string()));
-    let mut lines: Vec<_> = events.chain(interventions).collect();
-    lines.sort_by_key(|(at, _)| *at);
-    for (at, line) in lines {
-        let millis = at.saturating_sub(begin).as_secs_f64() * 1000.0;
-        writeln!(f, "{}", format!("{indent}{bar}{millis:>9.1} ms  {line}").trim_end())?;
-    }
-    for (at, child) in run.children.iter().enumerate() {
-        let (branch, below) =
-            if at + 1 == run.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        write_run(f, child, begin, &indent, branch, below)?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod fuzz {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn row(ids: &[u128]) -> RunRow {
-        let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
-        let info = RunInfo {
-            handler: "saga".into(),
-            topic: "topic".into(),
-            message_id: Uuid::nil(),
-            lineage: lineage.clone(),
-            state: state_of(None, 0, None, &[]),
-            events: vec![],
-            interventions: vec![],
-            children: vec![],
-        };
-        RunRow { lineage, info }
+    /// The requests to give up that were made in this hierarchy, oldest first, whatever became of them.
+    pub fn cancellations(&self) -> &[CancellationRequest] {
+        &self.cancellations
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        /// Also those whose ancestors are missing, or that have no root.
-        #[test]
-        fn every_run_has_its_place(places in vec(vec(1..4u128, 1..5), 0..12)) {
-            let tree = Tree::of(places.iter().map(|ids| row(ids)).collect(), vec![]);
-            let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
-            let mut expected: Vec<_> = places.iter().map(|ids| row(ids).lineage).collect();
-            found.sort();
-            expected.sort();
-            prop_assert_eq!(found, expected);
-            prop_assert_eq!(tree.to_string().lines().count(), places.len());
-            let is_below = |above: &RunInfo, below: &RunInfo| {
-                below.lineage.ids()[1..].contains(&above.lineage.id())
-            };
-            prop_assert!(tree.runs().iter().all(|run| run.children.iter().all(|child| is_below(run, child))));
-        }
+    /// What cannot be read at all and is no part of the tree, each with the reason.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 }

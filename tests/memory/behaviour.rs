@@ -3,6 +3,8 @@
 mod children;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
+#[path = "../it/behaviour/names.rs"]
+mod names;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
 #[path = "../it/behaviour/repair.rs"]
@@ -15,6 +17,8 @@ mod requests_to_undo;
 mod sleeping;
 #[path = "../it/behaviour/stuck.rs"]
 mod stuck;
+#[path = "../it/behaviour/trees.rs"]
+mod trees;
 
 use scoop::prelude::*;
 use scoop::{RollbackAnswer, RunInfo, RunState, Tree};

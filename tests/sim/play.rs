@@ -144,7 +144,7 @@ impl<'a> Stage<'a> {
         match deed {
             Deed::Launch(nth, launched) => match sagas::launch_from_outside(&client, &launched.emit).await {
                 Ok(handle) => {
-                    self.launched.insert(nth, handle.id());
+                    self.launched.insert(nth, handle.id().uuid());
                     let emit = launched.emit.clone();
                     self.world.notes().messages.insert(handle.message_id(), emit);
                 }

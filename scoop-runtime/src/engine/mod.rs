@@ -53,7 +53,7 @@ pub(crate) use wake::{Bell, End, Waiters};
 
 /// How the identifier of a worker of this implementation begins, in every event it writes.
 /// Other participants can tell by it which rows are ours.
-const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 
 /// Everything the tasks of the engine share.
 pub(crate) struct Engine {

@@ -181,7 +181,7 @@ pub(crate) enum HandlerOutcome {
     Unfinished,
     Committed,
     RolledBack(Failure),
-    RollbackFailed(Failure),
+    RollbackFailed { failure: Failure, cause: Failure },
 }
 
 impl HandlerOutcome {
@@ -193,7 +193,9 @@ impl HandlerOutcome {
         Ok(Some(match row.try_get("type")? {
             Some("COMMITTED") => Self::Committed,
             Some("ROLLED_BACK") => Self::RolledBack(failure(row, "cause")?),
-            Some("ROLLBACK_FAILED") => Self::RollbackFailed(failure(row, "exception")?),
+            Some("ROLLBACK_FAILED") => {
+                Self::RollbackFailed { failure: failure(row, "exception")?, cause: failure(row, "cause")? }
+            }
             _ => Self::Unfinished,
         }))
     }
@@ -319,9 +321,9 @@ impl Tables {
         sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).first(&self.sessions).await
     }
 
-    /// The runs of a hierarchy, parents before their children.
-    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<RunRow>> {
+    /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
+    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<Result<RunRow, String>>> {
         let rows = sqlx::query(self.sql.run_tree.clone()).bind(message).all(&self.sessions).await?;
-        rows.iter().map(RunRow::from_row).collect()
+        Ok(rows.iter().map(RunRow::from_row).collect())
     }
 }

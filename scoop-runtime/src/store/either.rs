@@ -24,6 +24,7 @@ use crate::registry::Subscription;
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
 use crate::topology::ListedHandler;
 use crate::tree::RunRow;
+use crate::{CancellationRequest, Named};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -90,9 +91,11 @@ either! {
     async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;
     async fn standing(&self, root: Uuid, message: Uuid) -> Standing;
     async fn root_message(&self, root: Uuid) -> Option<Uuid>;
-    async fn tree(&self, message: Uuid) -> Vec<RunRow>;
+    async fn tree(&self, message: Uuid) -> Vec<Result<RunRow, String>>;
 
     async fn find_target(&self, id: Uuid) -> Option<Target>;
+    async fn named(&self, id: Uuid) -> Option<Named>;
+    async fn cancellations(&self, root: Uuid) -> Vec<CancellationRequest>;
     async fn cancel(&self, target: &Target, request: &Failure) -> Cancelled;
     async fn undo(&self, target: &Target, request: &Failure) -> Undone;
     async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal>;

@@ -9,6 +9,8 @@ use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
 use super::{Parent, Tables};
+use crate::name::RUNS_NAMED;
+use crate::{CancellationRequest, Named, RunId};
 
 /// What a request is about.
 #[derive(Clone, Debug)]
@@ -43,6 +45,38 @@ impl Tables {
     pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
         row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
+    }
+
+    /// What this id names, if anything.
+    pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+        let rows = sqlx::query(self.sql.request_named.clone())
+            .bind(id)
+            .bind(i64::from(RUNS_NAMED))
+            .all(&self.sessions)
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let hierarchy = row.try_get("root")?;
+        let mut runs = vec![];
+        for row in &rows {
+            if let Some(run) = row.try_get::<Option<RunId>, _>("run")? {
+                runs.push((run, row.try_get("handler")?));
+            }
+        }
+        Ok(Some(match row.try_get("kind")? {
+            "run" => {
+                Named::Run { hierarchy, handler: runs.pop().map_or_else(String::new, |(_, handler)| handler) }
+            }
+            "hierarchy" => Named::Hierarchy { runs },
+            _ => Named::Message { hierarchy, runs },
+        }))
+    }
+
+    /// The requests to give up that were made in this hierarchy, oldest first.
+    pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
+        let rows = sqlx::query(self.sql.request_list.clone()).bind(root).all(&self.sessions).await?;
+        Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
     }
 
     /// Has all unfinished runs below the target give up.

@@ -104,6 +104,8 @@ statements! {
     repair_unrolled,
     repair_write,
     request_find,
+    request_list,
+    request_named,
     run_children,
     run_claim,
     run_disown,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::RuntimeError;
+use scoop::{HierarchyId, RuntimeError};
 
 use super::*;
 use crate::support::{Database, Gate};
@@ -343,7 +343,7 @@ mod payloads {
         send(&db, r#"{"no": "text"}"#).await;
         let scoop = db.scoop().only::<Echo>().start().await?;
         let root = db.texts("SELECT cooperation_lineage[1]::text FROM scoop.message_event").await;
-        let root = scoop.find(root[0].parse()?).await?;
+        let root = scoop.find(root[0].parse::<HierarchyId>()?).await?;
         let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it did not fail") };
         assert_eq!(failure.kind, "PayloadMismatch");
         let message =

@@ -248,7 +248,7 @@ async fn w_15_what_is_unfinished_is_refused() -> Result<()> {
     let root = program.scoop.launch(Order { child_fails: false, fails: false }).await?;
     program.root_gate.arrivals(1).await;
     let part = run_of(&root, "grandchild-handler").await?;
-    for id in [root.id(), run_of(&root, "root-handler").await?, run_of(&root, "other").await?, part] {
+    for id in [root.id().uuid(), run_of(&root, "root-handler").await?, run_of(&root, "other").await?, part] {
         assert_eq!(program.scoop.rollback(id, "now").await?, RollbackAnswer::StillRunning);
     }
     program.root_gate.open(1);
@@ -258,7 +258,7 @@ async fn w_15_what_is_unfinished_is_refused() -> Result<()> {
     let child = run_of(&root, "child-handler").await?;
     assert_eq!(program.scoop.rollback(child, "now").await?, RollbackAnswer::Accepted);
     program.undo_gate.arrivals(1).await;
-    for id in [root.id(), child] {
+    for id in [root.id().uuid(), child] {
         assert_eq!(program.scoop.rollback(id, "too").await?, RollbackAnswer::StillRunning);
     }
     program.undo_gate.open(1);
@@ -297,7 +297,8 @@ async fn what_nobody_handled_or_what_failed_by_itself_needs_no_undoing() -> Resu
 async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
     let program = start().await?;
     let root = program.ended(false).await?;
-    let ids = [root.id(), run_of(&root, "child-handler").await?, run_of(&root, "grandchild-handler").await?];
+    let ids =
+        [root.id().uuid(), run_of(&root, "child-handler").await?, run_of(&root, "grandchild-handler").await?];
     program.undo_gate.open(1);
     let mut requests = tokio::task::JoinSet::new();
     for n in 0..12 {
@@ -420,7 +421,7 @@ mod told_in_vain {
             let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
             let root = scoop.launch(Root).await?;
             assert_eq!(root.ends().await?, Outcome::Committed);
-            let id = if whole { root.id() } else { run_of(&root, "child-handler").await? };
+            let id = if whole { root.id().uuid() } else { run_of(&root, "child-handler").await? };
             assert_eq!(scoop.rollback(id, "x").await?, RollbackAnswer::Accepted);
             let failed = |tree: &Tree| {
                 tree.runs().into_iter().filter(|run| matches!(run.state, RunState::RollbackFailed(_))).count()

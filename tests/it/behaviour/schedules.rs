@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{RuntimeError, SetupError};
+use scoop::{HierarchyId, RuntimeError, SetupError};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -147,7 +147,7 @@ mod times {
         let roots = "SELECT cooperation_lineage[1]::text FROM scoop.message_event e
             JOIN scoop.message m ON m.id = e.message_id
             WHERE type = 'EMITTED' ORDER BY (payload->>'run')::int LIMIT 1";
-        let root = db.texts(roots).await[0].parse()?;
+        let root = db.texts(roots).await[0].parse::<HierarchyId>()?;
         let root = scoop.find(root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
         assert_eq!(root.tree().await?.runs()[0].handler, "brisk");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use scoop::HierarchyId;
+
 use super::*;
 use crate::support::{Database, Notes, eventually};
 
@@ -138,7 +140,7 @@ async fn what_steps_detach_under_one_key_is_launched_once() -> Result<()> {
     let said = steps.all();
     let id = said[0].split(' ').next().expect("an id").to_owned();
     assert!(said.iter().all(|line| line.starts_with(&id)), "{said:?}");
-    let detached = scoop.find(id.parse()?).await?;
+    let detached = scoop.find(id.parse::<HierarchyId>()?).await?;
     assert_eq!(detached.ends().await?, Outcome::Committed);
     assert_eq!(worker.all(), [detached.message_id().to_string()]);
     Ok(())

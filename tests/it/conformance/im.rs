@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
+use uuid::Uuid;
 
 use super::*;
 use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
@@ -162,7 +163,7 @@ mod im_03 {
             let waits = |tree: &Tree| tree.runs().len() == 2 && tree.runs()[0].state == RunState::Waiting;
             let tree = root.comes_to(waits).await?;
             assert_eq!(tree.runs()[1].state, RunState::NotBegun);
-            let id = if whole { root.id() } else { tree.runs()[0].lineage.id() };
+            let id = if whole { root.id().uuid() } else { tree.runs()[0].id().uuid() };
             assert_eq!(scoop.cancel(id, "changed my mind").await?, CancelAnswer::Accepted);
             assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
             db.history().await.expect(UNDONE);
@@ -228,12 +229,18 @@ mod im_07 {
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::AlreadyRolledBack);
 
-        let nobody = scoop.cancel(root.message_id(), "who?").await;
+        // The id of a message is none of a run, and one that nothing has is neither.
+        let message = scoop.cancel(root.message_id(), "who?").await;
         assert!(
-            matches!(nobody, Err(RuntimeError::NoSuchRun { id }) if id == root.message_id()),
-            "{nobody:?}"
+            matches!(message, Err(RuntimeError::WrongId { id, .. }) if id == root.message_id()),
+            "{message:?}"
         );
-        let nobody = scoop.rollback(root.message_id(), "who?").await;
+        let message = scoop.rollback(root.message_id(), "who?").await;
+        assert!(matches!(message, Err(RuntimeError::WrongId { .. })), "{message:?}");
+        let unknown = Uuid::new_v4();
+        let nobody = scoop.cancel(unknown, "who?").await;
+        assert!(matches!(nobody, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{nobody:?}");
+        let nobody = scoop.rollback(unknown, "who?").await;
         assert!(matches!(nobody, Err(RuntimeError::NoSuchRun { .. })), "{nobody:?}");
 
         db.history().await.expect(

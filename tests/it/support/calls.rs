@@ -68,7 +68,7 @@ fn undone(step: &str) -> &str {
 /// What was called in this hierarchy until now.
 pub(crate) fn calls_of(root: &Handle) -> Calls {
     let calls = CALLS.lock().expect("no test fails in here");
-    Calls(calls.get(&root.id()).cloned().unwrap_or_default())
+    Calls(calls.get(&root.id().uuid()).cloned().unwrap_or_default())
 }
 
 impl Calls {

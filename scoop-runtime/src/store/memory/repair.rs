@@ -374,7 +374,7 @@ impl Row {
 impl Intervened {
     fn told(&self) -> Intervention {
         Intervention {
-            run: self.run,
+            run: self.run.into(),
             handler: self.handler.clone(),
             step: self.part.clone(),
             kind: self.kind.to_owned(),

@@ -12,6 +12,9 @@ use super::Memory;
 use super::record::{Event, Record};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, micros};
+use crate::name::RUNS_NAMED;
+use crate::shown::system_time;
+use crate::{CancellationRequest, Named, RunId};
 
 impl Memory {
     /// What has this id.
@@ -29,6 +32,31 @@ impl Memory {
             let recorded = recorded.map(|event| (&event.lineage, event.message));
             let found = recorded.or_else(|| hierarchy.rows.get(&id).map(|row| (&row.lineage, row.message)));
             Ok(found.map(|(lineage, message)| Target { lineage: lineage.clone(), message }))
+        })
+        .await
+    }
+
+    /// What this id names, if anything.
+    pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+        self.run("named", |state| {
+            let named = state.home_of(id).and_then(|hierarchy| hierarchy.named(id));
+            Ok(named.or_else(|| state.hierarchy(id)?.named(id)))
+        })
+        .await
+    }
+
+    /// The requests to give up that were made in this hierarchy, oldest first.
+    pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
+        self.run("cancellations", |state| {
+            let events = state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.events);
+            let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
+            let request = |event: &Event| {
+                let at = Some(system_time(event.at));
+                CancellationRequest::new(event.lineage.clone(), event.exception.clone(), at)
+            };
+            let mut asked: Vec<_> = asked.collect();
+            asked.sort_by_key(|event| event.at);
+            Ok(asked.into_iter().map(request).collect())
         })
         .await
     }
@@ -134,6 +162,42 @@ impl State {
 }
 
 impl Hierarchy {
+    /// What this id names here.
+    fn named(&self, id: Uuid) -> Option<Named> {
+        let record = &self.record;
+        let launched = record.of_message(id, EventKind::Emitted).next();
+        if let Some(message) = launched {
+            let hierarchy = message.lineage.root_id().into();
+            return Some(Named::Message { hierarchy, runs: self.handling(id) });
+        }
+        let begun = record.of_run(id).find(|event| match event.kind {
+            EventKind::Seen => true,
+            EventKind::Emitted => event.lineage.ids().len() == 1,
+            _ => false,
+        });
+        let of_run = |lineage: &Lineage, handler: &str| {
+            Some(Named::Run { hierarchy: lineage.root_id().into(), handler: handler.to_owned() })
+        };
+        match begun {
+            Some(event) if event.kind == EventKind::Seen => {
+                of_run(&event.lineage, event.handler.as_deref().unwrap_or_default())
+            }
+            Some(event) => Some(Named::Hierarchy { runs: self.handling(event.message) }),
+            None => self.rows.get(&id).and_then(|row| of_run(&row.lineage, &row.handler)),
+        }
+    }
+
+    /// Some of the runs that handle a message, by saga.
+    fn handling(&self, message: Uuid) -> Vec<(RunId, String)> {
+        let seen = self.record.of_message(message, EventKind::Seen);
+        let seen = seen.map(|seen| (seen.handler.clone().unwrap_or_default(), seen.lineage.id()));
+        let rows = self.rows.values().filter(|row| row.message == message);
+        let rows = rows.map(|row| (row.handler.clone(), row.id()));
+        let runs: BTreeSet<_> = seen.chain(rows).collect();
+        let limit = usize::try_from(RUNS_NAMED).unwrap_or(usize::MAX);
+        runs.into_iter().take(limit).map(|(handler, run)| (run.into(), handler.to_string())).collect()
+    }
+
     /// Why what followed from a message cannot be undone now.
     fn refuses_to_undo(&self, message: Uuid) -> Option<Undone> {
         let record = &self.record;

@@ -1,6 +1,7 @@
 //! How far a message is, and what its hierarchy looks like; see `message_standing.sql` and `run_tree.sql`.
 
 use scoop_core::{EventKind, Failure};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::{HandlerOutcome, Standing};
@@ -9,8 +10,9 @@ use super::record::{Event, Record};
 use super::requests::children_of;
 use super::row::Row;
 use super::state::Hierarchy;
-use crate::clock::since_1970;
-use crate::tree::{RunEvent, RunRow};
+use crate::RunEvent;
+use crate::shown::system_time;
+use crate::tree::{RunRow, Stands};
 
 impl Memory {
     /// How far a root message is.
@@ -43,9 +45,11 @@ impl Memory {
     }
 
     /// The runs of a hierarchy, parents before their children.
-    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<RunRow>> {
+    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<Result<RunRow, String>>> {
         self.run("tree", |state| {
-            Ok(state.home_of(message).map_or_else(Vec::new, |hierarchy| hierarchy.tree(message)))
+            let now = state.now();
+            let rows = state.home_of(message).map_or_else(Vec::new, |hierarchy| hierarchy.tree(message, now));
+            Ok(rows.into_iter().map(Ok).collect())
         })
         .await
     }
@@ -54,13 +58,13 @@ impl Memory {
 fn outcome_of(record: &Record, seen: &Event) -> HandlerOutcome {
     let handler = seen.handler.as_deref().unwrap_or_default();
     let end = record.end_of(seen.lineage.id(), seen.message);
+    let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
     match end.map(|end| end.kind) {
         Some(EventKind::Committed) => HandlerOutcome::Committed,
-        Some(EventKind::RolledBack) => {
-            let turned = record.of_handler(seen.message, EventKind::RollingBack, handler);
-            HandlerOutcome::RolledBack(failure_of(turned))
+        Some(EventKind::RolledBack) => HandlerOutcome::RolledBack(cause()),
+        Some(EventKind::RollbackFailed) => {
+            HandlerOutcome::RollbackFailed { failure: failure_of(end), cause: cause() }
         }
-        Some(EventKind::RollbackFailed) => HandlerOutcome::RollbackFailed(failure_of(end)),
         _ => HandlerOutcome::Unfinished,
     }
 }
@@ -72,7 +76,7 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 }
 
 impl Hierarchy {
-    fn tree(&self, message: Uuid) -> Vec<RunRow> {
+    fn tree(&self, message: Uuid, now: OffsetDateTime) -> Vec<RunRow> {
         let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
         let mut at = 0;
         while let Some(run) = begun.get(at).copied() {
@@ -80,38 +84,48 @@ impl Hierarchy {
             at += 1;
         }
         let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
-        let mut rows: Vec<_> = begun.into_iter().map(|seen| self.begun(seen)).collect();
-        rows.extend(untouched.map(|row| self.shown(row, vec![])));
+        let mut rows: Vec<_> = begun.into_iter().map(|seen| self.begun(seen, now)).collect();
+        rows.extend(untouched.map(|row| shown(row, vec![], now)));
         rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
         rows
     }
 
-    fn begun(&self, seen: &Event) -> RunRow {
+    fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
         let own = self.record.of_run(seen.lineage.id());
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
         let events: Vec<_> = own.map(told).collect();
         match self.rows.get(&seen.lineage.id()) {
-            Some(row) => self.shown(row, events),
+            Some(row) => shown(row, events, now),
             None => {
                 let handler = seen.handler.as_deref().unwrap_or_default();
                 let topic = self.record.topic_of(seen.message);
-                RunRow::new(seen.lineage.clone(), seen.message, (handler, &topic), None, events)
+                let read_at = Some(system_time(now));
+                RunRow::new(seen.lineage.clone(), seen.message, (handler, &topic), None, events, read_at)
             }
         }
     }
+}
 
-    fn shown(&self, row: &Row, events: Vec<RunEvent>) -> RunRow {
-        let attempts = u32::try_from(row.attempts + row.retries).unwrap_or(0);
-        let stands = Some((row.state.as_str(), attempts, row.reason.clone()));
-        RunRow::new(row.lineage.clone(), row.message, (&row.handler, &row.topic), stands, events)
-    }
+fn shown(row: &Row, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
+    let stands = Stands {
+        state: row.state.as_str().to_owned(),
+        attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
+        reason: row.reason.clone(),
+        backward: row.backward,
+        ready_at: Some(system_time(row.ready_at)),
+        give_up_at: row.give_up_at.map(system_time),
+        gives_up: row.gives_up,
+        owner: row.owner,
+    };
+    let (pair, read_at) = ((&*row.handler, &*row.topic), Some(system_time(now)));
+    RunRow::new(row.lineage.clone(), row.message, pair, Some(stands), events, read_at)
 }
 
 fn told(event: &Event) -> RunEvent {
-    RunEvent {
-        kind: event.kind,
-        step: event.step.clone(),
-        at: since_1970(event.at),
-        failure: event.exception.clone(),
-    }
+    let worker = event.identifier.as_deref().map(str::to_owned);
+    RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at))).written_by(
+        worker,
+        event.handling.is_some(),
+        event.exception.clone(),
+    )
 }

@@ -1,0 +1,114 @@
+//! Puts the runs of a hierarchy into their places.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{CancellationRequest, RunInfo, RunRow, Tree};
+use crate::Intervention;
+
+impl Tree {
+    /// The tree of these runs, parents before children, with what was done about them. Of a row that cannot be read
+    /// there is the reason.
+    pub(crate) fn of(
+        rows: Vec<Result<RunRow, String>>,
+        interventions: Vec<Intervention>,
+        cancellations: Vec<CancellationRequest>,
+    ) -> Self {
+        let mut done: BTreeMap<Uuid, Vec<Intervention>> = BTreeMap::new();
+        for intervention in interventions {
+            done.entry(intervention.run.uuid()).or_default().push(intervention);
+        }
+        let (mut runs, mut unreadable) = (vec![], vec![]);
+        for row in rows {
+            match row {
+                Ok(row) => runs.push(row.into_info()),
+                Err(why) => unreadable.push(why),
+            }
+        }
+        for run in &mut runs {
+            run.interventions = done.remove(&run.lineage.id()).unwrap_or_default();
+            if run.gives_up {
+                let concerns = |request: &&CancellationRequest| request.concerns(run);
+                run.pending_cancellations = cancellations.iter().filter(concerns).cloned().collect();
+            }
+        }
+        Self { roots: nested(runs), cancellations, unreadable }
+    }
+}
+
+impl CancellationRequest {
+    /// Whether it is about this run or one above it.
+    fn concerns(&self, run: &RunInfo) -> bool {
+        run.lineage.ids().starts_with(self.lineage.ids())
+    }
+}
+
+/// Each run among the children of its parent: of the lowest ancestor to which all those between are there.
+fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
+    let mut places: BTreeMap<(Option<usize>, Uuid), usize> = BTreeMap::new();
+    let mut parents = Vec::with_capacity(runs.len());
+    for (place, run) in runs.iter().enumerate() {
+        let ids = run.lineage.ids();
+        // The first id is the root emission's; those between are the ancestors.
+        let ancestors = ids.get(1..ids.len() - 1).unwrap_or_default();
+        let mut parent = None;
+        for ancestor in ancestors {
+            let Some(at) = places.get(&(parent, *ancestor)) else {
+                break;
+            };
+            parent = Some(*at);
+        }
+        parents.push(parent);
+        places.entry((parent, run.lineage.id())).or_insert(place);
+    }
+    // From the end, so that a run has all its children when it goes to its parent.
+    let mut runs: Vec<_> = runs.into_iter().map(Some).collect();
+    let mut roots = vec![];
+    for (place, parent) in parents.into_iter().enumerate().rev() {
+        let Some(mut run) = runs[place].take() else {
+            continue;
+        };
+        run.children.reverse();
+        match parent.and_then(|parent| runs[parent].as_mut()) {
+            Some(parent) => parent.children.push(run),
+            None => roots.push(run),
+        }
+    }
+    roots.reverse();
+    roots
+}
+
+#[cfg(test)]
+mod fuzz {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use scoop_core::Lineage;
+
+    use super::*;
+
+    fn row(ids: &[u128]) -> RunRow {
+        let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
+        RunRow::new(lineage, Uuid::nil(), ("saga", "topic"), None, vec![], None)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Also those whose ancestors are missing, or that have no root.
+        #[test]
+        fn every_run_has_its_place(places in vec(vec(1..4u128, 1..5), 0..12)) {
+            let tree = Tree::of(places.iter().map(|ids| Ok(row(ids))).collect(), vec![], vec![]);
+            let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
+            let mut expected: Vec<_> = places.iter().map(|ids| row(ids).into_info().lineage).collect();
+            found.sort();
+            expected.sort();
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(tree.to_string().matches("saga (on topic): not begun\n").count(), places.len());
+            let is_below = |above: &RunInfo, below: &RunInfo| {
+                below.lineage.ids()[1..].contains(&above.lineage.id())
+            };
+            prop_assert!(tree.runs().iter().all(|run| run.children.iter().all(|child| is_below(run, child))));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The runs of a hierarchy as text.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use scoop_core::{Escaped, EventKind};
+
+use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree};
+use crate::shown::{ahead, humane, utc, utc_if_known};
+
+/// How many sagas are named of those that a run waits for.
+const NAMED_MAX: usize = 4;
+
+/// Events that are written together are a microsecond apart.
+const TOLD_MIN: Duration = Duration::from_micros(100);
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunState::NotBegun => f.write_str("not begun"),
+            RunState::Ready => f.write_str("ready"),
+            RunState::Retrying { attempts, reason } => {
+                write!(f, "backing off; attempt {attempts} failed: {}", Escaped(reason))
+            }
+            RunState::Running => f.write_str("running"),
+            RunState::Waiting => f.write_str("waiting for its children"),
+            RunState::Stuck { reason } => write!(f, "STUCK: {}", Escaped(reason)),
+            RunState::Committed => f.write_str("committed"),
+            RunState::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary()),
+            RunState::RollbackFailed(failed) => write!(f, "ROLLBACK FAILED: {failed}"),
+        }
+    }
+}
+
+impl fmt::Display for RunInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_sleep() {
+            return write!(f, "sleep: {}", self.progress());
+        }
+        write!(f, "{} (on {}): {}", Escaped(&self.handler), Escaped(&self.topic), self.progress())
+    }
+}
+
+impl RunInfo {
+    /// How far it is, with what there is to tell about that state.
+    fn progress(&self) -> String {
+        let state = &self.state;
+        let due = self.wakes_at.map(|at| ahead(at, self.read_at));
+        let back = if self.rolling_back { ", rolling back" } else { "" };
+        let next = u64::from(self.attempts) + 1;
+        match (state, due) {
+            (RunState::NotBegun | RunState::Ready, Some(due)) => format!("{state}{back}, due {due}"),
+            (RunState::Retrying { attempts, reason }, due) => {
+                let due = due.map_or_else(|| "due now".into(), |due| format!("at {due}"));
+                let reason = Escaped(reason);
+                format!("backing off{back}, attempt {next} {due}; attempt {attempts} failed: {reason}")
+            }
+            (RunState::Running, _) if self.attempts > 0 => format!("{state}{back}, attempt {next}"),
+            (RunState::Waiting, _) => match self.sleeps_until() {
+                Some(until) => format!("sleeping until {}{back}", ahead(until, self.read_at)),
+                None => format!("{}{back}", self.awaited()),
+            },
+            (RunState::Stuck { reason }, _) => format!("STUCK: {}", Escaped(reason)),
+            _ => format!("{state}{back}"),
+        }
+    }
+
+    /// For which of its children it waits.
+    fn awaited(&self) -> String {
+        let (mut left, mut sagas) = (0_usize, BTreeMap::<&str, usize>::new());
+        for child in self.unfinished_children() {
+            left += 1;
+            *sagas.entry(if child.is_sleep() { "sleep" } else { &child.handler }).or_default() += 1;
+        }
+        if left == 0 {
+            return RunState::Waiting.to_string();
+        }
+        let named = sagas.iter().take(NAMED_MAX).map(|(saga, runs)| match runs {
+            1 => Escaped(saga).to_string(),
+            runs => format!("{runs} × {}", Escaped(saga)),
+        });
+        let mut named: Vec<_> = named.collect();
+        if sagas.len() > NAMED_MAX {
+            named.push("…".into());
+        }
+        format!("waiting for {left} of {} children: {}", self.children.len(), named.join(", "))
+    }
+
+    /// What there is to know about it besides how far it is, a line each.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![self.identity()];
+        notes.extend(self.giving_up());
+        notes
+    }
+
+    /// Its name, how long it took, and who executes it.
+    fn identity(&self) -> String {
+        let mut identity = format!("run {}", self.id());
+        if let Some(took) = self.took() {
+            identity += &format!(", took {}", humane(took));
+        }
+        if let Some(worker) = &self.worker {
+            identity += &format!(", executed by {}", Escaped(worker));
+        }
+        identity
+    }
+
+    /// Whether it has to give up, now or at a deadline.
+    fn giving_up(&self) -> Vec<String> {
+        match (self.gives_up, self.deadline) {
+            (false, None) => vec![],
+            (false, Some(deadline)) => {
+                vec![format!("gives up at its deadline, {}", ahead(deadline, self.read_at))]
+            }
+            (true, Some(deadline)) if self.pending_cancellations.is_empty() => {
+                vec![format!("giving up: missed its deadline, {}", utc(deadline))]
+            }
+            (true, _) if self.pending_cancellations.is_empty() => vec!["giving up".into()],
+            (true, _) => {
+                let requests = self.pending_cancellations.iter();
+                requests.map(|request| format!("giving up: {request}")).collect()
+            }
+        }
+    }
+
+    /// The events, what operators did and what was asked, in order.
+    fn happened<'a>(&'a self, asked: impl Iterator<Item = &'a CancellationRequest>) -> Vec<Happened<'a>> {
+        let mut workers = None;
+        let events = self.events.iter().filter(|event| event.tells_something()).map(|event| {
+            let is_new = event.worker != workers;
+            workers.clone_from(&event.worker);
+            Happened { at: event.at, what: What::Event { event, says_worker: is_new } }
+        });
+        let mut all: Vec<_> = events.collect();
+        all.extend(self.interventions.iter().map(|done| {
+            let at = SystemTime::UNIX_EPOCH.checked_add(done.at);
+            Happened { at, what: What::Other(done.to_string()) }
+        }));
+        all.extend(asked.map(|request| Happened { at: request.at, what: What::Other(request.in_words()) }));
+        // What has no time stays behind what it followed.
+        let mut known = None;
+        let mut all: Vec<_> = all
+            .into_iter()
+            .map(|it| {
+                known = it.at.or(known);
+                (known, it)
+            })
+            .collect();
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(_, happened)| happened).collect()
+    }
+}
+
+/// A line below a run.
+struct Happened<'a> {
+    at: Option<SystemTime>,
+    what: What<'a>,
+}
+
+enum What<'a> {
+    Event { event: &'a RunEvent, says_worker: bool },
+    Other(String),
+}
+
+impl fmt::Display for Happened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<24}", utc_if_known(self.at))?;
+        match &self.what {
+            What::Other(words) => write!(f, "  {:>11}  {words}", ""),
+            What::Event { event, says_worker } => {
+                let took = event.took.filter(|took| *took >= TOLD_MIN);
+                let took = took.map_or_else(String::new, |took| format!("+ {}", humane(took)));
+                write!(f, "  {took:>11}  ")?;
+                event.write_what(f)?;
+                match &event.worker {
+                    Some(worker) if *says_worker => write!(f, ", by {}", Escaped(worker)),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl RunEvent {
+    /// What happened, without time and worker.
+    fn write_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        if let Some(subject) = self.subject() {
+            let link = match (self.role, self.kind) {
+                (Role::ChildrenUndone, _) => " of",
+                (Role::HandledFailures, _) => " in",
+                (_, EventKind::Emitted | EventKind::RollingBack | EventKind::RollbackFailed) => " in",
+                _ => "",
+            };
+            write!(f, "{link} {}", Escaped(subject))?;
+        }
+        if let (EventKind::RollingBack, Some(failure)) = (self.kind, &self.failure) {
+            write!(f, ": {}", failure.summary())?;
+        }
+        self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))
+    }
+}
+
+impl fmt::Display for RunEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", utc_if_known(self.at))?;
+        self.write_what(f)?;
+        self.took.map_or(Ok(()), |took| write!(f, ", after {}", humane(took)))?;
+        self.worker.as_ref().map_or(Ok(()), |worker| write!(f, ", by {}", Escaped(worker)))
+    }
+}
+
+impl CancellationRequest {
+    fn in_words(&self) -> String {
+        format!("cancellation requested by {}: {}", Escaped(&self.source), Escaped(&self.reason))
+    }
+}
+
+impl fmt::Display for CancellationRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, reason) = (Escaped(&self.source), Escaped(&self.reason));
+        write!(f, "cancellation requested {} by {source}: {reason}", utc_if_known(self.at))
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut asked: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for request in self.cancellations() {
+            if request.lineage.ids().len() == 1 {
+                writeln!(f, "{request}")?;
+            } else {
+                asked.entry(request.lineage.id()).or_default().push(request);
+            }
+        }
+        for root in self.roots() {
+            let requests = |run: &RunInfo| asked.get(&run.lineage.id()).cloned().unwrap_or_default();
+            write_run(f, root, &requests, "", "", "")?;
+        }
+        self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))
+    }
+}
+
+/// One run and those below it, each with the way it went and when.
+fn write_run<'a>(
+    f: &mut fmt::Formatter<'_>,
+    run: &'a RunInfo,
+    asked: &dyn Fn(&RunInfo) -> Vec<&'a CancellationRequest>,
+    indent: &str,
+    branch: &str,
+    below: &str,
+) -> fmt::Result {
+    writeln!(f, "{indent}{branch}{run}")?;
+    if run.is_sleep() {
+        // What it took is told by the run that slept.
+        return Ok(());
+    }
+    let indent = format!("{indent}{below}");
+    let bar = if run.children.is_empty() { "  " } else { "│ " };
+    for note in run.notes() {
+        writeln!(f, "{indent}{bar}{note}")?;
+    }
+    for line in run.happened(asked(run).into_iter()) {
+        writeln!(f, "{indent}{bar}{line}")?;
+    }
+    for (at, child) in run.children.iter().enumerate() {
+        let (branch, below) =
+            if at + 1 == run.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        write_run(f, child, asked, &indent, branch, below)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

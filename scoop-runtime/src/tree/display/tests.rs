@@ -1,0 +1,217 @@
+//! Texts of trees, one of which is the sample of the guide.
+
+use expect_test::expect;
+use scoop_core::{Failure, Lineage, SLEEP_HANDLER, SLEEP_TOPIC};
+use uuid::Uuid;
+
+use super::*;
+use crate::tree::{RunRow, Stands};
+
+const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
+
+fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(1_782_390_697_000 + millis)
+}
+
+fn uuid(last: u128) -> Uuid {
+    Uuid::from_u128(0x0197_a6b2_6b1c_7000_8000_0000_0000_0000 + last)
+}
+
+fn lineage(ids: &[u128]) -> Lineage {
+    Lineage::from_ids(ids.iter().copied().map(uuid).collect()).expect("ids")
+}
+
+fn event(kind: EventKind, step: Option<&str>, millis: u64) -> RunEvent {
+    let event = RunEvent::new(kind, step.map(str::to_owned), Some(at(millis)));
+    event.written_by(Some(WORKER.into()), false, None)
+}
+
+fn failed(kind: EventKind, step: Option<&str>, millis: u64, failure: &Failure) -> RunEvent {
+    RunEvent { failure: Some(failure.clone()), ..event(kind, step, millis) }
+}
+
+fn stands(state: &str) -> Stands {
+    Stands { state: state.into(), ..Stands::default() }
+}
+
+fn row(ids: &[u128], saga: (&str, &str), stands: Option<Stands>, events: Vec<RunEvent>) -> RunRow {
+    RunRow::new(lineage(ids), Uuid::nil(), saga, stands, events, Some(at(20_000)))
+}
+
+fn shown(rows: Vec<RunRow>) -> String {
+    Tree::of(rows.into_iter().map(Ok).collect(), vec![], vec![]).to_string()
+}
+
+/// The order of the guide: one child has committed, one backs off, one has not begun, and the customer left.
+fn order() -> Tree {
+    use EventKind::{Committed, Seen, Suspended};
+    let gives_up = |state: &str| Stands { gives_up: true, ..stands(state) };
+    let checkout = vec![event(Seen, None, 123), event(Suspended, Some("reserve"), 135)];
+    let stock =
+        vec![event(Seen, None, 138), event(Suspended, Some("take"), 141), event(Committed, None, 141)];
+    let backing_off = Stands {
+        attempts: 2,
+        reason: Some("[courier] Offline: no route\nto host".into()),
+        ready_at: Some(at(21_200)),
+        give_up_at: Some(at(600_000)),
+        ..stands("ready")
+    };
+    let rows = vec![
+        row(&[0, 1], ("checkout", "orders.placed"), Some(gives_up("waiting")), checkout),
+        row(&[0, 1, 2], ("stock", "stock.take"), None, stock),
+        row(&[0, 1, 3], ("courier", "courier.book"), Some(backing_off), vec![event(Seen, None, 139)]),
+        row(&[0, 1, 4], ("mail", "mail.send"), Some(stands("ready")), vec![]),
+    ];
+    let asked = Failure::new("CancellationRequestedException", "the customer left", "support");
+    let asked = CancellationRequest::new(lineage(&[0, 1]), Some(asked), Some(at(19_500)));
+    Tree::of(rows.into_iter().map(Ok).collect(), vec![], vec![asked])
+}
+
+#[test]
+fn sample_of_the_guide_is_what_is_printed() {
+    let printed = order().to_string();
+    let guide = include_str!("../../../../docs/operations.md");
+    assert!(guide.contains(&format!("```text\n{printed}```")), "the guide needs this:\n{printed}");
+}
+
+#[test]
+fn run_is_displayed_in_one_line() {
+    let tree = order();
+    let lines: Vec<_> = tree.runs().iter().map(ToString::to_string).collect();
+    expect![[r#"
+        checkout (on orders.placed): waiting for 2 of 3 children: courier, mail
+        stock (on stock.take): committed
+        courier (on courier.book): backing off, attempt 3 at 2026-06-25T12:31:58.200Z (in 1.2 s); attempt 2 failed: [courier] Offline: no route\nto host
+        mail (on mail.send): not begun"#]].assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn event_is_displayed_in_one_line() {
+    let tree = order();
+    let lines: Vec<_> = tree.roots()[0].events.iter().map(ToString::to_string).collect();
+    expect![[r#"
+        2026-06-25T12:31:37.123Z began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
+        2026-06-25T12:31:37.135Z completed reserve, after 12 ms, by scoop-rs:0197a6a0-0000-7000-8000-000000000001"#]].assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn rolled_back_run_names_the_steps_it_undid() {
+    use EventKind::{RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::new("stock.out", "no chairs\nleft", "stock[w]");
+    let children = |step: &str| format!("Rollback of {step}[0,] (rolling back child scopes)");
+    let events = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("reserve"), 10),
+        event(Suspended, Some("pay"), 20),
+        failed(RollingBack, Some("pay"), 1_500, &why),
+        event(Suspended, Some(&children("pay")), 1_510),
+        event(Suspended, Some("Rollback of pay[0,]"), 1_520),
+        event(Suspended, Some(&children("reserve")), 1_530),
+        event(Suspended, Some("Rollback of reserve[0,]"), 1_530),
+        event(RolledBack, Some("Rollback of reserve[0,]"), 1_530),
+    ];
+    expect![[r#"
+        checkout (on orders.placed): rolled back: no chairs\nleft
+          run 0197a6b2-6b1c-7000-8000-000000000001, took 1.5 s
+          2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
+          2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
+          2026-06-25T12:31:37.020Z      + 10 ms  completed pay
+          2026-06-25T12:31:38.500Z      + 1.4 s  turned back in pay: no chairs\nleft
+          2026-06-25T12:31:38.520Z      + 10 ms  undone pay
+          2026-06-25T12:31:38.530Z               undone reserve
+          2026-06-25T12:31:38.530Z               rolled back
+    "#]]
+    .assert_eq(&shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, events)]));
+}
+
+#[test]
+fn rollback_of_a_step_that_never_completed_is_not_shown() {
+    use EventKind::{RolledBack, RollingBack, Seen};
+    let why = Failure::new("stock.out", "no chairs left", "stock[w]");
+    let events = vec![
+        event(Seen, None, 0),
+        failed(RollingBack, Some("reserve"), 5, &why),
+        event(RolledBack, Some("Rollback of reserve[0,]"), 5),
+    ];
+    let rows = || vec![row(&[0, 1], ("checkout", "orders.placed"), None, events.clone())];
+    let text = shown(rows());
+    assert!(!text.contains("undone") && !text.contains("Rollback of"), "{text}");
+    let tree = Tree::of(rows().into_iter().map(Ok).collect(), vec![], vec![]);
+    let end = &tree.roots()[0].events[2];
+    assert_eq!((end.word(), end.subject()), ("rolled back, nothing to undo", None));
+}
+
+#[test]
+fn run_that_sleeps_says_until_when() {
+    let slept = Stands { ready_at: Some(at(80_000)), ..stands("ready") };
+    let text = shown(vec![
+        row(&[0, 1], ("reminder", "remind"), Some(stands("waiting")), vec![event(EventKind::Seen, None, 0)]),
+        row(&[0, 1, 2], (SLEEP_HANDLER, SLEEP_TOPIC), Some(slept), vec![]),
+    ]);
+    assert!(
+        text.contains("reminder (on remind): sleeping until 2026-06-25T12:32:57.000Z (in 1 min 0 s)"),
+        "{text}"
+    );
+    assert!(text.contains("└─ sleep: not begun, due 2026-06-25T12:32:57.000Z (in 1 min 0 s)"), "{text}");
+}
+
+#[test]
+fn run_that_waits_for_many_names_a_few_sagas() {
+    let child = |id: u128, saga: &str| row(&[0, 1, id], (saga, "t"), Some(stands("running")), vec![]);
+    let mut rows = vec![row(&[0, 1], ("above", "t"), Some(stands("waiting")), vec![])];
+    rows.extend([2, 3, 4].map(|id| child(id, "a")));
+    rows.extend([(5, "b"), (6, "c"), (7, "d"), (8, "e")].map(|(id, saga)| child(id, saga)));
+    rows.push(row(&[0, 1, 9], ("f", "t"), None, vec![event(EventKind::Committed, None, 0)]));
+    let text = shown(rows);
+    assert!(text.starts_with("above (on t): waiting for 7 of 8 children: 3 × a, b, c, d, …\n"), "{text}");
+}
+
+#[test]
+fn texts_of_users_cannot_forge_a_line() {
+    let forged = "x\n└─ refund (on money): committed\u{1b}[1A\r";
+    let why = Failure::new(forged, forged, forged);
+    let events = vec![
+        RunEvent { worker: Some(forged.into()), ..event(EventKind::Seen, Some(forged), 0) },
+        failed(EventKind::RollingBack, Some(forged), 1, &why),
+    ];
+    let held =
+        |state: &str| Stands { reason: Some(forged.into()), gives_up: true, attempts: 1, ..stands(state) };
+    let mut rows: Vec<_> = ["stuck", "ready", "running"]
+        .iter()
+        .enumerate()
+        .map(|(nth, state)| {
+            Ok(row(&[0, 1 + nth as u128], (forged, forged), Some(held(state)), events.clone()))
+        })
+        .collect();
+    rows.push(Err(forged.into()));
+    let done = crate::Intervention {
+        run: uuid(1).into(),
+        handler: forged.into(),
+        step: Some(forged.into()),
+        kind: forged.into(),
+        note: Some(forged.into()),
+        source: forged.into(),
+        at: Duration::ZERO,
+    };
+    let asked = CancellationRequest::new(lineage(&[0]), Some(why), None);
+    let tree = Tree::of(rows, vec![done], vec![asked]);
+    let text = tree.to_string();
+    assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{text}");
+    assert!(!text.lines().any(|line| line.trim_start().starts_with("└─ refund")), "{text}");
+    // The request; of each run itself, its name, its request, and two events; what was done; what is unreadable.
+    assert_eq!(text.lines().count(), 1 + 3 * 5 + 1 + 1, "{text}");
+}
+
+#[test]
+fn times_that_cannot_be_read_stay_where_they_are_on_record() {
+    let mut events = vec![
+        event(EventKind::Seen, None, 0),
+        event(EventKind::Suspended, Some("reserve"), 1),
+        event(EventKind::Committed, None, 2),
+    ];
+    events[1].at = None;
+    let text = shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, events)]);
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    assert!(lines[3].starts_with("(unreadable time)") && lines[3].contains("completed reserve"), "{text}");
+    assert!(lines[4].contains("+ 2 ms"), "the one before is left out\n{text}");
+}

@@ -1,0 +1,162 @@
+//! Names of runs and hierarchies, and what is said about an id that names something else.
+
+use scoop::{CancelAnswer, Handle, HierarchyId, Named, RepairAnswer, RunId, RuntimeError};
+use uuid::Uuid;
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Default)]
+struct Checkout;
+
+#[saga(name = "checkout")]
+#[subscribes(Root)]
+impl Checkout {
+    #[step]
+    async fn reserve(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        scope.launch(Child).await?;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Stock;
+
+#[saga(name = "stock")]
+#[subscribes(Child)]
+impl Stock {
+    #[step]
+    async fn take(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Mail;
+
+#[saga(name = "mail")]
+#[subscribes(Child)]
+impl Mail {
+    #[step]
+    async fn send(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn committed() -> Result<(Database, Scoop, Handle)> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Checkout>().only::<Stock>().only::<Mail>().start().await?;
+    let order = scoop.launch(Root).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    Ok((db, scoop, order))
+}
+
+/// The error of a request.
+fn refusal<T: std::fmt::Debug>(answer: Result<T, RuntimeError>) -> String {
+    answer.expect_err("the id is not the right one").to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_id_names_a_run_wherever_it_is_told_and_taken() -> Result<()> {
+    let (_db, scoop, order) = committed().await?;
+    let tree = order.tree().await?;
+    let [root] = tree.roots() else { panic!("{tree}") };
+    let run: RunId = root.id();
+    assert_eq!((root.hierarchy(), root.children[0].hierarchy()), (order.id(), order.id()));
+    assert!(tree.to_string().contains(&format!("run {run}")), "{tree}");
+
+    // From a log as text, or as a UUID.
+    assert_eq!(scoop.retry(run).await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.retry(run.to_string().parse::<RunId>()?).await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.retry(run.uuid()).await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.cancel(run, "too late").await?, CancelAnswer::NothingToDo);
+    assert_eq!(scoop.cancel(run.uuid(), "again").await?, CancelAnswer::AlreadyRequested);
+    assert_eq!(scoop.cancel(order.id(), "all of it").await?, CancelAnswer::NothingToDo);
+    let found = scoop.find(order.id().to_string().parse::<HierarchyId>()?).await?;
+    assert_eq!(found.id(), order.id());
+    assert_eq!(scoop.find(order.id().uuid()).await?.id(), order.id());
+    assert!(scoop.interventions(order.id()).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn id_of_a_hierarchy_where_a_run_is_wanted_is_refused_with_the_run() -> Result<()> {
+    let (_db, scoop, order) = committed().await?;
+    let run = order.tree().await?.roots()[0].id();
+    let error = scoop.retry(order.id().uuid()).await.expect_err("it is no run");
+    let RuntimeError::WrongId { id, named: Named::Hierarchy { runs }, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((*id, &**runs), (order.id().uuid(), &[(run, "checkout".to_owned())][..]));
+    let expected =
+        format!("{} is the hierarchy that begins with run {run} of `checkout`; use {run}", order.id());
+    assert_eq!(error.to_string(), expected);
+    for error in [
+        refusal(scoop.skip(order.id().uuid(), "").await),
+        refusal(scoop.resolve(order.id().uuid(), "").await),
+    ] {
+        assert_eq!(error, expected);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn id_of_a_message_is_refused_with_the_runs_that_handle_it() -> Result<()> {
+    let (_db, scoop, order) = committed().await?;
+    let tree = order.tree().await?;
+    let (root, message, hierarchy) = (tree.roots()[0].id(), order.message_id(), order.id());
+    let is = format!(
+        "{message} is the message of hierarchy {hierarchy} that run {root} of `checkout` handles; use "
+    );
+    assert_eq!(refusal(scoop.retry(message).await), format!("{is}{root}"));
+    let either = format!("{is}{root} for the run, or {hierarchy} for all of the hierarchy");
+    assert_eq!(refusal(scoop.cancel(message, "").await), either);
+    assert_eq!(refusal(scoop.rollback(message, "").await), either);
+    assert_eq!(refusal(scoop.find(message).await.map(|_| ())), format!("{is}{hierarchy}"));
+    assert_eq!(refusal(scoop.interventions(message).await), format!("{is}{hierarchy}"));
+
+    let child = &tree.roots()[0].children;
+    let run_of = |handler: &str| child.iter().find(|run| run.handler == handler).expect("it ran").id();
+    let (mail, stock, message) = (run_of("mail"), run_of("stock"), child[0].message_id);
+    let is = format!(
+        "{message} is the message of hierarchy {hierarchy} that run {mail} of `mail` and run {stock} of `stock` handle"
+    );
+    assert_eq!(refusal(scoop.retry(message).await), format!("{is}; use the id of a run"));
+    assert_eq!(refusal(scoop.cancel(message, "").await), format!("{is}; use {hierarchy}"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn id_of_a_run_where_a_hierarchy_is_wanted_is_refused_with_the_hierarchy() -> Result<()> {
+    let (_db, scoop, order) = committed().await?;
+    let (run, hierarchy) = (order.tree().await?.roots()[0].id(), order.id());
+    let expected = format!("{run} is a run of `checkout` in hierarchy {hierarchy}; use {hierarchy}");
+    assert_eq!(refusal(scoop.find(run.uuid()).await.map(|_| ())), expected);
+    assert_eq!(refusal(scoop.interventions(run.uuid()).await), expected);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_has_not_begun_is_found_by_its_id() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Checkout>().only::<Stock>().only::<Mail>().start().await?;
+    let order = scoop.launch(Root).delay(std::time::Duration::from_secs(3600)).await?;
+    let run = order.tree().await?.roots()[0].id();
+    let expected = format!("{run} is a run of `checkout` in hierarchy {id}; use {id}", id = order.id());
+    assert_eq!(refusal(scoop.find(run.uuid()).await.map(|_| ())), expected);
+    let message = format!("that run {run} of `checkout` handles; use {run}");
+    assert!(refusal(scoop.retry(order.message_id()).await).ends_with(&message));
+    assert_eq!(scoop.cancel(run, "never mind").await?, CancelAnswer::Accepted);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_id_is_refused() -> Result<()> {
+    let (_db, scoop, _) = committed().await?;
+    let unknown = Uuid::new_v4();
+    let runs = [scoop.retry(unknown).await.err(), scoop.cancel(unknown, "").await.err()];
+    assert!(runs.iter().all(|error| matches!(error, Some(RuntimeError::NoSuchRun { id }) if *id == unknown)));
+    let missing = scoop.interventions(unknown).await;
+    assert!(matches!(missing, Err(RuntimeError::NoSuchMessage { id }) if id == unknown), "{missing:?}");
+    Ok(())
+}
