@@ -33,6 +33,7 @@ pub mod simulation;
 mod sleeper;
 mod store;
 mod sync;
+mod telemetry;
 pub mod testing;
 mod tick;
 mod timetable;

@@ -9,6 +9,7 @@ use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
 
 use crate::saga::{Handler, Registration, Saga};
 use crate::sleeper::Sleeper;
+use crate::telemetry;
 use crate::timetable::Timetable;
 use crate::{RuntimeError, SetupError, Tick};
 
@@ -88,9 +89,7 @@ impl Registry {
         let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
         sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
         if is_empty {
-            tracing::warn!(
-                "this program runs no saga; is the crate that has them linked, by a `use` at least?"
-            );
+            telemetry::no_sagas();
         }
         let (topics, names) = sagas.keys().cloned().unzip();
         let last_steps =

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::{error, warn};
 
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
 use crate::store::{Claimed, Progress, Unreadable};
+use crate::telemetry;
 
 /// How many runs are claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
@@ -100,7 +100,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             Ok(Claims::Fewer) => past.more = false,
             Ok(Claims::Interrupted) => continue,
             Err(error) => {
-                warn!(%error, "ready runs could not be claimed");
+                telemetry::operation_failed(engine.worker, "claim", &error);
                 past = Past { second_look: past.second_look, ..Past::new() };
                 engine.doubt();
                 tokio::select! {
@@ -238,11 +238,14 @@ pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: S
 /// A run with something on record that this program cannot read hurts nobody else.
 async fn set_aside(engine: &Engine, unreadable: Unreadable) {
     let Unreadable { key, why } = unreadable;
-    error!(run = %key.id, why, "a run is set aside, since its record cannot be read");
     let reason = format!("its record cannot be read: {why}");
-    if let Err(error) = engine.store.set_aside(key, &reason).await {
-        warn!(%error, run = %key.id, "the run could not be set aside");
-        engine.doubt();
+    match engine.store.set_aside(key, &reason).await {
+        Ok(true) => telemetry::unreadable(key.root, key.id),
+        Ok(false) => {}
+        Err(error) => {
+            telemetry::release_failed(key.root, key.id, &error);
+            engine.doubt();
+        }
     }
 }
 
@@ -254,7 +257,7 @@ async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let disowned = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
     engine.announce(&disowned.woken);
     if disowned.freed > 0 {
-        warn!(freed = disowned.freed, "runs that were claimed without our learning of it are free again");
+        telemetry::reconciled(engine.worker, disowned.freed);
     }
     Ok(())
 }

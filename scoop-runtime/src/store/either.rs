@@ -66,7 +66,7 @@ either! {
         room: usize,
     ) -> Woken;
     async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
-    async fn release(&self, releases: &[Release]) -> ();
+    async fn release(&self, releases: &[Release]) -> u64;
     async fn reap(&self, worker: Uuid) -> (usize, u64);
     async fn sweep(&self) -> Vec<String>;
     async fn leave(&self, worker: Uuid) -> ();
@@ -77,8 +77,8 @@ either! {
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
     async fn due(&self, pairs: Pairs<'_>, worker: Uuid) -> (Option<f64>, bool);
     async fn now(&self) -> Now;
-    async fn set_aside(&self, key: Key, reason: &str) -> ();
-    async fn hold(&self, key: Key, failed: &FailedPart) -> ();
+    async fn set_aside(&self, key: Key, reason: &str) -> bool;
+    async fn hold(&self, key: Key, failed: &FailedPart) -> bool;
     async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
     async fn children(

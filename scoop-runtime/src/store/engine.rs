@@ -336,10 +336,10 @@ impl Tables {
         Ok(Disowned { freed, woken: self.sweep().await? })
     }
 
-    /// Hands runs back.
-    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<()> {
+    /// Hands runs back. Returns how many were still held under their keys.
+    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
         let each = releases.iter();
-        sqlx::query(self.sql.run_release.clone())
+        let released = sqlx::query(self.sql.run_release.clone())
             .bind(each.clone().map(|r| r.key.root).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.key.id).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.key.epoch).collect::<Vec<_>>())
@@ -348,7 +348,7 @@ impl Tables {
             .bind(each.map(|r| r.granted).collect::<Vec<_>>())
             .done(&self.sessions)
             .await?;
-        Ok(())
+        Ok(released.rows_affected())
     }
 
     /// Why the run has to give up, if it has to and is still held under this key.
@@ -426,16 +426,16 @@ impl Tables {
         self.clock.now(&self.sessions).await
     }
 
-    /// Sets a run aside that cannot be continued.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_set_aside.clone())
+    /// Sets a run aside that cannot be continued, if it is still held under this key. Returns whether it was.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<bool> {
+        let set = sqlx::query(self.sql.run_set_aside.clone())
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
             .bind(reason.replace('\0', ""))
             .done(&self.sessions)
             .await?;
-        Ok(())
+        Ok(set.rows_affected() > 0)
     }
 
     /// Gives the runs of these handlers that were set aside another chance.

@@ -88,25 +88,26 @@ impl Memory {
     }
 
     /// Sets a run aside that cannot be continued.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<()> {
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str) -> sqlx::Result<bool> {
         self.run("set_aside", |state| {
-            if state.claimed_under(key).is_some() {
+            let held = state.claimed_under(key).is_some();
+            if held {
                 let (now, reason) = (state.now(), reason.replace('\0', ""));
                 state.change((key.root, key.id), |row| {
                     row.free(now);
                     (row.state, row.reason) = (RunState::Stuck, Some(reason));
                 });
             }
-            Ok(())
+            Ok(held)
         })
         .await
     }
 
     /// Sets a run aside that could not be undone, once more. It has taken note of the children that failed.
-    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
+    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
         self.run("hold", |state| {
             if state.claimed_under(key).is_none() {
-                return Ok(());
+                return Ok(false);
             }
             let (now, run) = (state.now(), (key.root, key.id));
             state.change(run, |row| {
@@ -120,7 +121,7 @@ impl Memory {
             let noted = state.children(run).filter(|child| child.state == RunState::Ended);
             let noted: Vec<_> = noted.map(Row::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
-            Ok(())
+            Ok(true)
         })
         .await
     }
