@@ -6,6 +6,8 @@
 //! Texts go through [`text`], which removes what must not be in a log: payloads and passwords. Texts are made only for
 //! an interested subscriber.
 
+#[cfg(test)]
+mod page;
 mod text;
 
 use std::fmt::Display;
@@ -263,9 +265,11 @@ pub(crate) fn step_span(at: At<'_>, code: Code) -> Span {
     )
 }
 
-const START_ONE_THAT_FITS: &str = "start a program whose saga fits it, or see `Scoop::stuck_runs` and `Scoop::retry`";
+const START_ONE_THAT_FITS: &str =
+    "start a program whose saga fits it, or see `Scoop::stuck_runs` and `Scoop::retry`";
 
-const START_ONE_THAT_READS: &str = "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
+const START_ONE_THAT_READS: &str =
+    "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
 
 /// What to do about a rollback that failed so.
 fn remedy_of_rollback(failure: &Failure) -> &'static str {
@@ -277,5 +281,5 @@ fn remedy_of_rollback(failure: &Failure) -> &'static str {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests;

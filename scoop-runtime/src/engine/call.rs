@@ -3,10 +3,10 @@
 use std::any::Any;
 use std::time::Duration;
 
-use tracing::Instrument as _;
 use scoop_core::{
     Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, SLEEP_HANDLER, StepKind,
 };
+use tracing::Instrument as _;
 
 use super::execute::{Halt, Job, Why};
 use super::{Engine, Opened, panics};
@@ -255,7 +255,11 @@ async fn invoke(
     let span = |code| telemetry::step_span(job.at(call.step()), code);
     match call.action() {
         Action::Invoke { step, .. } => {
-            let end = handler.invoke(*step, scope, message).instrument(span(Code::Step)).await?;
+            let code = match job.saga.definition.steps[*step].kind {
+                StepKind::Finally => Code::Finally,
+                _ => Code::Step,
+            };
+            let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
             Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {

@@ -209,7 +209,11 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
-        return Uncommitted::Halt(if answered { Halt::Infrastructure(why.into()) } else { Halt::InDoubt(why) });
+        return Uncommitted::Halt(if answered {
+            Halt::Infrastructure(why.into())
+        } else {
+            Halt::InDoubt(why)
+        });
     }
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
     match &*code {

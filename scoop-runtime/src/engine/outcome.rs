@@ -31,9 +31,10 @@ impl Outcome {
                 let at = Placed::new(newest(conclusion, EventKind::RolledBack), cause);
                 Some(Ended::RolledBack { at, told: *told })
             }
-            Fate::RollbackFailed { failure, .. } => {
-                Some(Ended::RollbackFailed(Placed::new(newest(conclusion, EventKind::RollbackFailed), failure)))
-            }
+            Fate::RollbackFailed { failure, .. } => Some(Ended::RollbackFailed(Placed::new(
+                newest(conclusion, EventKind::RollbackFailed),
+                failure,
+            ))),
             Fate::GoesOn(run) if run.is_backward() => None,
             Fate::GoesOn(_) | Fate::Committed | Fate::FailedAgain { .. } => return None,
         };
@@ -54,6 +55,8 @@ impl Outcome {
         }
         match &self.ended {
             Some(Ended::RolledBack { at: Placed { step, failure }, told }) => {
+                // If there was nothing to undo, no part of a rollback has run.
+                let step = self.turned_back.as_ref().map_or(step, |turned| &turned.step);
                 telemetry::rolled_back(job.at(step), failure, *told);
             }
             Some(Ended::RollbackFailed(Placed { step, failure })) => {

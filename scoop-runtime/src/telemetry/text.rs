@@ -108,7 +108,8 @@ fn after_keyword(text: &str) -> Option<(usize, usize)> {
         let start = at + KEYWORD.len();
         let rest = &text[start..];
         let quoted = rest.strip_prefix('\'').and_then(|quoted| quoted.find('\'')).map(|end| end + 2);
-        let plain = || rest.find(|it: char| it.is_whitespace() || "&;,\"'".contains(it)).unwrap_or(rest.len());
+        let plain =
+            || rest.find(|it: char| it.is_whitespace() || "&;,\"'".contains(it)).unwrap_or(rest.len());
         let length = quoted.unwrap_or_else(plain);
         Some((start, start + length)).filter(|_| !matches!(&rest[..length], "" | "***"))
     })
@@ -144,7 +145,10 @@ mod tests {
             ("nothing to hide: 7@9", "nothing to hide: 7@9"),
             ("at postgres://shop@db/x it ended", "at postgres://shop@db/x it ended"),
             ("postgres://shop:s3cret@db/x", "postgres://shop:***@db/x"),
-            ("(postgres://shop:s3c@r:et@db:5432/x) and a://b:c@d", "(postgres://shop:***@db:5432/x) and a://b:***@d"),
+            (
+                "(postgres://shop:s3c@r:et@db:5432/x) and a://b:c@d",
+                "(postgres://shop:***@db:5432/x) and a://b:***@d",
+            ),
             ("host=db password=s3cret user=x", "host=db password=*** user=x"),
             ("host=db PASSWORD='s3 cret' user=x", "host=db PASSWORD=*** user=x"),
             ("?password=s3cret&password=other", "?password=***&password=***"),

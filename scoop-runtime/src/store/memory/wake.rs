@@ -96,7 +96,9 @@ impl Memory {
 
     /// Hands runs back. Returns how many were still held under their keys.
     pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
-        self.run("release", |state| Ok(releases.iter().map(|release| u64::from(state.release(release))).sum()))
+        self.run("release", |state| {
+            Ok(releases.iter().map(|release| u64::from(state.release(release))).sum())
+        })
         .await
     }
 
