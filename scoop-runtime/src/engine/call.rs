@@ -257,7 +257,7 @@ async fn invoke(
         Action::Invoke { step, .. } => {
             let code = match job.saga.definition.steps[*step].kind {
                 StepKind::Finally => Code::Finally,
-                _ => Code::Step,
+                StepKind::Code | StepKind::Wait => Code::Step,
             };
             let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
             Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })

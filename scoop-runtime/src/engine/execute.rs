@@ -191,16 +191,20 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     match halt {
         Halt::Settled => {}
         Halt::TakenOver => {
-            telemetry::discarded(job.at(&job.step()));
             // Or it was ours that was written, and the answer lost.
             drop(flight);
             engine.doubt();
+            if !report_recorded(engine, job).await {
+                telemetry::discarded(job.at(&job.step()));
+            }
         }
         Halt::InDoubt(why) => {
-            let outcome = job.undecided.as_ref().map_or("", |outcome| outcome.name());
-            telemetry::outcome_unknown(job.at(&job.step()), outcome, &why);
             drop(flight);
             engine.doubt();
+            if !report_recorded(engine, job).await {
+                let outcome = job.undecided.as_ref().map_or("", |outcome| outcome.name());
+                telemetry::outcome_unknown(job.at(&job.step()), outcome, &why);
+            }
         }
         Halt::Infrastructure(why) => {
             let pause = engine.settings.backoff.pause(job.attempts);
@@ -218,6 +222,20 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
             }
         }
     }
+}
+
+/// Reports what was decided, if it is on record although the answer was lost. Says whether it is.
+async fn report_recorded(engine: &Engine, job: &Job) -> bool {
+    let Some(outcome) = &job.undecided else {
+        return false;
+    };
+    let recorded = engine.store.recorded(job.key, &engine.identifier, outcome.kind()).await;
+    // Whether it is cannot be told if this fails, too.
+    let recorded = recorded.unwrap_or(false);
+    if recorded {
+        outcome.report(job);
+    }
+    recorded
 }
 
 /// Whether this applied: the run was still held under its claim.

@@ -116,6 +116,7 @@ async fn settle_within(
 async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Halt> {
     let reasons = reasons_to_give_up(engine, job).await?;
     if reasons.is_empty() {
+        job.undecided = after.outcome;
         return Err(Halt::TakenOver);
     }
     // What the step changed of the context outlives it.

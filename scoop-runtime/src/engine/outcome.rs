@@ -1,6 +1,6 @@
 //! What a conclusion decides that operators want to know. It is reported once it is committed.
 
-use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run};
+use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run, SLEEP_HANDLER};
 
 use super::execute::Job;
 use crate::telemetry;
@@ -46,6 +46,10 @@ impl Outcome {
 
     /// Reports it. It has to be committed.
     pub(super) fn report(&self, job: &Job) {
+        // A saga of ours, of which users know nothing.
+        if job.saga.definition.saga == SLEEP_HANDLER {
+            return;
+        }
         if let Some(Placed { step, failure }) = &self.turned_back {
             let gave_up = GaveUp::of(failure);
             gave_up.report(job, step, failure);
@@ -67,7 +71,16 @@ impl Outcome {
         }
     }
 
-    /// Its newest decision, by the name of the event.
+    /// By which event its newest decision is on record.
+    pub(super) fn kind(&self) -> EventKind {
+        match &self.ended {
+            Some(Ended::RolledBack { .. }) => EventKind::RolledBack,
+            Some(Ended::RollbackFailed(_)) => EventKind::RollbackFailed,
+            None => EventKind::RollingBack,
+        }
+    }
+
+    /// Its newest decision, by the name of the event that reports it.
     pub(super) fn name(&self) -> &'static str {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => "rolled_back",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, Failure, Run};
+use scoop_core::{Definition, EventKind, Failure, Run};
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
@@ -80,6 +80,7 @@ either! {
     async fn set_aside(&self, key: Key, reason: &str) -> bool;
     async fn hold(&self, key: Key, failed: &FailedPart) -> bool;
     async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
+    async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> bool;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
     async fn children(
         &self, run: Uuid, handler: &str, newest: bool, reply: &str, unseen: &[&str],

@@ -14,6 +14,7 @@ mod plans;
 mod progress;
 mod reach;
 mod rebuild;
+mod recorded;
 mod repair;
 mod requests;
 #[cfg(test)]
