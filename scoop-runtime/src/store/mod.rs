@@ -8,6 +8,7 @@ mod engine;
 mod launching;
 mod memory;
 mod migrate;
+mod name;
 mod plain;
 #[cfg(test)]
 mod plans;

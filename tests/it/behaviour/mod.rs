@@ -39,6 +39,7 @@ mod sleeping;
 mod slow_statements;
 mod standby;
 mod stuck;
+mod telemetry;
 mod topology;
 mod undoing;
 mod uniqueness;
