@@ -211,7 +211,7 @@ impl Engine {
         let mut reasons = asked.requests;
         reasons.extend(asked.context.missed_deadlines(undoing, asked.now, asked.since, &run.source));
         if reasons.is_empty() {
-            reasons.push(Failure::new("GaveUp", "it was to give up, but nobody said why", &run.source));
+            reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
         }
         Ok(reasons)
     }
