@@ -18,7 +18,7 @@ use tracing::field::display as shown;
 use uuid::Uuid;
 
 use text::{Scrubbed, Told};
-pub(crate) use text::{WITHHELD, quotes_data};
+pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
 /// Where a run stands: the fields that all events about it share.
 #[derive(Clone, Copy)]

@@ -80,7 +80,7 @@ pub enum RunState {
 pub struct RunEvent {
     /// What.
     pub kind: EventKind,
-    /// In which step.
+    /// In which step; none for the end of a rollback that had nothing to undo.
     pub step: Option<String>,
     /// When, since 1970.
     pub at: Duration,
@@ -115,6 +115,7 @@ impl RunRow {
     ) -> Self {
         let (state, attempts, reason) =
             stands.map_or((None, 0, None), |(state, attempts, reason)| (Some(state), attempts, reason));
+        let events = without_a_rollback_of_nothing(events);
         let info = RunInfo {
             handler: handler.to_owned(),
             topic: topic.to_owned(),
@@ -156,6 +157,17 @@ impl EventRow {
             failure: self.exception,
         })
     }
+}
+
+/// A run that had nothing to undo records its end under the name of a rollback of its first step, which may never have
+/// come to its end.
+fn without_a_rollback_of_nothing(mut events: Vec<RunEvent>) -> Vec<RunEvent> {
+    let suspended = events.iter().filter(|event| event.kind == EventKind::Suspended);
+    let done: Vec<_> = suspended.filter_map(|event| event.step.clone()).collect();
+    for event in events.iter_mut().filter(|event| event.kind == EventKind::RolledBack) {
+        event.step = event.step.take().filter(|step| done.contains(step));
+    }
+    events
 }
 
 /// What the working set says counts while the run is in it; then its last event.

@@ -15,6 +15,8 @@ mod requests_to_undo;
 mod sleeping;
 #[path = "../it/behaviour/stuck.rs"]
 mod stuck;
+#[path = "../it/behaviour/trees.rs"]
+mod trees;
 
 use scoop::prelude::*;
 use scoop::{RollbackAnswer, RunInfo, RunState, Tree};

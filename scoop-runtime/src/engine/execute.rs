@@ -322,9 +322,13 @@ async fn give_up(
 /// Why the run has to give up, if it has to.
 pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec<Failure>, Halt> {
     let reasons = engine.reasons_to_give_up(job.key, &job.run, job.surroundings).await;
-    reasons.map_err(|error| {
-        Halt::Infrastructure(format!("whether it is to give up could not be read: {error}").into())
-    })
+    reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
+}
+
+/// The database let us down, or has something else on record than what is expected.
+fn unread(what: &str, error: &sqlx::Error) -> Halt {
+    let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    Halt::Infrastructure(Why { recorded: format!("{what}: {error}"), logged })
 }
 
 /// What the protocol says is next for this run.
@@ -336,9 +340,7 @@ pub(super) fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
 pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     if run.needs_plan() {
         let history = engine.store.history(&saga.definition, run).await;
-        let history = history.map_err(|error| {
-            Halt::Infrastructure(format!("its history could not be read: {error}").into())
-        })?;
+        let history = history.map_err(|error| unread("its history could not be read", &error))?;
         run.recall(history.plan, history.last, history.any_part_done);
     }
     Ok(())

@@ -36,6 +36,11 @@ pub(crate) fn quotes_data(error: &scoop_core::Error) -> bool {
     error.downcast_ref::<serde_json::Error>().is_some()
 }
 
+/// The same for an error of the database.
+pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+}
+
 impl Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told = vec![];

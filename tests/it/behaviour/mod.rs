@@ -41,6 +41,7 @@ mod standby;
 mod stuck;
 mod telemetry;
 mod topology;
+mod trees;
 mod undoing;
 mod uniqueness;
 mod values;
