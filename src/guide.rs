@@ -24,6 +24,9 @@ pub mod connections {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/telemetry.md")]
+pub mod telemetry {}
+
 #[doc = include_str!("../docs/memory.md")]
 pub mod memory {}
 

@@ -63,11 +63,12 @@ impl DeadlineKind {
         }
     }
 
+    /// What users call it, and the kind of the failure of what misses it.
     const fn name(self) -> (&'static str, &'static str) {
         match self {
-            Self::HappyPath => ("happy path", "MissedHappyPathDeadline"),
-            Self::Rollback => ("rollback", "MissedRollbackDeadline"),
-            Self::Absolute => ("absolute", "MissedAbsoluteDeadline"),
+            Self::HappyPath => ("deadline", "MissedHappyPathDeadline"),
+            Self::Rollback => ("rollback deadline", "MissedRollbackDeadline"),
+            Self::Absolute => ("total deadline", "MissedAbsoluteDeadline"),
         }
     }
 
@@ -145,12 +146,8 @@ impl Deadline {
     }
 
     fn missed(&self, kind: DeadlineKind) -> Failure {
-        let (path, name) = kind.name();
-        let Stored { trace, .. } = self.to_stored(kind);
-        let trace = jsonb_text(&Value::Array(trace));
-        let (source, at) = (&self.source, &self.text);
-        let message = format!("Missed {path} deadline of {source} at {at}. Deadline trace: {trace}");
-        Failure::new(name, message, source)
+        let ((words, name), source) = (kind.name(), &self.source);
+        Failure::new(name, format!("missed the {words} {}, set by {source}", self.text), source)
     }
 }
 
@@ -227,23 +224,6 @@ impl Context {
     }
 }
 
-/// JSON as PostgreSQL prints a `jsonb`: keys by length, then by bytes, and a blank after each colon
-/// and comma.
-fn jsonb_text(value: &Value) -> String {
-    match value {
-        Value::Array(values) => {
-            format!("[{}]", values.iter().map(jsonb_text).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by_key(|(key, _)| (key.len(), key.as_bytes().to_vec()));
-            let field = |(key, value)| format!("{}: {}", Value::from(String::clone(key)), jsonb_text(value));
-            format!("{{{}}}", fields.into_iter().map(field).collect::<Vec<_>>().join(", "))
-        }
-        plain => plain.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,10 +248,7 @@ mod tests {
             r#"{"HappyPathDeadlineKey":{"deadline":"2026-06-25T10:31:37.123456Z","source":"root handler","trace":[{"HappyPathDeadlineKey":{"deadline":"9999-12-31T23:59:59.999999Z","source":"root system","trace":[]}}]}}"#
         );
         let missed = context.missed_deadlines(false, at("2026-06-25T10:31:38Z"), None, "s");
-        assert_eq!(
-            missed[0].message,
-            r#"Missed happy path deadline of root handler at 2026-06-25T10:31:37.123456Z. Deadline trace: [{"HappyPathDeadlineKey": {"trace": [], "source": "root system", "deadline": "9999-12-31T23:59:59.999999Z"}}]"#
-        );
+        assert_eq!(missed[0].message, "missed the deadline 2026-06-25T10:31:37.123456Z, set by root handler");
         assert_eq!((missed.len(), &*missed[0].kind), (1, "MissedHappyPathDeadline"));
     }
 

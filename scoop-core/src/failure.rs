@@ -19,6 +19,12 @@ pub(crate) const NO_MESSAGE: &str = "<no message>";
 pub(crate) const CHILD_ROLLED_BACK: &str = "ChildRolledBackException";
 pub(crate) const CHILD_ROLLBACK_FAILED: &str = "ChildRollbackFailedException";
 pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
+pub(crate) const GAVE_UP: &str = "GaveUpException";
+
+/// What they say where no step is part of it. Other participants say nothing then.
+pub(crate) const LAUNCHED_FAILED: &str = "what it launched has failed as well";
+pub(crate) const HAD_TO_ROLL_BACK: &str = "had to roll back with the run above";
+pub(crate) const GAVE_UP_WORDS: &str = "gave up";
 
 /// What went wrong, as data: it is stored with the run it ended and travels to the runs above.
 ///
@@ -204,8 +210,8 @@ impl Failure {
 
     /// The failure of a run whose children, started in `step`, failed and rolled back.
     pub(crate) fn child_rolled_back(step: Option<&str>, source: &str, rolled: Vec<Failure>) -> Self {
-        let message = step
-            .map_or(String::new(), |step| format!("Child failure occurred while suspended in step [{step}]"));
+        let of_step = |step| format!("Child failure occurred while suspended in step [{step}]");
+        let message = step.map_or(LAUNCHED_FAILED.into(), of_step);
         Self::new(CHILD_ROLLED_BACK, message, source).around(rolled)
     }
 
@@ -217,12 +223,17 @@ impl Failure {
 
     /// The failure of a run that was asked to give up, or missed its deadlines.
     pub fn gave_up(source: &str, reasons: Vec<Failure>) -> Self {
-        Self::new("GaveUpException", "", source).around(reasons)
+        let words: Vec<_> = reasons.iter().map(report::words).collect();
+        let message = match words.is_empty() {
+            true => GAVE_UP_WORDS.into(),
+            false => format!("{GAVE_UP_WORDS}: {}", words.join("; ")),
+        };
+        Self::new(GAVE_UP, message, source).around(reasons)
     }
 
     /// Why a child has to roll back: the run above does, because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
-        Self::new(PARENT_SAID_SO, "", source).around(vec![cause])
+        Self::new(PARENT_SAID_SO, HAD_TO_ROLL_BACK, source).around(vec![cause])
     }
 }
 
@@ -330,5 +341,20 @@ mod tests {
     fn texts_that_cannot_be_stored_are_mended() {
         assert_eq!(Failure::new("T", "a\0b", "s").message, "ab");
         assert_eq!(Failure::new("T", " ", "s").message, "<no message>");
+    }
+
+    #[test]
+    fn failures_of_the_protocol_say_what_happened() {
+        let asked = |why| Failure::new("CancellationRequestedException", why, "till");
+        let gave_up = |reasons| Failure::gave_up("orders[w]", reasons).to_string();
+        assert_eq!(gave_up(vec![]), "[orders[w]] GaveUpException: gave up");
+        assert_eq!(
+            gave_up(vec![asked("customer left"), asked(""), Failure::new("Missed", "too late", "s")]),
+            "[orders[w]] GaveUpException: gave up: cancellation was requested: customer left; \
+             cancellation was requested; too late"
+        );
+        let out = Failure::new("stock.out", "no chairs left", "stock[w]");
+        assert_eq!(Failure::parent_said_so("s", out.clone()).message, "had to roll back with the run above");
+        assert_eq!(Failure::child_rolled_back(None, "s", vec![out]).message, LAUNCHED_FAILED);
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::failure::{CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, NO_MESSAGE, PARENT_SAID_SO};
+use crate::failure::{
+    CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, GAVE_UP, GAVE_UP_WORDS, HAD_TO_ROLL_BACK, LAUNCHED_FAILED,
+    NO_MESSAGE, PARENT_SAID_SO,
+};
 use crate::{Escaped, Failure};
 
 /// The type of a failure that stands for those of several handlers of one message.
@@ -144,24 +147,34 @@ fn lines(failure: &Failure) -> Vec<String> {
     lines
 }
 
+/// What a failure says, without its source.
+pub(crate) fn words(failure: &Failure) -> String {
+    in_plain_words(failure).unwrap_or_else(|| failure.message.clone())
+}
+
 /// `None` for failures that are not the protocol's, or say more than those do.
 fn in_plain_words(failure: &Failure) -> Option<String> {
     let message = &*failure.message;
     let step = |before: &str| message.strip_prefix(before)?.strip_prefix(" [")?.strip_suffix(']');
-    let without_message = message == NO_MESSAGE;
+    let says = |words: &str| message == NO_MESSAGE || message == words;
+    let asked =
+        |what: &str| if message == NO_MESSAGE { what.to_owned() } else { format!("{what}: {message}") };
     match failure.simple_kind() {
         CHILD_ROLLED_BACK => match step("Child failure occurred while suspended in step") {
             Some(step) => Some(format!("what step `{step}` launched has failed")),
-            None => without_message.then(|| "what it launched has failed as well".into()),
+            None => says(LAUNCHED_FAILED).then(|| LAUNCHED_FAILED.into()),
         },
         CHILD_ROLLBACK_FAILED => {
             let step = step("Child rollback failure occurred while suspended in step")?;
             Some(format!("what step `{step}` launched could not be undone"))
         }
-        PARENT_SAID_SO => without_message.then(|| "had to roll back with the run above".into()),
-        "GaveUpException" => without_message.then(|| "gave up".into()),
-        "CancellationRequestedException" => Some(format!("cancellation was requested: {message}")),
-        "RollbackRequestedException" => Some(format!("a rollback was requested: {message}")),
+        PARENT_SAID_SO => says(HAD_TO_ROLL_BACK).then(|| HAD_TO_ROLL_BACK.into()),
+        // Its reasons follow as its causes.
+        GAVE_UP => {
+            (message == NO_MESSAGE || message.starts_with(GAVE_UP_WORDS)).then(|| GAVE_UP_WORDS.into())
+        }
+        "CancellationRequestedException" => Some(asked("cancellation was requested")),
+        "RollbackRequestedException" => Some(asked("a rollback was requested")),
         _ => None,
     }
 }

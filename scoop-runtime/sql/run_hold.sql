@@ -1,5 +1,5 @@
 -- Sets a run aside that could not be undone, once more: it waits for an operator, and that it failed is put on record. It
--- has taken note of the children that failed.
+-- has taken note of the children that failed. Returns the run, if it was still held under that epoch.
 -- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason
@@ -14,7 +14,10 @@ WITH held AS (
 recorded AS (
     INSERT INTO scoop.repeated_failure (root, run, step, handling, exception, failed_at)
     SELECT held.root, held.id, $4, $5, $6, held.last_event_at FROM held
+),
+noted AS (
+    DELETE FROM scoop.run child
+    USING held
+    WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
 )
-DELETE FROM scoop.run child
-USING held
-WHERE child.root = held.root AND child.parent = held.id AND child.state = 'ended'
+SELECT held.id FROM held

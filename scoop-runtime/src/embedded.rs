@@ -457,7 +457,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            tracing::warn!(%error, "a private PostgreSQL may still run");
+            crate::telemetry::embedded_stop_failed(&error);
         }
     }
 }

@@ -35,6 +35,7 @@ pub mod simulation;
 mod sleeper;
 mod store;
 mod sync;
+mod telemetry;
 pub mod testing;
 mod tick;
 mod timetable;

@@ -9,6 +9,7 @@ use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
 
 use crate::saga::{Handler, Registration, Saga};
 use crate::sleeper::Sleeper;
+use crate::telemetry;
 use crate::timetable::Timetable;
 use crate::{RuntimeError, SetupError, Tick};
 
@@ -104,9 +105,7 @@ impl Registry {
         subscriptions.push(Subscription::new(&sleeper.definition, &[]));
         sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
         if is_empty {
-            tracing::warn!(
-                "this program runs no saga; is the crate that has them linked, by a `use` at least?"
-            );
+            telemetry::no_sagas();
         }
         let (topics, names) = sagas.keys().cloned().unzip();
         Ok(Self { sagas, topics, names, subscriptions, schedules })

@@ -355,7 +355,7 @@ impl Scoop {
                 }
                 self.store().close().await;
                 if let Err(error) = embedded.stop().await {
-                    tracing::warn!(%error, "the private PostgreSQL did not stop as asked");
+                    crate::telemetry::embedded_stop_failed(&error);
                 }
             }
         }

@@ -7,4 +7,5 @@ mod behaviour;
 mod conformance;
 mod repeated;
 mod support;
+mod telemetry;
 mod time;

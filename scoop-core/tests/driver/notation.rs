@@ -168,7 +168,8 @@ fn kind(failure: &Failure) -> String {
         "GaveUpException" => ("GU", "?"),
         _ => return format!("{kind}({message})"),
     };
-    if message == "<no message>" {
+    let plain = ["what it launched has failed as well", "had to roll back with the run above"];
+    if plain.contains(&&**message) || short == "GU" && message.starts_with("gave up: ") {
         return short.to_owned();
     }
     let step = message

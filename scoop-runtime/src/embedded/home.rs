@@ -169,7 +169,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if let Err(error) = self.release() {
-            tracing::warn!(%error, "a folder of PostgreSQL is left behind");
+            crate::telemetry::embedded_folder_left(&error);
         }
     }
 }

@@ -20,7 +20,7 @@ const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 pub(super) fn sweep(account: &Account, binaries: &Binaries) {
     for folder in temporary_parents().iter().flat_map(|parent| our_folders(parent)) {
         if let Err(error) = sweep_one(&folder, account, binaries) {
-            tracing::debug!(%error, "a left-over folder stays");
+            crate::telemetry::embedded_sweep_failed(&error);
         }
     }
 }

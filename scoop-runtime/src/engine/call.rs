@@ -6,8 +6,9 @@ use std::time::Duration;
 use scoop_core::{
     Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, SLEEP_HANDLER, StepKind,
 };
+use tracing::Instrument as _;
 
-use super::execute::{Halt, Job};
+use super::execute::{Halt, Job, Why};
 use super::{Engine, Opened, panics};
 use crate::RuntimeError;
 use crate::bug::{Bug, made};
@@ -15,6 +16,7 @@ use crate::error::is_transient_in_step;
 use crate::payload;
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope};
+use crate::telemetry::{self, Code};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
@@ -49,13 +51,19 @@ pub(super) async fn call_and_conclude(
     let used_database = opened.is_some();
     undo(opened).await;
     if failed_underneath(&error, used_database) {
-        return Err(Halt::Infrastructure(format!("step `{}`: {error}", call.step())));
+        return Err(Halt::Infrastructure(why(&format!("step `{}`", call.step()), &error)));
     }
     if let Some(pause) = pause_before_retry(job, call.action(), &error) {
-        return Err(Halt::Retry { why: format!("step `{}`: {error}", call.step()), pause });
+        return Err(Halt::Retry { why: why(&format!("step `{}`", call.step()), &error), pause });
     }
     let failure = panics::caught_now(&job.run.source, |source| error.into_failure(source));
     conclude_failed(engine, job, call, context, failure).await
+}
+
+/// What failed with this error, which may quote data.
+fn why(what: &str, error: &Error) -> Why {
+    let logged = telemetry::quotes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    Why { recorded: format!("{what}: {error}"), logged }
 }
 
 /// What follows from the failure of the code that was called, which left this context behind; once the
@@ -105,6 +113,7 @@ async fn clean_up(
     let mut scope = Scope::new(engine, place(job, &call), context);
     scope.cleans_up();
     let code = async { job.saga.handler.finally(step, &mut scope, message).await };
+    let code = code.instrument(telemetry::step_span(job.at(call.step()), Code::Finally));
     let outcome = panics::caught(&job.run.source, code).await;
     engine.watched.forget(job.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
@@ -115,7 +124,7 @@ async fn clean_up(
     undo(opened).await;
     if failed_underneath(&error, used_database) {
         // The failure of the step is not on record yet, so both are to be run again.
-        return Err(Halt::Infrastructure(format!("cleaning up after step `{}`: {error}", call.step())));
+        return Err(Halt::Infrastructure(why(&format!("cleaning up after step `{}`", call.step()), &error)));
     }
     let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
@@ -144,12 +153,13 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
         Err(error) => {
             let definition = &job.saga.definition;
             let text = format!(
-                "the payload of message {} on topic `{}` does not fit the message type of saga `{}`: {error}",
+                "the payload of message {} on topic `{}` does not fit the message type of saga `{}`",
                 job.run.message, definition.topic, definition.saga,
             );
+            let recorded = format!("{text}: {error}");
             Err(match job.run.last {
-                None => Ok(Failure::new("PayloadMismatch", text, &job.run.source)),
-                Some(_) => Err(Halt::Stuck(text)),
+                None => Ok(Failure::new("PayloadMismatch", recorded, &job.run.source)),
+                Some(_) => Err(Halt::Stuck(Why { recorded, logged: Some(text) })),
             })
         }
     }
@@ -172,7 +182,7 @@ async fn perform(
     message: &(dyn Any + Send + Sync),
 ) -> (Result<Returned, Error>, Option<Opened>, Context) {
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
-    let code = invoke(job, call.action(), &mut scope, message);
+    let code = invoke(job, call, &mut scope, message);
     let outcome = match job.saga.handler.timeout(call.action().step()) {
         None => panics::caught(&job.run.source, code).await,
         Some(limit) => match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
@@ -229,7 +239,7 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
         step: call.step(),
         iteration,
         handler_iteration,
-        attempt: u32::try_from(job.attempts).unwrap_or(0) + job.retries,
+        attempt: job.attempt(),
         outputs,
         cleanup: false,
     }
@@ -237,28 +247,35 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
 
 async fn invoke(
     job: &Job,
-    action: &Action,
+    call: &Call<'_>,
     scope: &mut Scope<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> Result<Returned, Error> {
     let handler = &job.saga.handler;
-    match action {
+    let span = |code| telemetry::step_span(job.at(call.step()), code);
+    match call.action() {
         Action::Invoke { step, .. } => {
-            let end = handler.invoke(*step, scope, message).await?;
+            let code = match job.saga.definition.steps[*step].kind {
+                StepKind::Finally => Code::Finally,
+                StepKind::Code | StepKind::Wait => Code::Step,
+            };
+            let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
             Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
             if job.saga.definition.steps[*step].compensated {
-                handler.compensate(*step, scope, message, cause).await?;
+                let undoing = handler.compensate(*step, scope, message, cause);
+                undoing.instrument(span(Code::Compensation)).await?;
             }
             if *finally {
                 scope.cleans_up();
-                handler.finally(*step, scope, message).await?;
+                handler.finally(*step, scope, message).instrument(span(Code::Finally)).await?;
             }
             Ok(Returned::nothing())
         }
         Action::HandleChildFailure { step, failure, .. } => {
-            let next = handler.on_child_failure(*step, scope, message, failure).await?;
+            let handling = handler.on_child_failure(*step, scope, message, failure);
+            let next = handling.instrument(span(Code::ChildFailure)).await?;
             Ok(Returned { next, ..Returned::nothing() })
         }
     }

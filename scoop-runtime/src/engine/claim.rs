@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
 
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
-use crate::store::{Claimed, Key, Progress, Unreadable};
+use crate::store::{Claimed, Key, Progress, SetAside, Unreadable};
+use crate::telemetry;
 
 /// How many runs are claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
@@ -100,7 +100,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             Ok(Claims::Fewer) => past.more = false,
             Ok(Claims::Interrupted) => continue,
             Err(error) => {
-                warn!(%error, "ready runs could not be claimed");
+                telemetry::operation_failed(engine.worker, "claim", &error);
                 past = Past { second_look: past.second_look, ..Past::new() };
                 engine.doubt();
                 tokio::select! {
@@ -237,23 +237,26 @@ pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: S
 async fn set_aside(engine: &Engine, unreadable: Unreadable) {
     let Unreadable { key, handler, why } = unreadable;
     let reason = format!("its record cannot be read: {why}");
-    hand_to_another(engine, key, &handler, &reason).await;
+    if hand_to_another(engine, key, &handler, &reason).await == SetAside::Stuck {
+        telemetry::unreadable(key.root, key.id);
+    }
 }
 
-/// Hands a run over to a worker with a definition that may fit, or marks it as stuck.
-pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reason: &str) {
-    let run = key.id;
+/// Hands a run over to a worker with a definition that may fit, or marks it as stuck if there is none.
+pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reason: &str) -> SetAside {
     match engine.store.set_aside(key, reason, engine.definitions.number_of(saga)).await {
-        Ok(true) => error!(saga, %run, reason, "the run is stuck: no living program can continue it"),
-        Ok(false) => {
-            info!(saga, %run, reason, "the run is left to a program with another definition of its saga");
-            engine.wakeups.others.notify_one();
-            // It may be another definition of this very program.
-            engine.wakeups.claimer.notify_one();
+        Ok(set) => {
+            if set == SetAside::HandedOver {
+                engine.wakeups.others.notify_one();
+                // It may be another definition of this very program.
+                engine.wakeups.claimer.notify_one();
+            }
+            set
         }
         Err(error) => {
-            warn!(%error, saga, %run, "the run could not be set aside");
+            telemetry::release_failed(key.root, key.id, &error);
             engine.doubt();
+            SetAside::Void
         }
     }
 }
@@ -266,7 +269,7 @@ async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let disowned = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
     engine.announce(&disowned.woken);
     if disowned.freed > 0 {
-        warn!(freed = disowned.freed, "runs that were claimed without our learning of it are free again");
+        telemetry::reconciled(engine.worker, disowned.freed);
     }
     Ok(())
 }

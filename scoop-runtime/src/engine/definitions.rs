@@ -152,11 +152,13 @@ pub(super) async fn recorded(
     }
     let name = &saga.definition.saga;
     let steps = engine.store.definition_steps(definition, name).await.map_err(|error| {
-        Halt::Infrastructure(format!("definition {definition} of saga `{name}` could not be read: {error}"))
+        Halt::Infrastructure(
+            format!("definition {definition} of saga `{name}` could not be read: {error}").into(),
+        )
     })?;
     let steps: Arc<[String]> = steps
         .ok_or_else(|| {
-            Halt::Stuck(format!("there is no record of definition {definition} of saga `{name}`"))
+            Halt::Stuck(format!("there is no record of definition {definition} of saga `{name}`").into())
         })?
         .into();
     lock(&engine.definitions.recorded).insert(definition, steps.clone());

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use scoop_core::{Conclusion, Context, Continuation, Failure, Run};
 use serde_json::Value;
-use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::call::{call_and_conclude, cleanup_of, conclude_failed};
 use super::claim::hand_to_another;
 use super::definitions::recorded;
 use super::lanes::settle;
+use super::outcome::Outcome;
 use super::shares::Seat;
 use super::{Engine, Opened};
 use crate::registry::RunnableSaga;
-use crate::store::{Claimed, FailedPart, Key, Release, Surroundings};
+use crate::store::{Claimed, FailedPart, Key, Release, SetAside, Surroundings};
+use crate::telemetry::{self, At};
 use crate::testing::Commit;
 
 /// A run that this process works on.
@@ -48,6 +49,8 @@ pub(super) struct Job {
     pub(super) seat: Option<Seat>,
     /// What a rehearsal has let through.
     pub(super) rehearsed: Option<Commit>,
+    /// What was decided without being known to be committed.
+    pub(super) undecided: Option<Box<Outcome>>,
 }
 
 impl Job {
@@ -63,17 +66,65 @@ pub(super) enum Halt {
     /// It waits for others, or has ended.
     Settled,
     /// The ground under the step failed; the step is to run again after a pause.
-    Infrastructure(String),
+    Infrastructure(Why),
     /// The step failed, which does not count yet: it is to run again after this pause.
-    Retry { why: String, pause: Duration },
+    Retry { why: Why, pause: Duration },
     /// No definition at hand can continue it.
-    Stuck(String),
+    Stuck(Why),
     /// It could not be undone, once more.
     FailedAgain(Box<FailedPart>),
     /// It is not known whether the last thing was written.
     InDoubt(String),
     /// Somebody else has taken it over.
     TakenOver,
+}
+
+/// Why a run stops: what goes on record, and what may be logged of that.
+pub(super) struct Why {
+    pub(super) recorded: String,
+    /// If not all of it may be.
+    pub(super) logged: Option<String>,
+}
+
+impl Why {
+    fn logged(&self) -> &str {
+        self.logged.as_deref().unwrap_or(&self.recorded)
+    }
+}
+
+impl From<String> for Why {
+    fn from(recorded: String) -> Self {
+        Self { recorded, logged: None }
+    }
+}
+
+impl Job {
+    /// Where it stands, with the code of this step or part of the rollback.
+    pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
+        At {
+            saga: &self.saga.definition.saga,
+            step,
+            run: self.key.id,
+            hierarchy: self.key.root,
+            topic: &self.saga.definition.topic,
+            attempt: self.attempt(),
+        }
+    }
+
+    /// How often the code that is next has been tried in vain.
+    pub(super) fn attempt(&self) -> u32 {
+        u32::try_from(self.attempts).unwrap_or(0) + self.retries
+    }
+
+    /// The step or the part of the rollback that is next; the newest on record if that cannot be told.
+    pub(super) fn step(&self) -> String {
+        match next(self) {
+            Ok(Continuation::Call(call)) => call.step().to_owned(),
+            Ok(Continuation::Record(_)) | Err(_) => {
+                self.run.last.as_ref().map_or_else(String::new, |last| last.step.clone())
+            }
+        }
+    }
 }
 
 /// A run that this process works on, for the books: when this is gone, it does not any more.
@@ -136,6 +187,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         reasons,
         seat: Some(seat),
         rehearsed: None,
+        undecided: None,
     };
     let mut halt = match recorded(&engine, &job.saga, job.definition).await {
         Ok(recorded) => {
@@ -160,65 +212,102 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
 /// Has written why the run does not go on. It is in flight until that is done, so that nobody takes it for lost
 /// meanwhile; and not any more when its state is in doubt, so that it is found.
 async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
-    let saga = &*job.saga.definition.saga;
-    let run = job.key.id;
     match halt {
         Halt::Settled => {}
         Halt::TakenOver => {
-            info!(saga, %run, "the run was taken over; what was done here is void");
             // Or it was ours that was written, and the answer lost.
             drop(flight);
             engine.doubt();
+            if !report_recorded(engine, job).await {
+                telemetry::discarded(job.at(&job.step()));
+            }
         }
         Halt::InDoubt(why) => {
-            warn!(saga, %run, why, "whether the step was recorded is not known; looking it up");
             drop(flight);
             engine.doubt();
+            if !report_recorded(engine, job).await {
+                let outcome = job.undecided.as_ref().map_or("", |outcome| outcome.name());
+                telemetry::outcome_unknown(job.at(&job.step()), outcome, &why);
+            }
         }
         Halt::Infrastructure(why) => {
-            let pause = engine.settings.backoff.pause(job.attempts).as_secs_f64();
-            warn!(saga, %run, why, pause, attempts = job.attempts + 1, "the step will run again");
-            release(engine, Release::after(job.key, pause, why, false), flight).await;
+            let pause = engine.settings.backoff.pause(job.attempts);
+            retry(engine, job, (why, pause, true), flight).await;
         }
-        Halt::Retry { why, pause } => {
-            let pause = pause.as_secs_f64();
-            info!(saga, %run, why, pause, retries = job.retries + 1, "the step is tried again");
-            release(engine, Release::after(job.key, pause, why, true), flight).await;
-        }
+        Halt::Retry { why, pause } => retry(engine, job, (why, pause, false), flight).await,
         Halt::FailedAgain(failed) => {
-            error!(saga, %run, part = failed.part, failure = %failed.failure, "the run could not be undone, again");
-            set_aside(engine, job, flight, engine.store.hold(job.key, &failed)).await;
+            if set_aside(engine, job, flight, engine.store.hold(job.key, &failed)).await {
+                telemetry::rollback_failed(job.at(&failed.part), &failed.failure, true);
+            }
         }
-        Halt::Stuck(reason) => {
-            hand_to_another(engine, job.key, saga, &reason).await;
+        Halt::Stuck(why) => {
+            let saga = &job.saga.definition.saga;
+            match hand_to_another(engine, job.key, saga, &why.recorded).await {
+                SetAside::Stuck => telemetry::stuck(job.at(&job.step()), why.logged()),
+                SetAside::HandedOver => telemetry::handed_over(job.at(&job.step()), why.logged()),
+                SetAside::Void => {}
+            }
             drop(flight);
         }
     }
 }
 
+/// Reports what was decided, if it is on record although the answer was lost. Says whether it is.
+async fn report_recorded(engine: &Engine, job: &Job) -> bool {
+    let Some(outcome) = &job.undecided else {
+        return false;
+    };
+    let recorded = engine.store.recorded(job.key, &engine.identifier, outcome.kind()).await;
+    // Whether it is cannot be told if this fails, too.
+    let recorded = recorded.unwrap_or(false);
+    if recorded {
+        outcome.report(job);
+    }
+    recorded
+}
+
+/// Whether this applied: the run was still held under its claim.
 async fn set_aside(
     engine: &Engine,
     job: &Job,
     flight: InFlight,
-    setting: impl Future<Output = sqlx::Result<()>>,
-) {
+    setting: impl Future<Output = sqlx::Result<bool>>,
+) -> bool {
     let set = setting.await;
     drop(flight);
-    if let Err(error) = set {
-        warn!(%error, saga = &*job.saga.definition.saga, run = %job.key.id, "the run could not be set aside");
+    set.unwrap_or_else(|error| {
+        telemetry::release_failed(job.key.root, job.key.id, &error);
         engine.doubt();
+        false
+    })
+}
+
+/// Hands the run back, to be tried again after a pause.
+async fn retry(
+    engine: &Engine,
+    job: &Job,
+    (why, pause, infrastructure): (Why, Duration, bool),
+    flight: InFlight,
+) {
+    let pause = pause.as_secs_f64();
+    let again = Release::after(job.key, pause, why.recorded.clone(), !infrastructure);
+    if release(engine, again, flight).await {
+        let report = if job.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
+        report(job.at(&job.step()), why.logged(), pause, infrastructure);
     }
 }
 
-async fn release(engine: &Engine, release: Release, flight: InFlight) {
-    let run = release.key.id;
+/// Whether this applied: the run was still held under its claim.
+async fn release(engine: &Engine, release: Release, flight: InFlight) -> bool {
+    let key = release.key;
     let released = engine.store.release(&[release]).await;
     drop(flight);
-    if let Err(error) = released {
-        warn!(%error, %run, "the run could not be handed back");
-        engine.doubt();
-    }
     engine.set_a_time();
+    released.map(|released| released > 0).unwrap_or_else(|error| {
+        telemetry::release_failed(key.root, key.id, &error);
+        engine.doubt();
+        false
+    })
 }
 
 /// One turn: what is next, and what follows from it.
@@ -261,21 +350,25 @@ async fn give_up(
 /// Why the run has to give up, if it has to.
 pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec<Failure>, Halt> {
     let reasons = engine.reasons_to_give_up(job.key, &job.run, job.surroundings).await;
-    reasons
-        .map_err(|error| Halt::Infrastructure(format!("whether it is to give up could not be read: {error}")))
+    reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
+}
+
+/// The database let us down, or has something else on record than what is expected.
+fn unread(what: &str, error: &sqlx::Error) -> Halt {
+    let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    Halt::Infrastructure(Why { recorded: format!("{what}: {error}"), logged })
 }
 
 /// What the protocol says is next for this run.
 pub(super) fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
-    Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string()))
+    Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string().into()))
 }
 
 /// A run on its way back has to know what it had done.
 pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     if run.needs_plan() {
         let history = engine.store.history(&saga.definition, run).await;
-        let history = history
-            .map_err(|error| Halt::Infrastructure(format!("its history could not be read: {error}")))?;
+        let history = history.map_err(|error| unread("its history could not be read", &error))?;
         run.recall(history.plan, history.last, history.any_part_done);
     }
     Ok(())

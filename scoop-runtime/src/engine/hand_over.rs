@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tracing::warn;
 
 use super::execute::InFlight;
 use super::shares::{Seat, Share, Slot};
@@ -19,6 +18,7 @@ use super::wake::{Bereft, End};
 use super::{Engine, claim};
 use crate::error::is_transient;
 use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent};
+use crate::telemetry;
 use crate::uninterrupted::uninterrupted;
 
 /// Room for one run.
@@ -87,7 +87,7 @@ async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Ro
             // From here on what may have been claimed all the same is not in flight.
             drop(rooms);
             if is_transient(&error) || error.as_database_error().is_none() {
-                warn!(%error, "whether messages were launched is not known; looking it up");
+                telemetry::launch_unknown(engine.worker, &error);
                 engine.doubt();
             }
             return Err(error);

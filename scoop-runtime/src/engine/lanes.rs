@@ -3,11 +3,11 @@
 
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
 use sqlx::{Postgres, Transaction};
-use tracing::{debug, warn};
 
 use super::call::{conclude_failed, undo};
 use super::connections::MARKED;
 use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
+use super::outcome::Outcome;
 use super::settle::Unsettled;
 use super::shares::Seat;
 use super::wake::End;
@@ -15,6 +15,7 @@ use super::{Engine, Opened};
 use crate::error::{is_cancelled, is_transient_in_step};
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
+use crate::telemetry;
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
@@ -70,7 +71,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
         return Err(Halt::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
     }
     let conclusion = gather(engine, &job.saga, conclusion).await;
-    let after = After::of(&conclusion);
+    let after = After::of(&job.run, &conclusion);
     let settlement = settlement(engine, job, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.sets_a_time();
@@ -78,9 +79,12 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
         Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
         Err(Unsettled::TakenOver) => refused(engine, job, after).await,
         Err(Unsettled::Refused(error)) => {
-            Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}")))
+            Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}").into()))
         }
-        Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
+        Err(Unsettled::Stopped) => {
+            job.undecided = after.outcome;
+            Err(Halt::InDoubt("the engine stopped".into()))
+        }
     }
 }
 
@@ -92,7 +96,7 @@ async fn settle_within(
     opened: Opened,
 ) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
-    let after = After::of(&conclusion);
+    let after = After::of(&job.run, &conclusion);
     // A failure goes on record even if what the cleanup wrote does not.
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, job, conclusion);
@@ -101,11 +105,13 @@ async fn settle_within(
     match commit_with(engine, settlement, opened).await {
         Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
         Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
-        Err(Uncommitted::Halt(halt)) => Err(halt),
+        Err(Uncommitted::Halt(halt)) => {
+            job.undecided = after.outcome;
+            Err(halt)
+        }
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => {
-                let saga = &*job.saga.definition.saga;
-                warn!(saga, run = %job.key.id, why, "what cleaned up after a failed step is not committed");
+                telemetry::cleanup_lost(job.at(&job.step()), &why);
                 settle_batched(engine, job, conclusion).await
             }
             None => fail(engine, job, after.context, &why).await,
@@ -117,6 +123,7 @@ async fn settle_within(
 async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Halt> {
     let reasons = reasons_to_give_up(engine, job).await?;
     if reasons.is_empty() {
+        job.undecided = after.outcome;
         return Err(Halt::TakenOver);
     }
     // What the step changed of the context outlives it.
@@ -133,20 +140,20 @@ struct After {
     context: Context,
     /// The definition under which its newest step completed.
     definition: Option<i32>,
+    /// What to report.
+    outcome: Option<Box<Outcome>>,
 }
 
 impl After {
-    fn of(conclusion: &Conclusion) -> Self {
+    fn of(before: &Run, conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
-        match &conclusion.fate {
-            Fate::GoesOn(run) => {
-                Self { backward: run.is_backward(), run: Some(run.clone()), context, definition: None }
-            }
-            Fate::Committed => Self { run: None, backward: false, context, definition: None },
-            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => {
-                Self { run: None, backward: true, context, definition: None }
-            }
-        }
+        let outcome = Outcome::of(before, conclusion);
+        let (run, backward) = match &conclusion.fate {
+            Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
+            Fate::Committed => (None, false),
+            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
+        };
+        Self { run, backward, context, definition: None, outcome }
     }
 }
 
@@ -212,11 +219,15 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
-        return Uncommitted::Halt(if answered { Halt::Infrastructure(why) } else { Halt::InDoubt(why) });
+        return Uncommitted::Halt(if answered {
+            Halt::Infrastructure(why.into())
+        } else {
+            Halt::InDoubt(why)
+        });
     }
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
     match &*code {
-        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string())),
+        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())),
         IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
         _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
     }
@@ -254,6 +265,9 @@ fn proceed(
     {
         return Err(Halt::InDoubt("the process crashes after the commit, as it was to".into()));
     }
+    if let Some(outcome) = after.outcome {
+        outcome.report(job);
+    }
     engine.announce(&settled.started);
     if sets_a_time {
         engine.set_a_time();
@@ -284,7 +298,8 @@ fn proceed(
             Ok(())
         }
         _ => {
-            debug!(run = %job.key.id, ended = settled.ended, "the run leaves this process");
+            let newest = job.run.last.as_ref().map_or("", |last| &last.step);
+            telemetry::left(job.at(newest), settled.ended);
             Err(Halt::Settled)
         }
     }

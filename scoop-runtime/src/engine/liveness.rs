@@ -13,11 +13,11 @@ use std::time::Duration;
 use sqlx::postgres::PgListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
 
 use super::Engine;
 use crate::ids;
 use crate::store::{MemorySession, Store, Tables};
+use crate::telemetry;
 
 /// How often to look for dead processes at least. Whoever keeps the time looks, too.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ impl Session {
         if let Self::Postgres(mut listener) = self
             && let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut listener).await
         {
-            tracing::debug!(%error, "the session is gone already, and the lock with it");
+            telemetry::session_gone(&error);
         }
     }
 }
@@ -120,7 +120,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             Heard::Ourselves => {}
             Heard::Others => engine.look_up(),
             Heard::End => {
-                warn!("the session that shows that this worker lives was lost");
+                telemetry::session_lost(engine.worker);
                 drop(session);
                 tokio::select! {
                     biased;
@@ -140,10 +140,10 @@ async fn renew(engine: &Engine) -> Session {
     loop {
         match Session::open(engine).await {
             Ok(session) => {
-                info!("the worker has a new session");
+                telemetry::session_renewed(engine.worker);
                 return session;
             }
-            Err(error) => warn!(%error, "the worker cannot get a new session yet"),
+            Err(error) => telemetry::operation_failed(engine.worker, "session renewal", &error),
         }
         tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
     }
@@ -169,11 +169,11 @@ pub(super) async fn reap(engine: Arc<Engine>) {
         match engine.store.reap(engine.worker).await {
             Ok((0, _)) => {}
             Ok((dead, freed)) => {
-                info!(dead, freed, "took over from dead workers");
+                telemetry::took_over(engine.worker, dead, freed);
                 engine.wakeups.claimer.notify_one();
                 engine.wakeups.others.notify_one();
             }
-            Err(error) => warn!(%error, "could not look for dead workers"),
+            Err(error) => telemetry::operation_failed(engine.worker, "reap of dead workers", &error),
         }
         tokio::select! {
             biased;

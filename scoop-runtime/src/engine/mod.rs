@@ -6,6 +6,7 @@
 //! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
 //!   [`lanes`] how it gets written what follows.
 //! * [`connections`]: where steps get their transactions.
+//! * [`outcome`]: which of that operators want to know.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
 //! * [`wake`]: tells whoever waits for it.
 //! * [`time`]: knows when something is due, without any of these having been told.
@@ -24,6 +25,7 @@ mod execute;
 mod hand_over;
 mod lanes;
 mod liveness;
+mod outcome;
 mod panics;
 mod schedule;
 mod settle;
@@ -45,6 +47,7 @@ use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::telemetry;
 pub(crate) use connections::{Connections, Opened};
 pub(crate) use hand_over::Start;
 use scoop_core::{Failure, Run};
@@ -126,6 +129,7 @@ impl Engine {
             session.close().await;
             return Err(error);
         }
+        telemetry::started(worker, engine.registry.pairs().1.len() - 1, engine.settings.concurrency);
         tokio::spawn(engine.clone().serve(session, settlements, parents));
         Ok(engine)
     }
@@ -137,7 +141,7 @@ impl Engine {
         self.store.retry_stuck(self.registry.pairs()).await?;
         definitions::look(self).await?;
         for (topic, saga) in self.store.abandoned_sagas().await? {
-            tracing::warn!(saga, topic, "runs wait for a saga that no living program has");
+            telemetry::saga_missing(self.worker, &saga, &topic);
         }
         self.announce(&self.store.sweep().await?);
         Ok(())
@@ -173,8 +177,9 @@ impl Engine {
         // What was woken and claimed in the last moment is handed back.
         self.runs.wait().await;
         if let Err(error) = self.store.leave(self.worker).await {
-            tracing::warn!(%error, "the worker could not sign off; others will find it dead");
+            telemetry::operation_abandoned(self.worker, "deregistration", &error);
         }
+        telemetry::stopped(self.worker);
         self.stopped.cancel();
     }
 
@@ -215,7 +220,7 @@ impl Engine {
         let mut reasons = asked.requests;
         reasons.extend(asked.context.missed_deadlines(undoing, asked.now, asked.since, &run.source));
         if reasons.is_empty() {
-            reasons.push(Failure::new("GaveUp", "it was to give up, but nobody said why", &run.source));
+            reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
         }
         Ok(reasons)
     }

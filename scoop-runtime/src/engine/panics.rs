@@ -55,7 +55,8 @@ pub(super) fn caught_now(source: &str, code: impl FnOnce(&str) -> Failure) -> Fa
 fn failure_of(payload: &(dyn Any + Send), source: &str) -> Failure {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    let mut failure = Failure::new("Panic", text.unwrap_or_default(), source);
+    let mut failure =
+        Failure::new("Panic", text.as_deref().unwrap_or("panicked with a value that is no text"), source);
     failure.stack_trace.extend(LOCATION.take());
     failure
 }

@@ -7,11 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::warn;
-
 use super::Engine;
 use crate::registry::Scheduled;
 use crate::store::{Fired, Published, Taken};
+use crate::telemetry;
 use crate::timetable::Unfit;
 
 /// How often to look at the clock of the database at least: it may be put, and this process may
@@ -47,7 +46,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
         let pause = match look(&engine, &mut followed).await {
             Ok(pause) => pause,
             Err(error) => {
-                warn!(%error, "could not look which sagas are to run by themselves; trying again");
+                telemetry::operation_failed(engine.worker, "schedule lookup", &error);
                 PAUSE_AFTER_FAILURE
             }
         };
@@ -96,9 +95,9 @@ async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration
         Fired::Nothing => return Ok(PAUSE_WHILE_TAKEN),
         Fired::Launched(handlers) => engine.announce(&handlers),
         Fired::Unfit(taken) => {
-            let handler = &taken.handler;
-            let error = taken.timetable.as_ref().err();
-            warn!(?error, %handler, "another program has given a saga a schedule that this one cannot follow");
+            if let Err(error) = &taken.timetable {
+                telemetry::schedule_unfit(engine.worker, &taken.handler, error);
+            }
             followed.forget(&taken);
         }
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 use uuid::Uuid;
 
 use super::Engine;
 use crate::error::is_transient;
 use crate::store::{Settled, Settlement, Shape};
+use crate::telemetry;
 
 /// How many tasks settle side by side: while one commits, the other gathers.
 pub(super) const SETTLERS: usize = 2;
@@ -113,7 +113,7 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
             }
         }
         Err(error) if is_transient(&error) && engine.stopping.is_cancelled() => {
-            warn!(%error, "outcomes could not be written before the end; the steps will run again");
+            telemetry::operation_abandoned(engine.worker, "settlement", &error);
             for answer in answers {
                 let _ = answer.send(Err(Unsettled::Stopped));
             }
@@ -147,7 +147,7 @@ async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answ
         if !is_transient(&error) || split || engine.stopping.is_cancelled() {
             return Err(error);
         }
-        warn!(%error, outcomes = settlements.len(), "outcomes could not be written; trying again");
+        telemetry::operation_failed(engine.worker, "settlement", &error);
         tokio::time::sleep(engine.settings.backoff.pause(attempts)).await;
     }
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 use uuid::Uuid;
 
 use super::{Engine, definitions};
 use crate::bug::{Bug, made};
 use crate::store::Key;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::telemetry;
 
 /// How many runs are looked at in one statement.
 const BATCH_MAX: i64 = 1_000;
@@ -47,7 +47,7 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
                 engine.settings.poll_interval
             }
             Err(error) => {
-                warn!(%error, "what is due could not be looked up; trying again");
+                telemetry::operation_failed(engine.worker, "timer lookup", &error);
                 PAUSE_AFTER_FAILURE
             }
         };
@@ -165,7 +165,7 @@ pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
         let wait = match look_after(&engine, &keys).await {
             Ok(wait) => wait,
             Err(error) => {
-                warn!(%error, "whether running steps should stop could not be looked up");
+                telemetry::operation_failed(engine.worker, "stop signal lookup", &error);
                 PAUSE_AFTER_FAILURE
             }
         };

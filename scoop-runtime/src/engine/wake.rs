@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 use uuid::Uuid;
 
 use super::{Engine, hand_over};
 use crate::store::Parent;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::telemetry;
 
 /// How often other processes are notified at most: each notification takes a lock that all
 /// databases of the server share.
@@ -130,10 +130,10 @@ async fn ask(
         match hand_over::wake(engine, &parents, slots.take(), anything_new).await {
             Ok(bereft) => return bereft,
             Err(error) if engine.stopping.is_cancelled() => {
-                warn!(%error, parents = parents.len(), "parents could not be woken before the end; a sweep finds them");
+                telemetry::operation_abandoned(engine.worker, "wake-up of parents", &error);
                 break;
             }
-            Err(error) => warn!(%error, parents = parents.len(), "parents could not be woken; trying again"),
+            Err(error) => telemetry::operation_failed(engine.worker, "wake-up of parents", &error),
         }
         anything_new = false;
         tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
@@ -241,7 +241,7 @@ pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken)
             () = drained.cancelled() => return,
         }
         if let Err(error) = engine.store.notify(engine.worker).await {
-            warn!(%error, "other processes could not be notified; they will find out by polling");
+            telemetry::operation_abandoned(engine.worker, "notification", &error);
         }
         tokio::time::sleep(NOTIFY_PAUSE).await;
     }

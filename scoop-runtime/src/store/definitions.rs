@@ -77,6 +77,17 @@ impl Lanes {
     }
 }
 
+/// What became of a run that a program cannot continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetAside {
+    /// No living worker has a definition that has not refused it.
+    Stuck,
+    /// It is ready for a worker with another definition.
+    HandedOver,
+    /// It was not held under the key any more.
+    Void,
+}
+
 /// A definition, as `definition_publish.sql` takes it.
 #[derive(Debug, Serialize)]
 pub(crate) struct PublishedDefinition {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, Failure, Run};
+use scoop_core::{Definition, EventKind, Failure, Run};
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
     Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
-    Published, PublishedDefinition, Release, Settled, Settlement, Standing, Tables, Target, Undone,
+    Published, PublishedDefinition, Release, SetAside, Settled, Settlement, Standing, Tables, Target, Undone,
     Unreadable,
 };
 use crate::children::Child;
@@ -68,7 +68,7 @@ either! {
         &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
     ) -> Woken;
     async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
-    async fn release(&self, releases: &[Release]) -> ();
+    async fn release(&self, releases: &[Release]) -> u64;
     async fn reap(&self, worker: Uuid) -> (usize, u64);
     async fn sweep(&self) -> Vec<String>;
     async fn leave(&self, worker: Uuid) -> ();
@@ -79,9 +79,10 @@ either! {
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
     async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);
     async fn now(&self) -> Now;
-    async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> bool;
-    async fn hold(&self, key: Key, failed: &FailedPart) -> ();
+    async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> SetAside;
+    async fn hold(&self, key: Key, failed: &FailedPart) -> bool;
     async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
+    async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> bool;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
     async fn children(
         &self, run: Uuid, handler: &str, newest: bool, reply: &str, unseen: &[&str],

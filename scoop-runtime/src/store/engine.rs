@@ -19,7 +19,7 @@ use super::launching::{self, Launching};
 use super::plain::{self, Plain};
 use super::rows::{Unreadable, lineage, unsigned};
 use super::telling::{self, Telling};
-use super::{Claimed, Key, Lanes, Progress, Settled, Settlement, Tables};
+use super::{Claimed, Key, Lanes, Progress, SetAside, Settled, Settlement, Tables};
 use crate::children::Child;
 use crate::clock::Now;
 use crate::ids;
@@ -346,10 +346,10 @@ impl Tables {
         Ok(Disowned { freed, woken: self.sweep().await? })
     }
 
-    /// Hands runs back.
-    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<()> {
+    /// Hands runs back. Returns how many were still held under their keys.
+    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
         let each = releases.iter();
-        sqlx::query(self.sql.run_release.clone())
+        let released = sqlx::query(self.sql.run_release.clone())
             .bind(each.clone().map(|r| r.key.root).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.key.id).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.key.epoch).collect::<Vec<_>>())
@@ -358,7 +358,7 @@ impl Tables {
             .bind(each.map(|r| r.granted).collect::<Vec<_>>())
             .done(&self.sessions)
             .await?;
-        Ok(())
+        Ok(released.rows_affected())
     }
 
     /// Why the run has to give up, if it has to and is still held under this key.
@@ -436,9 +436,8 @@ impl Tables {
         self.clock.now(&self.sessions).await
     }
 
-    /// Hands a run over that cannot be continued under this definition. Returns whether it is stuck: no living
-    /// worker has a definition that has not refused it.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<bool> {
+    /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<SetAside> {
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
             .bind(key.root)
             .bind(key.id)
@@ -448,7 +447,11 @@ impl Tables {
             .all(&self.sessions)
             .await?
             .pop();
-        Ok(stuck.unwrap_or(false))
+        Ok(match stuck {
+            Some(true) => SetAside::Stuck,
+            Some(false) => SetAside::HandedOver,
+            None => SetAside::Void,
+        })
     }
 
     /// Gives the runs of these handlers that were set aside another chance.

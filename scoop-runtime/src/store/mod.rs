@@ -9,12 +9,14 @@ mod engine;
 mod launching;
 mod memory;
 mod migrate;
+mod name;
 mod plain;
 #[cfg(test)]
 mod plans;
 mod progress;
 mod reach;
 mod rebuild;
+mod recorded;
 mod repair;
 mod requests;
 #[cfg(test)]
@@ -32,7 +34,7 @@ pub(crate) mod tests;
 mod topology;
 
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing};
-pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Registered};
+pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Committed, Parent, Release};
 #[cfg(feature = "simulation")]

@@ -198,8 +198,8 @@ impl Tables {
     }
 
     /// Sets a run aside that could not be undone, once more, and puts that on record.
-    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_hold.clone())
+    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_hold.clone())
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
@@ -209,7 +209,7 @@ impl Tables {
             .bind(held_again(&failed.failure))
             .done(&self.sessions)
             .await?;
-        Ok(())
+        Ok(held.rows_affected() > 0)
     }
 
     /// A page of what could not be undone, newest first.

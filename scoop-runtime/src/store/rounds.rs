@@ -313,7 +313,7 @@ impl Rounds for Handle {
     async fn abandon(&self, token: &Token) -> Result<(), Error> {
         let (_, key) = key_of(token)?;
         self.0.forget(key).await;
-        self.0.call("run", async |store| store.release(&[Release::at_once(key)]).await).await
+        self.0.call("run", async |store| store.release(&[Release::at_once(key)]).await).await.map(drop)
     }
 
     async fn read(&self, stream: &str) -> Result<Vec<Entry>, Error> {

@@ -6,7 +6,6 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
-use tracing::debug;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
@@ -134,7 +133,7 @@ pub(super) fn fired<'a>(
 ) -> (Vec<Ticked<'a>>, Option<OffsetDateTime>) {
     let mut due = timetable.due(taken.next_at, taken.now);
     if busy && timetable.overlap == Overlap::Skip {
-        debug!(handler = taken.handler, "the last run has not ended; this time is let go");
+        crate::telemetry::tick_skipped(&taken.handler);
         due.ticks.clear();
     }
     let fired = u64::try_from(taken.fired).unwrap_or_default();

@@ -16,6 +16,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
 
+use super::name::named;
 use crate::uninterrupted::uninterrupted;
 use crate::warm::{USES_MAX, Warm};
 
@@ -23,10 +24,11 @@ use crate::warm::{USES_MAX, Warm};
 /// session for having taken long. And they keep to the one plan that serves all calls of a statement:
 /// left to itself, the server sometimes plans anew for each, which halves the rate. That plan goes along
 /// the indexes, in their order: a plan that was made when there was little to read, and reads all of it
-/// to sort it, goes on being used when there is much.
+/// to sort it, goes on being used when there is much. Of notices (what a migration need not create) nobody is to hear.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
     SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
-    SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off";
+    SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
+    SET client_min_messages = warning";
 
 /// The same for a transaction behind a proxy. What waits for locks is said by whoever begins it.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
@@ -78,10 +80,10 @@ pub(crate) struct Access {
 }
 
 impl Sessions {
-    /// So many connections, and one that listens. None is made before it is needed.
+    /// So many connections, and one that listens, under a name of their own. None is made before it is needed.
     pub(crate) fn new(users: &PgPool, connections: u32, access: &Access) -> Self {
-        let options = (*users.connect_options()).clone();
-        let direct = access.direct.clone().unwrap_or_else(|| options.clone());
+        let options = named((*users.connect_options()).clone());
+        let direct = access.direct.clone().map_or_else(|| options.clone(), named);
         let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(direct);
         let (route, options) = match access.behind_proxy {
             // A statement is prepared anew in each transaction, so there is nothing to remember.

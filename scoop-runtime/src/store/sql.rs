@@ -117,6 +117,7 @@ statements! {
     run_outputs,
     run_overdue,
     run_release,
+    run_recorded,
     run_repeats,
     run_retry_stuck,
     run_set_aside,

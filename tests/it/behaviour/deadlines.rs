@@ -507,7 +507,7 @@ mod of_a_rollback_whose_children_are_away {
         let Outcome::RollbackFailed(failure) = root.ends().await? else {
             panic!("the rollback was to be given up");
         };
-        assert!(failure.report().contains("Missed rollback deadline"), "{}", failure.report());
+        assert!(failure.report().contains("missed the rollback deadline"), "{}", failure.report());
         let types = "SELECT type::text FROM scoop.message_event WHERE coroutine_name = 'child-handler'
                      ORDER BY created_at";
         assert_eq!(db.texts(types).await, ["SEEN", "SUSPENDED", "COMMITTED"]);

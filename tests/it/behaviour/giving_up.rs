@@ -315,7 +315,7 @@ mod in_a_rollback {
         gate.open(1);
         let Outcome::RollbackFailed(failure) = root.ends().await? else { panic!("it was not undone") };
         let causes: Vec<_> = failure.root_causes().iter().map(|cause| cause.message.clone()).collect();
-        assert!(causes[0].starts_with("Missed rollback deadline"), "{causes:?}");
+        assert!(causes[0].starts_with("missed the rollback deadline"), "{causes:?}");
         assert_eq!(causes[1..], ["why it could not be undone", "why it turned back"]);
         Ok(())
     }

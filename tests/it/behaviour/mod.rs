@@ -41,6 +41,7 @@ mod sleeping;
 mod slow_statements;
 mod standby;
 mod stuck;
+mod telemetry;
 mod topology;
 mod trees;
 mod trees_unreadable;

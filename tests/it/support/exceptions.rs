@@ -37,8 +37,8 @@ const PROTOCOL: [(&str, &str, Message); 6] = [
         "ChildRollbackFailedException",
         Message::OfStep("Child rollback failure occurred while suspended in step"),
     ),
-    ("PSS", "ParentSaidSoException", Message::None),
-    ("GU", "GaveUpException", Message::None),
+    ("PSS", "ParentSaidSoException", Message::Always("had to roll back with the run above")),
+    ("GU", "GaveUpException", Message::OfReasons),
     ("CR", "CancellationRequestedException", Message::Own),
     ("RR", "RollbackRequestedException", Message::Own),
 ];
@@ -48,10 +48,14 @@ enum Message {
     OfStep(&'static str),
     /// What stands in the block.
     Own,
-    None,
+    Always(&'static str),
+    /// It repeats what its causes say.
+    OfReasons,
 }
 
 const NO_MESSAGE: &str = "<no message>";
+
+const LAUNCHED_FAILED: &str = "what it launched has failed as well";
 
 impl Exception {
     pub(super) fn parse(text: &str) -> Self {
@@ -156,8 +160,11 @@ fn kind_and_message(name: &str, inside: Option<&str>) -> (String, Option<String>
         if name == short {
             let message = match (text, inside) {
                 (Message::OfStep(text), Some(step)) => format!("{text} [{}]", in_full(step)),
+                (Message::OfStep(_), None) => LAUNCHED_FAILED.into(),
                 (Message::Own, Some(reason)) => reason.into(),
-                _ => NO_MESSAGE.into(),
+                (Message::Own, None) => NO_MESSAGE.into(),
+                (Message::Always(text), _) => text.into(),
+                (Message::OfReasons, _) => return (kind.into(), None),
             };
             return (kind.into(), Some(message));
         }

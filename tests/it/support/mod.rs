@@ -3,6 +3,7 @@
 mod audited;
 mod calls;
 mod database;
+pub(crate) mod events;
 mod exceptions;
 pub(crate) mod messages;
 mod process;

@@ -5,6 +5,8 @@
 #[path = "../../it/support/calls.rs"]
 mod calls;
 mod database;
+#[path = "../../it/support/events.rs"]
+pub(crate) mod events;
 #[path = "../../it/support/exceptions.rs"]
 mod exceptions;
 #[path = "../../it/support/messages.rs"]

@@ -4,7 +4,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::{Key, Lanes, LivingWorker, PublishedDefinition};
+use super::super::{Key, Lanes, LivingWorker, PublishedDefinition, SetAside};
 use super::Memory;
 use super::row::RunState;
 use super::state::{Lane, RunId, State};
@@ -91,11 +91,11 @@ impl Memory {
         .await
     }
 
-    /// Hands a run over that cannot be continued under this definition. Returns whether it is stuck.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<bool> {
+    /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
+    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<SetAside> {
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {
-                return Ok(false);
+                return Ok(SetAside::Void);
             };
             let (handler, topic) = (row.handler.clone(), row.topic.clone());
             let mut refused_by = row.refused_by.clone();
@@ -110,7 +110,7 @@ impl Memory {
                 row.reason = Some(reason);
                 (row.reserved_for, row.refused_by) = (target.unwrap_or(0), refused_by);
             });
-            Ok(target.is_none())
+            Ok(if target.is_none() { SetAside::Stuck } else { SetAside::HandedOver })
         })
         .await
     }

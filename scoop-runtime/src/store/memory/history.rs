@@ -4,6 +4,7 @@ use scoop_core::{Definition, EventKind, Instance, Path, Plan, RollbackNames, Run
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::super::Key;
 use super::super::engine::History;
 use super::Memory;
 use super::record::{Event, Record};
@@ -27,6 +28,16 @@ impl Memory {
                 }
                 _ => history,
             })
+        })
+        .await
+    }
+
+    /// Whether the worker of this identifier has recorded an event of this kind for the run.
+    pub(crate) async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
+        self.run("recorded", |state| {
+            let is = |event: &Event| event.kind == kind && event.identifier.as_deref() == Some(identifier);
+            let hierarchy = state.hierarchy(run.root);
+            Ok(hierarchy.is_some_and(|hierarchy| hierarchy.record.of_run(run.id).any(is)))
         })
         .await
     }

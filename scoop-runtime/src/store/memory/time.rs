@@ -93,10 +93,10 @@ impl Memory {
     }
 
     /// Sets a run aside that could not be undone, once more. It has taken note of the children that failed.
-    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<()> {
+    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
         self.run("hold", |state| {
             if state.claimed_under(key).is_none() {
-                return Ok(());
+                return Ok(false);
             }
             let (now, run) = (state.now(), (key.root, key.id));
             state.change(run, |row| {
@@ -110,7 +110,7 @@ impl Memory {
             let noted = state.children(run).filter(|child| child.state == RunState::Ended);
             let noted: Vec<_> = noted.map(Row::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
-            Ok(())
+            Ok(true)
         })
         .await
     }

@@ -94,11 +94,10 @@ impl Memory {
         .await
     }
 
-    /// Hands runs back.
-    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<()> {
+    /// Hands runs back. Returns how many were still held under their keys.
+    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
         self.run("release", |state| {
-            releases.iter().for_each(|release| state.release(release));
-            Ok(())
+            Ok(releases.iter().map(|release| u64::from(state.release(release))).sum())
         })
         .await
     }
@@ -218,11 +217,12 @@ impl State {
         u64::try_from(owned.len()).unwrap_or(u64::MAX)
     }
 
-    fn release(&mut self, release: &Release) {
+    /// Whether the run was held under the key.
+    fn release(&mut self, release: &Release) -> bool {
         let now = self.now();
         let Release { key, pause_seconds, reason, granted } = release;
         if self.claimed_under(*key).is_none() {
-            return;
+            return false;
         }
         let pause = time::Duration::seconds_f64(*pause_seconds);
         self.change((key.root, key.id), |row| {
@@ -237,6 +237,7 @@ impl State {
             row.retries += i32::from(*granted);
             row.reason.clone_from(reason);
         });
+        true
     }
 }
 

@@ -1,0 +1,131 @@
+//! What a conclusion decides that operators want to know. It is reported once it is committed.
+
+use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run, SLEEP_HANDLER};
+
+use super::execute::Job;
+use crate::telemetry;
+
+/// A decision to report.
+pub(super) struct Outcome {
+    /// Why the run turned back, if it did.
+    turned_back: Option<Placed>,
+    ended: Option<Ended>,
+}
+
+/// A failure, and the step or the part of the rollback in which it arose.
+struct Placed {
+    step: String,
+    failure: Failure,
+}
+
+enum Ended {
+    RolledBack { at: Placed, told: bool },
+    RollbackFailed(Placed),
+}
+
+impl Outcome {
+    /// What this conclusion for `before` decides; nothing if all goes well.
+    pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Option<Box<Self>> {
+        let ended = match &conclusion.fate {
+            Fate::RolledBack { cause, told } => {
+                let at = Placed::new(newest(conclusion, EventKind::RolledBack), cause);
+                Some(Ended::RolledBack { at, told: *told })
+            }
+            Fate::RollbackFailed { failure, .. } => Some(Ended::RollbackFailed(Placed::new(
+                newest(conclusion, EventKind::RollbackFailed),
+                failure,
+            ))),
+            Fate::GoesOn(run) if run.is_backward() => None,
+            Fate::GoesOn(_) | Fate::Committed | Fate::FailedAgain { .. } => return None,
+        };
+        let turned_back = newest(conclusion, EventKind::RollingBack).filter(|_| !before.is_backward());
+        let turned_back =
+            turned_back.and_then(|event| Some(Placed::new(Some(event), event.exception.as_ref()?)));
+        (turned_back.is_some() || ended.is_some()).then(|| Box::new(Self { turned_back, ended }))
+    }
+
+    /// Reports it. It has to be committed.
+    pub(super) fn report(&self, job: &Job) {
+        // A saga of ours, of which users know nothing.
+        if job.saga.definition.saga == SLEEP_HANDLER {
+            return;
+        }
+        if let Some(Placed { step, failure }) = &self.turned_back {
+            let gave_up = GaveUp::of(failure);
+            gave_up.report(job, step, failure);
+            if !gave_up.cancelled && !gave_up.missed_deadline {
+                telemetry::failed(job.at(step), failure);
+            }
+        }
+        match &self.ended {
+            Some(Ended::RolledBack { at: Placed { step, failure }, told }) => {
+                // If there was nothing to undo, no part of a rollback has run.
+                let step = self.turned_back.as_ref().map_or(step, |turned| &turned.step);
+                telemetry::rolled_back(job.at(step), failure, *told);
+            }
+            Some(Ended::RollbackFailed(Placed { step, failure })) => {
+                GaveUp::of(failure).report(job, step, failure);
+                telemetry::rollback_failed(job.at(step), failure, false);
+            }
+            None => {}
+        }
+    }
+
+    /// By which event its newest decision is on record.
+    pub(super) fn kind(&self) -> EventKind {
+        match &self.ended {
+            Some(Ended::RolledBack { .. }) => EventKind::RolledBack,
+            Some(Ended::RollbackFailed(_)) => EventKind::RollbackFailed,
+            None => EventKind::RollingBack,
+        }
+    }
+
+    /// Its newest decision, by the name of the event that reports it.
+    pub(super) fn name(&self) -> &'static str {
+        match &self.ended {
+            Some(Ended::RolledBack { .. }) => "rolled_back",
+            Some(Ended::RollbackFailed(_)) => "rollback_failed",
+            None => "failed",
+        }
+    }
+}
+
+impl Placed {
+    fn new(event: Option<&Event>, failure: &Failure) -> Self {
+        let step = event.and_then(|event| event.step.clone()).unwrap_or_default();
+        Self { step, failure: failure.clone() }
+    }
+}
+
+fn newest(conclusion: &Conclusion, kind: EventKind) -> Option<&Event> {
+    conclusion.events.iter().rev().find(|event| event.kind == kind)
+}
+
+/// What a run gave up for, if it did. What it waited for may have given up as well, and reports that itself.
+#[derive(Default)]
+struct GaveUp {
+    cancelled: bool,
+    missed_deadline: bool,
+}
+
+impl GaveUp {
+    fn of(failure: &Failure) -> Self {
+        if failure.kind != "GaveUpException" {
+            return Self::default();
+        }
+        let is = |kind: fn(&str) -> bool| failure.causes.iter().any(|cause| kind(&cause.kind));
+        Self {
+            cancelled: is(|kind| kind.ends_with("CancellationRequestedException")),
+            missed_deadline: is(|kind| kind.starts_with("Missed") && kind.ends_with("Deadline")),
+        }
+    }
+
+    fn report(&self, job: &Job, step: &str, failure: &Failure) {
+        if self.cancelled {
+            telemetry::cancelled(job.at(step), failure);
+        }
+        if self.missed_deadline {
+            telemetry::deadline_missed(job.at(step), failure);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The events and the span that the engine reports through `tracing`. Every one of them is declared here.
+//!
+//! Alerts are built on them: target, name, level and fields are an interface, listed in `docs/telemetry.md`. A test
+//! compares both lists. An event about an outcome follows the commit of that outcome.
+//!
+//! Texts go through [`text`], which removes what must not be in a log: payloads and passwords. Texts are made only for
+//! an interested subscriber.
+
+#[cfg(test)]
+mod page;
+mod text;
+
+use std::fmt::Display;
+
+use scoop_core::Failure;
+use tracing::Span;
+use tracing::field::display as shown;
+use uuid::Uuid;
+
+use text::{Scrubbed, Told};
+pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
+
+/// Where a run stands: the fields that all events about it share.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) saga: &'a str,
+    pub(crate) step: &'a str,
+    pub(crate) run: Uuid,
+    pub(crate) hierarchy: Uuid,
+    pub(crate) topic: &'a str,
+    /// Tries of this step before this one.
+    pub(crate) attempt: u32,
+}
+
+/// An event as it is declared.
+#[cfg(test)]
+#[derive(Clone, Copy)]
+struct Declared {
+    target: &'static str,
+    name: &'static str,
+    level: &'static str,
+    fields: &'static [&'static str],
+}
+
+/// Declares the events of a target: a function for each, and a list of all. `shared` are fields that each of them has.
+macro_rules! events {
+    (
+        $list:ident: $target:literal, shared $shared:tt;
+        $(
+            $(#[doc = $doc:literal])+
+            $level:ident $name:literal = $function:ident($($argument:ident: $type:ty),* $(,)?)
+                { $($field:ident = $value:expr),* $(,)? } $message:tt
+        )*
+    ) => {
+        $(
+            events!(@function $target, $shared, $(#[doc = $doc])+
+                $level $name = $function($($argument: $type),*) { $($field = $value),* } $message);
+        )*
+        #[cfg(test)]
+        const $list: &[Declared] = &[$(events!(@declared $target, $shared, $level $name { $($field),* })),*];
+    };
+    (
+        @function $target:literal, { $($shared:ident = $shared_value:expr),* }, $(#[doc = $doc:literal])+
+        $level:ident $name:literal = $function:ident($($argument:ident: $type:ty),*)
+            { $($field:ident = $value:expr),* } ($($message:tt)+)
+    ) => {
+        $(#[doc = $doc])+
+        pub(crate) fn $function($($argument: $type),*) {
+            tracing::event!(
+                name: $name, target: $target, tracing::Level::$level,
+                event = $name, $($shared = $shared_value,)* $($field = $value,)* $($message)+
+            );
+        }
+    };
+    (
+        @declared $target:literal, { $($shared:ident = $shared_value:expr),* },
+        $level:ident $name:literal { $($field:ident),* }
+    ) => {
+        Declared {
+            target: $target,
+            name: $name,
+            level: stringify!($level),
+            fields: &["event", $(stringify!($shared),)* $(stringify!($field),)* "message"],
+        }
+    };
+}
+
+events! {
+    OF_RUNS: "scoop::run", shared {
+        saga = at.saga, step = at.step, run = shown(at.run), hierarchy = shown(at.hierarchy), topic = at.topic,
+        attempt = at.attempt
+    };
+
+    /// A step, or what it launched, failed; the rollback begins.
+    INFO "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+        ("run failed in step `{}`, rolling back: {}", at.step, Told(failure))
+
+    /// A cancellation took effect.
+    INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+        ("run cancelled: {}", Told(failure))
+
+    /// A deadline was missed.
+    WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+        ("deadline missed: {}", Told(failure))
+
+    /// A rollback is complete. `told` is whether the run above demanded it.
+    WARN "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, told: bool)
+        { failure = shown(Told(failure)), told = told } ("run rolled back: {}", Told(failure))
+
+    /// A rollback failed. `again` is whether it had failed before.
+    ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)
+        { failure = shown(Told(failure)), again = again, remedy = remedy_of_rollback(failure) }
+        ("rollback failed in `{}`: {}; {}", at.step, Told(failure), remedy_of_rollback(failure))
+
+    /// No program at hand can continue the run.
+    ERROR "stuck" = stuck(at: At<'_>, reason: &str)
+        { reason = shown(Scrubbed(reason)), remedy = START_ONE_THAT_FITS }
+        ("run stuck: {}; {START_ONE_THAT_FITS}", Scrubbed(reason))
+
+    /// A living program with another definition of the saga may continue the run.
+    INFO "handed_over" = handed_over(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
+        ("run left to a program with another definition of its saga: {}", Scrubbed(reason))
+
+    /// The step is tried again, for the first time.
+    INFO "retried" = retried(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
+        { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
+        ("attempt failed, retrying in {pause:.3} s: {}", Scrubbed(reason))
+
+    /// The step is tried again, not for the first time.
+    DEBUG "retried" = retried_again(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
+        { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
+        ("attempt failed again, retrying in {pause:.3} s: {}", Scrubbed(reason))
+
+    /// Another process has the run: what was done here is void.
+    INFO "discarded" = discarded(at: At<'_>) {} ("run taken over by another worker, result discarded")
+
+    /// The answer to a commit was lost. `outcome` is what it would have said, if anything.
+    WARN "outcome_unknown" = outcome_unknown(at: At<'_>, outcome: &str, reason: &str)
+        { outcome = outcome, reason = shown(Scrubbed(reason)) }
+        ("settlement outcome unknown, reconciling: {}", Scrubbed(reason))
+
+    /// What a cleanup wrote to the database could not be committed with the failure that it cleaned up after.
+    WARN "cleanup_lost" = cleanup_lost(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
+        ("cleanup not committed, recording the failure without it: {}", Scrubbed(reason))
+
+    /// The run waits for its children, or has ended, and leaves this process.
+    DEBUG "left" = left(at: At<'_>, ended: bool) { ended = ended } ("run left this worker, ended: {ended}")
+}
+
+events! {
+    OF_ROWS: "scoop::run", shared { run = shown(run), hierarchy = shown(hierarchy) };
+
+    /// The record of a run does not fit this program's types.
+    ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
+        ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
+
+    /// Why a run stopped could not be written: it is found by reconciliation.
+    WARN "release_failed" = release_failed(hierarchy: Uuid, run: Uuid, error: &sqlx::Error)
+        { error = shown(Scrubbed(error)) } ("run release failed, reconciling: {}", Scrubbed(error))
+}
+
+events! {
+    OF_WORKERS: "scoop::worker", shared { worker = shown(worker) };
+
+    /// This process runs sagas from now on.
+    INFO "started" = started(worker: Uuid, sagas: usize, concurrency: usize)
+        { sagas = sagas, concurrency = concurrency } ("worker started with {sagas} sagas")
+
+    /// This process runs no sagas any more.
+    INFO "stopped" = stopped(worker: Uuid) {} ("worker stopped")
+
+    /// Runs wait for a saga that no living program has.
+    WARN "saga_missing" = saga_missing(worker: Uuid, saga: &str, topic: &str)
+        { saga = saga, topic = topic, remedy = START_ONE_THAT_HAS_IT }
+        ("runs wait for saga `{saga}`, which no living program has; {START_ONE_THAT_HAS_IT}")
+
+    /// Workers died; what they worked on is ready again.
+    WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: u64) { dead = dead, runs = runs }
+        ("dead workers reaped: {dead}, runs taken over: {runs}")
+
+    /// The database or its connection failed something that the worker tries again.
+    WARN "operation_failed" = operation_failed(worker: Uuid, operation: &str, error: &sqlx::Error)
+        { operation = operation, error = shown(Scrubbed(error)) }
+        ("{operation} failed, retrying: {}", Scrubbed(error))
+
+    /// The database or its connection failed something that other workers make up for.
+    WARN "operation_abandoned" = operation_abandoned(worker: Uuid, operation: &str, error: &sqlx::Error)
+        { operation = operation, error = shown(Scrubbed(error)) }
+        ("{operation} failed, left to other workers: {}", Scrubbed(error))
+
+    /// The session that shows that the worker lives ended; others may take over its runs.
+    WARN "session_lost" = session_lost(worker: Uuid) {} ("worker session lost, opening another")
+
+    /// The worker has a session again.
+    INFO "session_renewed" = session_renewed(worker: Uuid) {} ("worker session renewed")
+
+    /// The answer to a launch was lost.
+    WARN "launch_unknown" = launch_unknown(worker: Uuid, error: &sqlx::Error)
+        { error = shown(Scrubbed(error)) } ("launch outcome unknown, reconciling: {}", Scrubbed(error))
+
+    /// Runs were freed whose claim answer was lost.
+    WARN "reconciled" = reconciled(worker: Uuid, runs: u64) { runs = runs }
+        ("runs released whose claim answer was lost: {runs}")
+
+    /// The stored schedule of a saga is beyond this program.
+    WARN "schedule_unfit" = schedule_unfit(worker: Uuid, saga: &str, error: impl Display)
+        { saga = saga, error = shown(Scrubbed(&error)) }
+        ("schedule of saga `{saga}` not followed: {}", Scrubbed(&error))
+}
+
+events! {
+    OF_PROGRAMS: "scoop::worker", shared {};
+
+    /// No saga is linked.
+    WARN "no_sagas" = no_sagas() {} ("program has no sagas: link the crate that has them, by a `use` at least")
+
+    /// A time of a schedule was let go, since the run of the last one had not ended.
+    DEBUG "tick_skipped" = tick_skipped(saga: &str) { saga = saga }
+        ("tick of saga `{saga}` skipped: its last run has not ended")
+
+    /// A session was gone before it was closed.
+    DEBUG "session_gone" = session_gone(error: &sqlx::Error) { error = shown(Scrubbed(error)) }
+        ("worker session gone before it was closed: {}", Scrubbed(error))
+}
+
+events! {
+    OF_EMBEDDED: "scoop::embedded", shared { error = shown(Scrubbed(error)) };
+
+    /// A private PostgreSQL did not stop as asked.
+    WARN "stop_failed" = embedded_stop_failed(error: &impl Display) {}
+        ("private PostgreSQL not stopped as asked: {}", Scrubbed(error))
+
+    /// The folder of a private PostgreSQL could not be removed.
+    WARN "folder_left" = embedded_folder_left(error: &impl Display) {}
+        ("folder of a private PostgreSQL left behind: {}", Scrubbed(error))
+
+    /// The folder that a killed program left could not be removed; the next start tries again.
+    DEBUG "sweep_failed" = embedded_sweep_failed(error: &impl Display) {}
+        ("folder of a killed program not removed: {}", Scrubbed(error))
+}
+
+/// Which code of a step runs: the field `kind` of its span.
+#[derive(Clone, Copy)]
+pub(crate) enum Code {
+    Step,
+    Compensation,
+    ChildFailure,
+    Finally,
+}
+
+impl Code {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Compensation => "compensation",
+            Self::ChildFailure => "child_failure",
+            Self::Finally => "finally",
+        }
+    }
+}
+
+/// The span around the user's code, so that its own log lines say whose they are.
+pub(crate) fn step_span(at: At<'_>, code: Code) -> Span {
+    tracing::info_span!(
+        target: "scoop::step",
+        "step",
+        kind = code.name(),
+        saga = at.saga,
+        step = at.step,
+        run = shown(at.run),
+        hierarchy = shown(at.hierarchy),
+        topic = at.topic,
+        attempt = at.attempt,
+    )
+}
+
+const START_ONE_THAT_FITS: &str =
+    "start a program whose saga fits it, or see `Scoop::stuck_runs` and `Scoop::retry`";
+
+const START_ONE_THAT_HAS_IT: &str =
+    "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
+
+const START_ONE_THAT_READS: &str =
+    "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
+
+/// What to do about a rollback that failed so.
+fn remedy_of_rollback(failure: &Failure) -> &'static str {
+    match text::comes_from_below(failure) {
+        true => "see to the run below that could not be undone: this one goes on when that is done",
+        false => {
+            "see `Scoop::failed_compensations`, mend the cause, then `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! The events as the guide lists them.
+
+use std::collections::BTreeSet;
+
+const PAGE: &str = include_str!("../../../docs/telemetry.md");
+
+/// Target, name, level, and the fields but `event` and `message`, which every event has.
+pub(crate) type Row = (String, String, String, BTreeSet<String>);
+
+/// The tables of the page: below the heading of a target a row for each name and level. *run* stands for the fields
+/// that the page says it stands for.
+pub(crate) fn rows() -> BTreeSet<Row> {
+    let (mut target, mut of_a_run, mut rows) = (String::new(), vec![], BTreeSet::new());
+    for line in PAGE.lines() {
+        if let Some(fields) = line.strip_prefix("*run* stands for ") {
+            of_a_run = quoted(fields);
+        } else if let Some(heading) = line.strip_prefix("## ") {
+            target = quoted(heading).pop().unwrap_or_default();
+        } else if let [_, name, level, fields, ..] = &line.split('|').collect::<Vec<_>>()[..]
+            && let Some(name) = quoted(name).pop()
+            && target.starts_with("scoop::")
+        {
+            let shared = if fields.contains("*run*") { of_a_run.clone() } else { vec![] };
+            let fields = shared.into_iter().chain(quoted(fields)).collect();
+            rows.insert((target.clone(), name, level.trim().to_owned(), fields));
+        }
+    }
+    rows
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}

@@ -1,0 +1,191 @@
+//! Texts as they may be logged: in one line, of a bounded length, without payloads and passwords.
+
+use std::fmt::{self, Display, Write};
+
+use scoop_core::Failure;
+
+/// The length of a text in characters at which it is cut.
+const CHARS_MAX: usize = 1_000;
+
+/// How many failures of several children are told.
+const FAILURES_MAX: usize = 3;
+
+/// Failures that only pass others on, in the words of every participant.
+const WRAPPERS: [&str; 4] =
+    ["ChildRolledBackException", "ChildRollbackFailedException", "ParentSaidSoException", "GaveUpException"];
+
+/// Failures whose texts quote the data that did not fit. What they say is on record, and not logged.
+const QUOTING: [&str; 2] = ["PayloadMismatch", "serde_json::error::Error"];
+
+/// What stands for a text that may quote data.
+pub(crate) const WITHHELD: &str = "text withheld, since it may quote a payload; see the run's `tree()`";
+
+/// A failure: what it was in the first place, without the failures that only pass it on.
+pub(super) struct Told<'a>(pub(super) &'a Failure);
+
+/// A text without the passwords of connection strings.
+pub(super) struct Scrubbed<T>(pub(super) T);
+
+/// Whether a rollback failed because of that of a run below.
+pub(super) fn comes_from_below(failure: &Failure) -> bool {
+    simple_kind(failure) == "ChildRollbackFailedException"
+}
+
+/// Whether the text of this error quotes data: then it must not be logged.
+pub(crate) fn quotes_data(error: &scoop_core::Error) -> bool {
+    error.downcast_ref::<serde_json::Error>().is_some()
+}
+
+/// The same for an error of the database.
+pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+}
+
+impl Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = vec![];
+        find(self.0, &mut told);
+        for (at, failure) in told.iter().take(FAILURES_MAX).enumerate() {
+            if at > 0 {
+                f.write_str("; ")?;
+            }
+            let Failure { source, kind, message, .. } = failure;
+            let message = if QUOTING.contains(&&**kind) { WITHHELD } else { message };
+            write!(f, "[{source}] {kind}: {}", Scrubbed(message))?;
+        }
+        match told.len().saturating_sub(FAILURES_MAX) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// The failures at which the wrappers end, each once.
+fn find<'a>(failure: &'a Failure, found: &mut Vec<&'a Failure>) {
+    if WRAPPERS.contains(&simple_kind(failure)) && !failure.causes.is_empty() {
+        failure.causes.iter().for_each(|cause| find(cause, found));
+    } else if !found.contains(&failure) {
+        found.push(failure);
+    }
+}
+
+fn simple_kind(failure: &Failure) -> &str {
+    failure.kind.rsplit(['.', ':', '$']).next().unwrap_or_default()
+}
+
+impl<T: Display> Display for Scrubbed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        let mut rest = &*text;
+        let mut line = OneLine { f, left: CHARS_MAX };
+        while let Some((start, end)) = password(rest) {
+            line.write_str(&rest[..start])?;
+            line.write_str("***")?;
+            rest = &rest[end..];
+        }
+        line.write_str(rest)
+    }
+}
+
+/// Where the first password is: in the authority of a URL, or after the keyword of a connection string.
+fn password(text: &str) -> Option<(usize, usize)> {
+    [in_authority(text), after_keyword(text)].into_iter().flatten().min()
+}
+
+/// `scheme://user:password@host`. A password may contain what should have been escaped, so the last `@` counts.
+fn in_authority(text: &str) -> Option<(usize, usize)> {
+    text.match_indices("://").find_map(|(at, separator)| {
+        let start = at + separator.len();
+        let word = &text[start..];
+        let word = &word[..word.find(char::is_whitespace).unwrap_or(word.len())];
+        let end = word.rfind('@')?;
+        let colon = word[..end].find(':')?;
+        Some((start + colon + 1, start + end)).filter(|_| &word[colon + 1..end] != "***")
+    })
+}
+
+/// `password=..`, up to a blank, a separator or a quote.
+fn after_keyword(text: &str) -> Option<(usize, usize)> {
+    const KEYWORD: &str = "password=";
+    // Of the same length, so that places in it are places in the text.
+    let lower = text.to_ascii_lowercase();
+    lower.match_indices(KEYWORD).find_map(|(at, _)| {
+        let start = at + KEYWORD.len();
+        let rest = &text[start..];
+        let quoted = rest.strip_prefix('\'').and_then(|quoted| quoted.find('\'')).map(|end| end + 2);
+        let plain =
+            || rest.find(|it: char| it.is_whitespace() || "&;,\"'".contains(it)).unwrap_or(rest.len());
+        let length = quoted.unwrap_or_else(plain);
+        Some((start, start + length)).filter(|_| !matches!(&rest[..length], "" | "***"))
+    })
+}
+
+/// Writes control characters as blanks, and no more than so many characters.
+struct OneLine<'a, 'b> {
+    f: &'a mut fmt::Formatter<'b>,
+    left: usize,
+}
+
+impl Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            match self.left {
+                0 => return Ok(()),
+                1 => self.f.write_char('…')?,
+                _ => self.f.write_char(if character.is_control() { ' ' } else { character })?,
+            }
+            self.left -= 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_in_a_text_is_replaced() {
+        for (text, scrubbed) in [
+            ("nothing to hide: 7@9", "nothing to hide: 7@9"),
+            ("at postgres://shop@db/x it ended", "at postgres://shop@db/x it ended"),
+            ("postgres://shop:s3cret@db/x", "postgres://shop:***@db/x"),
+            (
+                "(postgres://shop:s3c@r:et@db:5432/x) and a://b:c@d",
+                "(postgres://shop:***@db:5432/x) and a://b:***@d",
+            ),
+            ("host=db password=s3cret user=x", "host=db password=*** user=x"),
+            ("host=db PASSWORD='s3 cret' user=x", "host=db PASSWORD=*** user=x"),
+            ("?password=s3cret&password=other", "?password=***&password=***"),
+            ("password=", "password="),
+        ] {
+            assert_eq!(Scrubbed(text).to_string(), scrubbed);
+        }
+    }
+
+    #[test]
+    fn long_text_of_several_lines_is_cut_to_one_line() {
+        let text = Scrubbed(format!("one\n\u{1b}[31mtwo {}", "ž".repeat(2_000))).to_string();
+        assert!(text.starts_with("one  [31mtwo žž"), "{text}");
+        assert_eq!((text.chars().count(), text.chars().last()), (CHARS_MAX, Some('…')));
+    }
+
+    #[test]
+    fn failure_is_told_without_wrappers_and_quotations() {
+        let failure = |kind, message| Failure::new(kind, message, "stock[w]");
+        let out = failure("stock.out", "no chairs left");
+        let unfit = failure("PayloadMismatch", "invalid type: string \"secret\"");
+        let told = failure("x.ChildRolledBackException", "").caused_by([
+            out.clone(),
+            failure("ParentSaidSoException", "").caused_by([out]),
+            unfit,
+        ]);
+        assert_eq!(
+            Told(&told).to_string(),
+            format!("[stock[w]] stock.out: no chairs left; [stock[w]] PayloadMismatch: {WITHHELD}")
+        );
+        let many = (0..5).map(|number| Failure::new("T", number.to_string(), "s"));
+        let many = failure("GaveUpException", "").caused_by(many);
+        assert_eq!(Told(&many).to_string(), "[s] T: 0; [s] T: 1; [s] T: 2; and 2 more");
+    }
+}
