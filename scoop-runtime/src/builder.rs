@@ -208,6 +208,31 @@ impl Builder {
         self
     }
 
+    /// For how long an operation of the program is retried while the database is away, as when the server is restarted
+    /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. That is so of
+    /// launches, requests like [`Scoop::cancel`], and all that only reads. Zero means a single attempt.
+    ///
+    /// A launch is there once however often it was tried: its ids are made in the program. A request is carried out
+    /// once, too. Not tried again after a lost answer are [`Scoop::retire_handler`] and
+    /// [`Scoop::rebuild_working_set`], whose error then says that [they may have
+    /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) knows no end of patience, and a
+    /// transaction of the caller ([`Scoop::launch_in`]) is never repeated.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::Duration;
+    /// use scoop_runtime::Scoop;
+    ///
+    /// let client = Scoop::builder().postgres(pool).patience(Duration::from_secs(5)).client().await?;
+    /// # let _ = client;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn patience(mut self, duration: Duration) -> Self {
+        self.settings.patience = duration;
+        self
+    }
+
     /// How often to look for ready runs when no notification came, by default once a second; in memory,
     /// where none is lost, once an hour. Affects only how soon a lost notification is made up for.
     pub fn poll_interval(mut self, interval: Duration) -> Self {

@@ -1,5 +1,7 @@
 //! What the functions of the runtime return when they cannot do what they were asked.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 /// Why the runtime could not do something.
@@ -114,6 +116,26 @@ pub enum RuntimeError {
         /// What was being done.
         doing: &'static str,
         /// What sqlx says.
+        source: sqlx::Error,
+    },
+
+    /// The database was away for longer than the program has [patience](crate::Builder::patience).
+    #[error(
+        "the database failed while {doing}: {attempts} {} within {waited:.1?}, where `Builder::patience` allows \
+         {patience:?} for retries; {}", attempts_in_vain(*attempts), effect(*may_have_happened)
+    )]
+    Unavailable {
+        /// What was being done.
+        doing: &'static str,
+        /// How often it was tried.
+        attempts: u32,
+        /// How long it was tried.
+        waited: Duration,
+        /// The setting.
+        patience: Duration,
+        /// The answer of the server was lost, so it may have been done all the same.
+        may_have_happened: bool,
+        /// What sqlx says, of the last attempt that got as far as a connection.
         source: sqlx::Error,
     },
 
@@ -307,16 +329,69 @@ impl RuntimeError {
         move |source| Self::Database { doing, source }
     }
 
+    /// Whether the database may have done what was asked although this is an error: its answer was lost. Then a
+    /// launch that is tried again may be there twice, unless it has a [key](crate::Launch::unique).
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// match scoop.launch(OrderPlaced { order: 7 }).await {
+    ///     Err(error) if error.may_have_happened() => println!("it is not known whether order 7 was placed"),
+    ///     launched => println!("launched: {}", launched?.id()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn may_have_happened(&self) -> bool {
+        matches!(self, Self::Unavailable { may_have_happened: true, .. })
+    }
+
     /// Whether it may work when tried again: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
         use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
         match self {
             Self::Database { source, .. }
+            | Self::Unavailable { source, .. }
             | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => {
                 is_transient(source)
             }
             _ => false,
         }
+    }
+}
+
+fn attempts_in_vain(attempts: u32) -> &'static str {
+    if attempts == 1 { "attempt failed" } else { "attempts failed" }
+}
+
+fn effect(may_have_happened: bool) -> &'static str {
+    match may_have_happened {
+        true => {
+            "an answer of the server was lost, so it may have been done all the same: look before trying again, or \
+             launch with a key (`.unique(..)`), which makes another try safe"
+        }
+        false => "nothing was done",
+    }
+}
+
+/// Whether the server may have carried a request out, and committed it, although this came in place of its answer.
+pub(crate) fn loses_answer(error: &sqlx::Error) -> bool {
+    const COMPLETION_UNKNOWN: &str = "40003";
+    match error {
+        // What the server refuses it has not done; unless it says that it ends the session.
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            code == COMPLETION_UNKNOWN || code.starts_with("08") || code == "57P01" || code == "57P02"
+        }),
+        sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::BeginFailed
+        | sqlx::Error::Encode(_)
+        | sqlx::Error::Configuration(_) => false,
+        _ => true,
     }
 }
 

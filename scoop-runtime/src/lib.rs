@@ -16,6 +16,7 @@ mod gather;
 mod ids;
 mod launch;
 mod memory;
+mod patience;
 mod payload;
 #[doc(hidden)]
 pub mod private;

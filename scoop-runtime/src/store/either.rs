@@ -13,7 +13,7 @@ use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Release, Settled,
+    Asked, Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Release, Settled,
     Settlement, Standing, Tables, Target, Undone, Unreadable,
 };
 use crate::children::Child;
@@ -92,8 +92,8 @@ either! {
     async fn tree(&self, message: Uuid) -> Vec<RunRow>;
 
     async fn find_target(&self, id: Uuid) -> Option<Target>;
-    async fn cancel(&self, target: &Target, request: &Failure) -> Cancelled;
-    async fn undo(&self, target: &Target, request: &Failure) -> Undone;
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> Cancelled;
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> Undone;
     async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal>;
     async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
     async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
@@ -105,7 +105,7 @@ either! {
     async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
     async fn schedule_wait(&self, pairs: Pairs<'_>) -> Option<f64>;
     async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;
-    async fn trigger(&self, topic: &str, handler: &str) -> Option<(Uuid, Uuid, Vec<String>)>;
+    async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: Asked) -> Option<Vec<String>>;
     async fn rebuild(&self) -> Result<Rebuild, i64>;
 }
 

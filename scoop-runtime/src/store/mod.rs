@@ -30,7 +30,7 @@ mod telling;
 pub(crate) mod tests;
 mod topology;
 
-pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing};
+pub(crate) use client::{HandlerOutcome, Launch, Launched, Standing, known_before};
 pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Committed, Parent, Release};
 #[cfg(feature = "simulation")]
@@ -41,7 +41,7 @@ pub(crate) use migrate::migrate;
 pub(crate) use progress::Progress;
 pub(crate) use reach::check;
 pub(crate) use repair::{Page, Remedied, Repaired};
-pub(crate) use requests::{Target, Undone};
+pub(crate) use requests::{Asked, Target, Undone};
 pub(crate) use rows::{Claimed, FailedPart, Key, Surroundings, Unreadable, failure, lineage, timestamps};
 pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};

@@ -99,6 +99,7 @@ statements! {
     repair_revive,
     repair_unrolled,
     repair_write,
+    request_done,
     request_find,
     run_children,
     run_claim,
