@@ -186,7 +186,7 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet).
-    /// Failures of the connection are waited out.
+    /// Failures of the connection are waited out, however long they last.
     ///
     /// # Cancel safety
     ///
@@ -252,7 +252,8 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet),
-    /// [`RuntimeError::Database`] if the database fails.
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [patience](crate::Builder::patience) lasts, [`RuntimeError::Database`] if it refuses.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
         async move { self.look(self.scoop.limits().patience).await }.boxed()
     }
@@ -272,7 +273,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Database`] if the database fails.
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [patience](crate::Builder::patience) lasts, [`RuntimeError::Database`] if it refuses.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RunState, RuntimeError};

@@ -148,6 +148,27 @@ pub enum RuntimeError {
         workers: i64,
     },
 
+    /// No connection could be had in time when the program started.
+    #[error(
+        "no connection to the database could be had{}: the pool allows {max} connections, and scoop needs {required}: \
+         {own} that it opens itself, beside the pool, and the rest for steps; check that the server can be reached and \
+         lets the role have as many (`max_connections` of the server, `CONNECTION LIMIT` of the role and the database, \
+         all processes counted), and that the program does not hold all those of its pool",
+        because(refusal)
+    )]
+    NoConnection {
+        /// How many connections the pool allows.
+        max: u32,
+        /// How many are needed.
+        required: u32,
+        /// How many of these are opened beside the pool.
+        own: u32,
+        /// What a connection that was tried then was told.
+        refusal: Option<String>,
+        /// What sqlx says.
+        source: sqlx::Error,
+    },
+
     /// The tables could not be made or brought up to date.
     #[error("the tables in schema `{schema}` cannot be brought up to date")]
     Migration {
@@ -277,12 +298,34 @@ pub enum SetupError {
     RememberedStatements,
 
     /// The schema's name cannot be used.
-    #[error(
-        "`{name}` cannot be the name of a schema: 1 to 40 of a-z, 0-9 and _ are possible, a letter first"
-    )]
+    #[error("{name:?} cannot be the name of a schema: {why}; give another by `.schema(..)` on the builder")]
     SchemaName {
         /// The name.
         name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The tables are not there, and what asks for them does not make them.
+    #[error(
+        "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
+         or name the schema of those that run (`.schema(..)` on the builder), or connect to their database"
+    )]
+    NoTables {
+        /// What is missing.
+        what: String,
+    },
+
+    /// The server does not let the role of the pool do what is needed.
+    #[error(
+        "the server refused while {doing}: {refusal}; grant that to the role of the connections, or have a role that \
+         may do it start the program once, which makes the tables, and then grant their use"
+    )]
+    Denied {
+        /// What was being done.
+        doing: String,
+        /// What the server says.
+        refusal: String,
     },
 
     /// The server lacks what scoop uses.
@@ -290,6 +333,20 @@ pub enum SetupError {
     DatabaseTooOld {
         /// The server's version.
         version: String,
+    },
+
+    /// The tables were made by an earlier version of scoop, and a client does not change them.
+    #[error(
+        "schema `{schema}` is of version {found}, and this client needs {known}; start a program with sagas that is \
+         built with the same version of scoop as the client: that brings the tables up to date"
+    )]
+    SchemaTooOld {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i64,
+        /// The version needed.
+        known: i64,
     },
 
     /// The tables were made by a later version of scoop.
@@ -324,6 +381,34 @@ pub enum SetupError {
 }
 
 impl RuntimeError {
+    /// What sqlx said, if that is why.
+    pub(crate) fn of_sqlx(&self) -> Option<&sqlx::Error> {
+        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
+        match self {
+            Self::Database { source, .. }
+            | Self::Unavailable { source, .. }
+            | Self::NoConnection { source, .. }
+            | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// A refusal of the server at a start, in its words.
+    pub(crate) fn denied(self) -> Self {
+        let Some(source) = self.of_sqlx().filter(|source| is_denied(source)) else {
+            return self;
+        };
+        let refusal = source.as_database_error().map_or_else(String::new, |error| error.message().to_owned());
+        let doing = match &self {
+            Self::Database { doing, .. } | Self::Unavailable { doing, .. } => (*doing).to_owned(),
+            Self::Migration { schema, .. } => {
+                format!("the tables in schema `{schema}` were brought up to date")
+            }
+            _ => "it started".to_owned(),
+        };
+        vec![SetupError::Denied { doing, refusal }].into()
+    }
+
     /// Names what was being done when the database failed.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
@@ -352,16 +437,12 @@ impl RuntimeError {
 
     /// Whether it may work when tried again: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
-        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
-        match self {
-            Self::Database { source, .. }
-            | Self::Unavailable { source, .. }
-            | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => {
-                is_transient(source)
-            }
-            _ => false,
-        }
+        self.of_sqlx().is_some_and(is_transient)
     }
+}
+
+fn because(refusal: &Option<String>) -> String {
+    refusal.as_ref().map_or_else(String::new, |refusal| format!(" ({refusal})"))
 }
 
 fn attempts_in_vain(attempts: u32) -> &'static str {
@@ -420,6 +501,24 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
         | sqlx::Error::BeginFailed => true,
         _ => false,
     }
+}
+
+/// Whether the role may not do what it was to do.
+pub(crate) fn is_denied(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "42501")
+}
+
+/// What the server says if a table or the schema is not there.
+pub(crate) fn is_without_tables(error: &sqlx::Error) -> Option<String> {
+    let error = error.as_database_error()?;
+    let missing = error.code().is_some_and(|code| code == "42P01" || code == "3F000");
+    missing.then(|| error.message().to_owned())
+}
+
+/// Whether no connection could be had, or the server has no room for another.
+pub(crate) fn is_crowded(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(error, sqlx::Error::PoolTimedOut) || code.is_some_and(|code| code == "53300")
 }
 
 /// Whether a statement was cancelled, by somebody or since it took too long.

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::RuntimeError;
-use crate::error::{is_transient, loses_answer};
+use crate::error::{is_transient, is_without_tables, loses_answer};
+use crate::{RuntimeError, SetupError};
 
 /// How long a database may be away, unless the program says otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -167,6 +167,9 @@ impl Vain {
     pub(crate) fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
         move |vain| {
             let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = vain;
+            if let Some(what) = is_without_tables(&source) {
+                return vec![SetupError::NoTables { what }].into();
+            }
             if !may_have_happened && !is_transient(&source) {
                 return RuntimeError::Database { doing, source };
             }

@@ -109,8 +109,8 @@ impl Scoop {
     }
 
     /// A client that runs no saga, but launches messages for the processes that do. The tables
-    /// must be there: the first process that [starts](Builder::start) makes them. One behind a proxy is
-    /// made by [`Builder::client`], see [`Builder::behind_proxy`].
+    /// must be there: the first process that [starts](Builder::start) makes them. [`Builder::client`] looks whether they
+    /// are, and makes one with other settings or [behind a proxy](Builder::behind_proxy).
     ///
     /// ```no_run
     /// # fn example(pool: sqlx::PgPool) {
@@ -160,8 +160,10 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// When the message cannot be stored, or the database fails; it is then not launched, unless
-    /// the connection was lost in the very moment of the commit.
+    /// When the message cannot be stored; it is then not launched. Or [`RuntimeError::Unavailable`] if the database is
+    /// away for longer than the [patience](Builder::patience) lasts: until then the launch is tried again, with the same
+    /// ids, so that it is there once. Whether it may be there after all, since an answer was lost, says
+    /// [`RuntimeError::may_have_happened`].
     ///
     /// # Cancel safety
     ///

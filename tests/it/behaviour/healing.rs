@@ -255,3 +255,18 @@ async fn a_server_that_returns_within_the_patience_fails_no_operation() -> Resul
     assert_eq!(db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'EMITTED'").await, 22);
     Ok(())
 }
+
+/// What was never connected has lost no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_had_a_connection_knows_that_nothing_was_done() -> Result<()> {
+    let db = Database::new().await;
+    let way = Way::to(&db).await?;
+    way.close().await;
+    let pool = PgPoolOptions::new().connect_lazy_with(way.through());
+    let client = Scoop::builder().postgres(pool).patience(Duration::from_millis(200)).client().await;
+    let Err(error) = client else { panic!("there is no way to the server") };
+    assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error:?}");
+    assert!(error.is_transient() && !error.may_have_happened(), "{error:?}");
+    assert!(error.to_string().contains("nothing was done"), "{error}");
+    Ok(())
+}
