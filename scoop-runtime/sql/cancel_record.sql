@@ -1,6 +1,6 @@
 -- Puts on record that somebody asked this hierarchy, or part of one, to give up. Once.
 -- Locks: the new row of message_event.
--- $1 message, $2 lineage, $3 the request as a failure
-INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception)
-VALUES ($1, 'CANCELLATION_REQUESTED', $2, $3)
-ON CONFLICT (cooperation_lineage, type) WHERE type = 'CANCELLATION_REQUESTED' DO NOTHING
+-- $1 message, $2 lineage, $3 the request as a failure, $4 its id
+INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, exception)
+VALUES ($4, $1, 'CANCELLATION_REQUESTED', $2, $3)
+ON CONFLICT DO NOTHING

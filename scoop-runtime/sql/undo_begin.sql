@@ -1,10 +1,10 @@
 -- Tells the runs that handled a message, all of them finished, to roll back. No run above them waits
 -- for that.
 -- Locks: the new rows.
--- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure
+-- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure, $5 its id
 WITH told AS (
-    INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception, created_at)
-    SELECT $2, 'ROLLBACK_EMITTED', $3, $4,
+    INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, exception, created_at)
+    SELECT $5::uuid, $2, 'ROLLBACK_EMITTED', $3, $4,
            -- later than what the runs did, whatever the clock says
            greatest(clock_timestamp(), max(done.created_at) + interval '1 microsecond')
     FROM scoop.message_event s

@@ -2,6 +2,7 @@
 
 use std::any::TypeId;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -10,8 +11,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::embedded::Embedded;
 use crate::engine::{Connections, Engine};
+use crate::error::is_crowded;
 use crate::memory::InMemory;
+use crate::patience::{Trial, Vain};
 use crate::registry::{Provided, Registry};
+use crate::scoop::Limits;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{self, Access, Memory, Schema, Sessions, Store, Tables};
 use crate::testing::Rehearsal;
@@ -169,8 +173,9 @@ impl Builder {
     }
 
     /// Puts the tables into this schema instead of `scoop`. Two installations in two schemas of
-    /// one database know nothing of each other. 1 to 40 of a-z, 0-9 and _, a letter first. In memory there
-    /// are no schemas: this changes nothing.
+    /// one database know nothing of each other. The name is taken as it is, be it a reserved word, in upper case or with
+    /// spaces: up to 57 bytes without control characters and `'`, `$`, `%`. In memory there are no schemas: this
+    /// changes nothing.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -211,6 +216,31 @@ impl Builder {
         self
     }
 
+    /// For how long an operation of the program is retried while the database is away, as when the server is restarted
+    /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. That is so of
+    /// launches, requests like [`Scoop::cancel`], and all that only reads. Zero means a single attempt.
+    ///
+    /// A launch is there once however often it was tried: its ids are made in the program. A request is carried out
+    /// once, too. Not tried again after a lost answer are [`Scoop::retire_handler`] and
+    /// [`Scoop::rebuild_working_set`], whose error then says that [they may have
+    /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) knows no end of patience, and a
+    /// transaction of the caller ([`Scoop::launch_in`]) is never repeated.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::Duration;
+    /// use scoop_runtime::Scoop;
+    ///
+    /// let client = Scoop::builder().postgres(pool).patience(Duration::from_secs(5)).client().await?;
+    /// # let _ = client;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn patience(mut self, duration: Duration) -> Self {
+        self.settings.patience = duration;
+        self
+    }
+
     /// How often to look for ready runs when no notification came, by default once a second; in memory,
     /// where none is lost, once an hour. Affects only how soon a lost notification is made up for.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
@@ -223,8 +253,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Setup`] with all that is wrong with the program, the settings or the
-    /// database; the others if the database fails.
+    /// [`RuntimeError::Setup`] with all that is wrong with the program and the settings, or, if nothing is, with the
+    /// database: what the server does not permit is among that, in its words. [`RuntimeError::NoConnection`] if the pool
+    /// or the server has no connection left; the others if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -239,23 +270,36 @@ impl Builder {
             }
             self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
             let (pool, embedded) = connect(self.database.take()).await?;
-            let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
-            if max < required {
-                return Err(vec![SetupError::PoolTooSmall { max, required }].into());
+            match self.start_on(registry, &schema, &pool).await {
+                Ok((store, engine, limits)) => {
+                    Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
+                }
+                Err(error) => {
+                    Err(explain(error, &pool, Scoop::required_connections(), ENGINE_CONNECTIONS).await)
+                }
             }
-            let for_steps = usize::try_from(max - ENGINE_CONNECTIONS).unwrap_or(usize::MAX);
-            let sessions = Sessions::new(&pool, WORKING_CONNECTIONS, &self.access);
-            store::check(&pool, &sessions).await?;
-            store::migrate(sessions.listening(), &schema).await?;
-            let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
-            let store = Store::from(Tables::new(sessions, &schema));
-            let limits = self.settings.limits();
-            let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
-                .await
-                .map_err(RuntimeError::database("the engine started"))?;
-            Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
         }
         .boxed()
+    }
+
+    async fn start_on(
+        self,
+        registry: Registry,
+        schema: &Schema,
+        pool: &PgPool,
+    ) -> Result<(Store, Arc<Engine>, Limits), RuntimeError> {
+        let for_steps = pool.options().get_max_connections().saturating_sub(ENGINE_CONNECTIONS);
+        let for_steps = usize::try_from(for_steps).unwrap_or(usize::MAX);
+        let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access);
+        store::check(pool, &sessions).await?;
+        store::migrate(sessions.listening(), schema).await?;
+        let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
+        let store = Store::from(Tables::new(sessions, schema));
+        let limits = self.settings.limits();
+        let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
+            .await
+            .map_err(RuntimeError::database("the engine started"))?;
+        Ok((store, engine, limits))
     }
 
     async fn start_in_memory(mut self, registry: Registry, memory: Memory) -> Result<Scoop, RuntimeError> {
@@ -268,40 +312,53 @@ impl Builder {
     }
 
     /// Connects without running any saga: the result can launch and look up. The tables must be
-    /// there already.
+    /// there already, which is looked up.
     ///
     /// # Errors
     ///
-    /// As [`Builder::start`], but for what concerns sagas.
+    /// As [`Builder::start`], but for what concerns sagas; and [`RuntimeError::Setup`] with
+    /// [`SetupError::NoTables`], [`SetupError::SchemaTooOld`] or [`SetupError::SchemaTooNew`] if the tables are not
+    /// those that this version of scoop makes. While the server is away it is tried for as long as the
+    /// [patience](Builder::patience) lasts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves nothing behind.
     pub fn client(self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
         async move {
-            let schema = Schema::new(&self.schema).map_err(|error| vec![error])?;
+            let mut errors = self.wrong_settings();
+            let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
+            let (Ok(schema), true) = (schema, errors.is_empty()) else { return Err(errors.into()) };
+            let limits = self.settings.limits();
             if let Some(Database::Memory(memory)) = self.database {
-                return Ok(Scoop::new(None, Store::Memory(memory), None, None, self.settings.limits()));
+                return Ok(Scoop::new(None, Store::Memory(memory), None, None, limits));
             }
             let (pool, embedded) = connect(self.database).await?;
             let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
+            let unfit = Trial::new(limits.patience).endure(|_| store::unfit_for_clients(&sessions, &schema));
+            match unfit.await.map_err(Vain::error("the tables were looked up")) {
+                Ok(None) => {}
+                Ok(Some(unfit)) => return Err(vec![unfit].into()),
+                Err(error) => return Err(error.denied()),
+            }
             let store = Store::from(Tables::new(sessions, &schema));
-            Ok(Scoop::new(Some(pool), store, None, embedded, self.settings.limits()))
+            Ok(Scoop::new(Some(pool), store, None, embedded, limits))
         }
         .boxed()
     }
 
     /// All that can be wrong without a look at the database.
     fn check(&self) -> Result<(Registry, Schema), RuntimeError> {
-        let mut errors = vec![];
-        let settings = [
-            ("concurrency", self.settings.concurrency),
-            ("payload_bytes_max", self.settings.payload_bytes_max),
-            ("context_bytes_max", self.settings.context_bytes_max),
-        ];
+        let mut errors = self.wrong_settings();
         if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
             errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
         }
-        let small = settings.into_iter().filter(|(_, value)| *value == 0);
-        errors.extend(small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value }));
-        if self.database.is_none() {
-            errors.push(SetupError::NoDatabase);
+        if self.settings.concurrency == 0 {
+            errors.push(SetupError::TooSmall { setting: "concurrency", min: 1, value: 0 });
+        }
+        if let Some(Database::Pool(pool)) = &self.database {
+            let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
+            errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
         }
         let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
         let registry = Registry::collect(&self.provided, self.only.as_deref())
@@ -311,6 +368,31 @@ impl Builder {
             _ => Err(errors.into()),
         }
     }
+
+    /// What is wrong with the settings that a client has, too.
+    fn wrong_settings(&self) -> Vec<SetupError> {
+        let settings = [
+            ("payload_bytes_max", self.settings.payload_bytes_max),
+            ("context_bytes_max", self.settings.context_bytes_max),
+        ];
+        let small = settings.into_iter().filter(|(_, value)| *value == 0);
+        let small = small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value });
+        small.chain(self.database.is_none().then_some(SetupError::NoDatabase)).collect()
+    }
+}
+
+/// An error at a start with what can be done about it.
+async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
+    if !error.of_sqlx().is_some_and(is_crowded) {
+        return error.denied();
+    }
+    let RuntimeError::Database { source, .. } = error else { return error };
+    let (max, options) = (pool.options().get_max_connections(), pool.connect_options());
+    let refusal = match source {
+        sqlx::Error::PoolTimedOut => store::refusal(&options).await.map(|refusal| refusal.to_string()),
+        _ => Some(source.to_string()),
+    };
+    RuntimeError::NoConnection { max, required, own, refusal, source }
 }
 
 async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>), RuntimeError> {
@@ -319,9 +401,17 @@ async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>
         Some(Database::Pool(pool)) => return Ok((pool, None)),
         Some(Database::Embedded | Database::EmbeddedIn(_)) if std::env::var_os("DATABASE_URL").is_some() => {
             let url = std::env::var("DATABASE_URL").unwrap_or_default();
-            let pool = private_pool().connect(&url).await;
-            let pool = pool.map_err(RuntimeError::database("a connection was made to DATABASE_URL"))?;
-            return Ok((pool, None));
+            let options: PgConnectOptions =
+                url.parse().map_err(RuntimeError::database("the variable DATABASE_URL was read"))?;
+            let pool = private_pool().connect_lazy_with(options);
+            let connected = pool.acquire().await.map(drop);
+            return match connected.map_err(RuntimeError::database("a connection was made to DATABASE_URL")) {
+                Ok(()) => Ok((pool, None)),
+                Err(error) => {
+                    let (required, own) = (Scoop::required_connections(), ENGINE_CONNECTIONS);
+                    Err(explain(error, &pool, required, own).await)
+                }
+            };
         }
         Some(Database::Embedded) => Embedded::start().await?,
         Some(Database::EmbeddedIn(folder)) => Embedded::start_in(folder).await?,

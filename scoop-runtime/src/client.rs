@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::engine::{Bell, End, Start};
 use crate::launch::{Options, launch_options};
+use crate::patience::{Trial, Vain};
 use crate::payload;
 use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
@@ -89,7 +90,8 @@ impl<M: Message> Launch<M> {
             launched = launched.unique(&key);
         }
         let limit = limits.context_bytes_max;
-        let context = options.context(Context::default(), "client", scoop.store(), limit).await?;
+        let context = Context::default();
+        let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
         Ok((scoop, launched.with(context)))
     }
 }
@@ -116,7 +118,7 @@ impl<M: Message> IntoFuture for Launch<M> {
             let (scoop, launched) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
             let published = scoop.publish(vec![launched]).await;
-            let start = published.map_err(RuntimeError::database("a message was launched"))?;
+            let start = published.map_err(Vain::error("a message was launched"))?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle { begun, ..Handle::new(scoop, root, id) })
@@ -261,7 +263,7 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet).
-    /// Failures of the connection are waited out.
+    /// Failures of the connection are waited out, however long they last.
     ///
     /// # Cancel safety
     ///
@@ -295,7 +297,8 @@ impl Handle {
             }
             let mut pause = LOOK_MIN;
             loop {
-                match self.status().await {
+                // Without a retry of its own: meanwhile the bell may ring.
+                match self.look(Duration::ZERO).await {
                     Ok(Status::Ended(outcome)) => return Ok(outcome),
                     Ok(Status::Unfinished) => {}
                     Err(error) if error.is_transient() => {}
@@ -326,17 +329,20 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet),
-    /// [`RuntimeError::Database`] if the database fails.
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [patience](crate::Builder::patience) lasts, [`RuntimeError::Database`] if it refuses.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
-        async move {
-            let standing = self.scoop.store().standing(self.root, self.message).await;
-            let standing = standing.map_err(RuntimeError::database("a hierarchy was looked up"))?;
-            if !standing.emitted {
-                return Err(RuntimeError::NoSuchMessage { id: self.message });
-            }
-            Ok(status_of(standing))
+        async move { self.look(self.scoop.limits().patience).await }.boxed()
+    }
+
+    async fn look(&self, patience: Duration) -> Result<Status, RuntimeError> {
+        let look = |_| self.scoop.store().standing(self.root, self.message);
+        let standing = Trial::new(patience).endure(look).await;
+        let standing = standing.map_err(Vain::error("a hierarchy was looked up"))?;
+        if !standing.emitted {
+            return Err(RuntimeError::NoSuchMessage { id: self.message });
         }
-        .boxed()
+        Ok(status_of(standing))
     }
 
     /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
@@ -346,7 +352,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Database`] if the database fails.
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [patience](crate::Builder::patience) lasts, [`RuntimeError::Database`] if it refuses.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RunState, RuntimeError};
@@ -360,13 +367,13 @@ impl Handle {
     /// ```
     pub fn tree(&self) -> impl Future<Output = Result<Tree, RuntimeError>> + Send {
         async move {
-            let rows = self.scoop.store().tree(self.message).await;
-            let rows = rows.map_err(RuntimeError::database("the runs of a hierarchy were looked up"))?;
-            let asked = self.scoop.store().cancellations(self.root).await;
-            let asked =
-                asked.map_err(RuntimeError::database("the requests of a hierarchy were looked up"))?;
-            let done = self.scoop.store().interventions(self.root).await;
-            let done = done.map_err(RuntimeError::database("what operators did was looked up"))?;
+            let store = self.scoop.store();
+            let rows = self.scoop.patiently(|_| store.tree(self.message)).await;
+            let rows = rows.map_err(Vain::error("the runs of a hierarchy were looked up"))?;
+            let asked = self.scoop.patiently(|_| store.cancellations(self.root)).await;
+            let asked = asked.map_err(Vain::error("the requests of a hierarchy were looked up"))?;
+            let done = self.scoop.patiently(|_| store.interventions(self.root)).await;
+            let done = done.map_err(Vain::error("what operators did was looked up"))?;
             Ok(Tree::of(rows, done, asked))
         }
         .boxed()

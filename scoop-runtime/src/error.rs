@@ -1,5 +1,7 @@
 //! What the functions of the runtime return when they cannot do what they were asked.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::{Named, Wanted};
@@ -130,6 +132,26 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
+    /// The database was away for longer than the program has [patience](crate::Builder::patience).
+    #[error(
+        "the database failed while {doing}: {attempts} {} within {waited:.1?}, where `Builder::patience` allows \
+         {patience:?} for retries; {}", attempts_in_vain(*attempts), effect(*may_have_happened)
+    )]
+    Unavailable {
+        /// What was being done.
+        doing: &'static str,
+        /// How often it was tried.
+        attempts: u32,
+        /// How long it was tried.
+        waited: Duration,
+        /// The setting.
+        patience: Duration,
+        /// The answer of the server was lost, so it may have been done all the same.
+        may_have_happened: bool,
+        /// What sqlx says, of the last attempt that got as far as a connection.
+        source: sqlx::Error,
+    },
+
     /// The working set cannot be rebuilt while somebody works on it.
     #[error(
         "the working set cannot be rebuilt while processes run sagas on it, and {workers} do; stop them first"
@@ -137,6 +159,27 @@ pub enum RuntimeError {
     StillAtWork {
         /// How many processes.
         workers: i64,
+    },
+
+    /// No connection could be had in time when the program started.
+    #[error(
+        "no connection to the database could be had{}: the pool allows {max} connections, and scoop needs {required}: \
+         {own} that it opens itself, beside the pool, and the rest for steps; check that the server can be reached and \
+         lets the role have as many (`max_connections` of the server, `CONNECTION LIMIT` of the role and the database, \
+         all processes counted), and that the program does not hold all those of its pool",
+        because(refusal)
+    )]
+    NoConnection {
+        /// How many connections the pool allows.
+        max: u32,
+        /// How many are needed.
+        required: u32,
+        /// How many of these are opened beside the pool.
+        own: u32,
+        /// What a connection that was tried then was told.
+        refusal: Option<String>,
+        /// What sqlx says.
+        source: sqlx::Error,
     },
 
     /// The tables could not be made or brought up to date.
@@ -268,12 +311,34 @@ pub enum SetupError {
     RememberedStatements,
 
     /// The schema's name cannot be used.
-    #[error(
-        "`{name}` cannot be the name of a schema: 1 to 40 of a-z, 0-9 and _ are possible, a letter first"
-    )]
+    #[error("{name:?} cannot be the name of a schema: {why}; give another by `.schema(..)` on the builder")]
     SchemaName {
         /// The name.
         name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The tables are not there, and what asks for them does not make them.
+    #[error(
+        "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
+         or name the schema of those that run (`.schema(..)` on the builder), or connect to their database"
+    )]
+    NoTables {
+        /// What is missing.
+        what: String,
+    },
+
+    /// The server does not let the role of the pool do what is needed.
+    #[error(
+        "the server refused while {doing}: {refusal}; grant that to the role of the connections, or have a role that \
+         may do it start the program once, which makes the tables, and then grant their use"
+    )]
+    Denied {
+        /// What was being done.
+        doing: String,
+        /// What the server says.
+        refusal: String,
     },
 
     /// The server lacks what scoop uses.
@@ -281,6 +346,20 @@ pub enum SetupError {
     DatabaseTooOld {
         /// The server's version.
         version: String,
+    },
+
+    /// The tables were made by an earlier version of scoop, and a client does not change them.
+    #[error(
+        "schema `{schema}` is of version {found}, and this client needs {known}; start a program with sagas that is \
+         built with the same version of scoop as the client: that brings the tables up to date"
+    )]
+    SchemaTooOld {
+        /// The schema.
+        schema: String,
+        /// Its version.
+        found: i64,
+        /// The version needed.
+        known: i64,
     },
 
     /// The tables were made by a later version of scoop.
@@ -315,21 +394,98 @@ pub enum SetupError {
 }
 
 impl RuntimeError {
+    /// What sqlx said, if that is why.
+    pub(crate) fn of_sqlx(&self) -> Option<&sqlx::Error> {
+        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
+        match self {
+            Self::Database { source, .. }
+            | Self::Unavailable { source, .. }
+            | Self::NoConnection { source, .. }
+            | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// A refusal of the server at a start, in its words.
+    pub(crate) fn denied(self) -> Self {
+        let Some(source) = self.of_sqlx().filter(|source| is_denied(source)) else {
+            return self;
+        };
+        let refusal = source.as_database_error().map_or_else(String::new, |error| error.message().to_owned());
+        let doing = match &self {
+            Self::Database { doing, .. } | Self::Unavailable { doing, .. } => (*doing).to_owned(),
+            Self::Migration { schema, .. } => {
+                format!("the tables in schema `{schema}` were brought up to date")
+            }
+            _ => "it started".to_owned(),
+        };
+        vec![SetupError::Denied { doing, refusal }].into()
+    }
+
     /// Names what was being done when the database failed.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
 
+    /// Whether the database may have done what was asked although this is an error: its answer was lost. Then a
+    /// launch that is tried again may be there twice, unless it has a [key](crate::Launch::unique).
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// match scoop.launch(OrderPlaced { order: 7 }).await {
+    ///     Err(error) if error.may_have_happened() => println!("it is not known whether order 7 was placed"),
+    ///     launched => println!("launched: {}", launched?.id()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn may_have_happened(&self) -> bool {
+        matches!(self, Self::Unavailable { may_have_happened: true, .. })
+    }
+
     /// Whether it may work when tried again: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
-        use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
-        match self {
-            Self::Database { source, .. }
-            | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => {
-                is_transient(source)
-            }
-            _ => false,
+        self.of_sqlx().is_some_and(is_transient)
+    }
+}
+
+fn because(refusal: &Option<String>) -> String {
+    refusal.as_ref().map_or_else(String::new, |refusal| format!(" ({refusal})"))
+}
+
+fn attempts_in_vain(attempts: u32) -> &'static str {
+    if attempts == 1 { "attempt failed" } else { "attempts failed" }
+}
+
+fn effect(may_have_happened: bool) -> &'static str {
+    match may_have_happened {
+        true => {
+            "an answer of the server was lost, so it may have been done all the same: look before trying again, or \
+             launch with a key (`.unique(..)`), which makes another try safe"
         }
+        false => "nothing was done",
+    }
+}
+
+/// Whether the server may have carried a request out, and committed it, although this came in place of its answer.
+pub(crate) fn loses_answer(error: &sqlx::Error) -> bool {
+    const COMPLETION_UNKNOWN: &str = "40003";
+    match error {
+        // What the server refuses it has not done; unless it says that it ends the session.
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            code == COMPLETION_UNKNOWN || code.starts_with("08") || code == "57P01" || code == "57P02"
+        }),
+        sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::BeginFailed
+        | sqlx::Error::Encode(_)
+        | sqlx::Error::Configuration(_) => false,
+        _ => true,
     }
 }
 
@@ -358,6 +514,24 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
         | sqlx::Error::BeginFailed => true,
         _ => false,
     }
+}
+
+/// Whether the role may not do what it was to do.
+pub(crate) fn is_denied(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "42501")
+}
+
+/// What the server says if a table or the schema is not there.
+pub(crate) fn is_without_tables(error: &sqlx::Error) -> Option<String> {
+    let error = error.as_database_error()?;
+    let missing = error.code().is_some_and(|code| code == "42P01" || code == "3F000");
+    missing.then(|| error.message().to_owned())
+}
+
+/// Whether no connection could be had, or the server has no room for another.
+pub(crate) fn is_crowded(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(error, sqlx::Error::PoolTimedOut) || code.is_some_and(|code| code == "53300")
 }
 
 /// Whether a statement was cancelled, by somebody or since it took too long.

@@ -12,8 +12,9 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::error::is_transient;
+use crate::patience::{Trial, Vain};
 use crate::settings::CLIENT_CONNECTIONS;
-use crate::store::{Launched, Store};
+use crate::store::{Launched, Store, known_before};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many are written at once, in each of so many statements as there are connections.
@@ -43,7 +44,8 @@ struct Queue {
 /// A launch, and who waits for it.
 struct Waiting {
     message: Launched,
-    answer: oneshot::Sender<sqlx::Result<()>>,
+    trial: Trial,
+    answer: oneshot::Sender<Result<(), Vain>>,
 }
 
 impl Gathered {
@@ -52,12 +54,21 @@ impl Gathered {
     }
 
     /// Launches a message, perhaps with others, none of which may be there already.
-    pub(crate) async fn launch(self: &Arc<Self>, message: Launched) -> sqlx::Result<()> {
+    pub(crate) async fn launch(self: &Arc<Self>, message: Launched, trial: Trial) -> Result<(), Vain> {
         let (answer, answered) = oneshot::channel();
-        if self.queue().add(Waiting { message, answer }) {
+        if self.queue().add(Waiting { message, trial, answer }) {
             tokio::spawn(self.clone().write_all(Writer::new(&self.queue)));
         }
-        answered.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+        answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
+    }
+
+    /// Launches messages in a transaction of their own.
+    pub(crate) async fn launch_together(
+        self: &Arc<Self>,
+        messages: &mut [Launched],
+        mut trial: Trial,
+    ) -> Result<(), Vain> {
+        self.try_to_write(messages, &mut trial).await
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -71,39 +82,70 @@ impl Gathered {
         }
     }
 
-    /// Writes what was taken, and tells each who waits.
+    /// Writes what was taken, and answers each launch. While the database is away, a launch whose patience is over is
+    /// given up, and the others are tried again without it.
     async fn write(self: &Arc<Self>, batch: Vec<Waiting>) {
-        let (messages, mut answers): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|Waiting { message, answer }| (message, answer)).unzip();
-        match self.store.launch_alone(&messages).await {
-            Ok(launch) => {
-                answers.into_iter().for_each(|answer| drop(answer.send(Ok(()))));
-                self.announce(&launch.handlers);
-            }
-            Err(error) if answers.len() == 1 => {
-                answers.pop().map(|answer| answer.send(Err(error)));
-            }
-            Err(error) if is_the_messages(&error) => {
-                for (message, answer) in messages.iter().zip(answers) {
-                    let _ = answer.send(self.write_alone(message).await);
+        let (mut messages, mut waiting): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|Waiting { message, trial, answer }| (message, (trial, answer))).unzip();
+        while let Some((first, _)) = waiting.iter().min_by_key(|(trial, _)| trial.until()) {
+            let mut trial = first.shared();
+            let vain = match self.try_to_write(&mut messages, &mut trial).await {
+                Ok(()) => return waiting.into_iter().for_each(|(_, answer)| drop(answer.send(Ok(())))),
+                Err(vain) => vain,
+            };
+            if is_the_messages(&vain.source) && waiting.len() > 1 {
+                for (message, (mut trial, answer)) in messages.iter_mut().zip(waiting) {
+                    let _ = answer.send(self.try_to_write(std::slice::from_mut(message), &mut trial).await);
                 }
+                return;
             }
-            Err(error) => {
-                let error = Arc::new(error);
-                answers.into_iter().for_each(|answer| drop(answer.send(Err(shared(&error)))));
+            if waiting.len() == 1 {
+                waiting.pop().map(|(_, answer)| answer.send(Err(vain)));
+                return;
+            }
+            let (transient, source) = (is_transient(&vain.source), Arc::new(vain.source));
+            let all = std::mem::take(&mut messages).into_iter().zip(std::mem::take(&mut waiting));
+            for (message, (mut own, answer)) in all {
+                own.after(&trial);
+                if transient && !own.is_over() {
+                    messages.push(message);
+                    waiting.push((own, answer));
+                } else {
+                    let _ = answer.send(Err(own.vain(shared(&source))));
+                }
             }
         }
     }
 
-    async fn write_alone(self: &Arc<Self>, message: &Launched) -> sqlx::Result<()> {
-        let launch = self.store.launch_alone(std::slice::from_ref(message)).await?;
-        self.announce(&launch.handlers);
+    async fn try_to_write(
+        self: &Arc<Self>,
+        messages: &mut [Launched],
+        trial: &mut Trial,
+    ) -> Result<(), Vain> {
+        let launch = loop {
+            let messages = known_before(messages, trial.is_begun());
+            if let Some(launch) = trial.attempt(self.store.launch_alone(messages)).await {
+                break launch?;
+            }
+        };
+        if trial.is_repeated() {
+            // What an earlier attempt has launched was announced to nobody.
+            self.tell();
+        } else {
+            self.announce(&launch.handlers);
+        }
         Ok(())
     }
 
     /// Has whoever runs these handlers look: at once, but not again before a pause.
     pub(crate) fn announce(self: &Arc<Self>, handlers: &[String]) {
-        if !handlers.is_empty() && self.queue().has_news() {
+        if !handlers.is_empty() {
+            self.tell();
+        }
+    }
+
+    fn tell(self: &Arc<Self>) {
+        if self.queue().has_news() {
             tokio::spawn(Teller { all: self.clone(), done: false }.tell());
         }
     }
@@ -229,7 +271,7 @@ mod tests {
 
     fn waiting(bytes: usize) -> Waiting {
         let message = Launched::new("a", serde_json::Value::Null, bytes);
-        Waiting { message, answer: oneshot::channel().0 }
+        Waiting { message, trial: Trial::new(Duration::ZERO), answer: oneshot::channel().0 }
     }
 
     fn taken(queue: &mut Queue) -> Vec<usize> {
@@ -301,7 +343,7 @@ mod tests {
         let queue = Arc::<Mutex<Queue>>::default();
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
-        assert!(lock(&queue).add(Waiting { message, answer }));
+        assert!(lock(&queue).add(Waiting { message, trial: Trial::new(Duration::ZERO), answer }));
         drop(Writer::new(&queue));
         assert!(answered.await.is_err());
         assert!(lock(&queue).add(waiting(1)), "another one takes its place");
@@ -343,7 +385,7 @@ mod interleavings {
     fn launch(queue: &Arc<Mutex<Queue>>, all: &Arc<Writers>, may_stop: bool) {
         let (answer, answered) = oneshot::channel();
         let message = Launched::new("a", serde_json::Value::Null, 1);
-        if lock(queue).add(Waiting { message, answer }) {
+        if lock(queue).add(Waiting { message, trial: Trial::new(Duration::ZERO), answer }) {
             let (writer, all) = (Writer::new(queue), all.clone());
             thread::spawn(move || write(writer, &all, may_stop));
         }

@@ -1,9 +1,12 @@
 //! What can be said about a message when it is launched: what travels with it, until when it has to
 //! be done, and from when on.
 
+use std::time::Duration;
+
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil};
 
+use crate::patience::{Trial, Vain};
 use crate::store::Store;
 use crate::{RuntimeError, When};
 
@@ -37,12 +40,13 @@ impl Options {
     }
 
     /// What the handlers of the message start with; `base` is what whoever launches it has, and
-    /// `launcher` who that is.
+    /// `launcher` who that is. A deadline needs the clock of the server, which is asked for as long as `patience` lasts.
     pub(crate) fn context<'a>(
         self,
         base: Context,
         launcher: &'a str,
         store: &'a Store,
+        patience: Duration,
         limit: usize,
     ) -> BoxFuture<'a, Result<Context, RuntimeError>> {
         async move {
@@ -51,7 +55,8 @@ impl Options {
                 element(&mut context)?;
             }
             if !self.deadlines.is_empty() || self.not_before.is_some() {
-                let now = store.now().await.map_err(RuntimeError::database("the clock was read"))?;
+                let now = Trial::new(patience).endure(|_| store.now()).await;
+                let now = now.map_err(Vain::error("the clock was read"))?;
                 let source = self.source.as_deref().unwrap_or(launcher);
                 for (kind, when) in self.deadlines {
                     context.tighten(

@@ -17,6 +17,7 @@ mod ids;
 mod launch;
 mod memory;
 mod name;
+mod patience;
 mod payload;
 #[doc(hidden)]
 pub mod private;

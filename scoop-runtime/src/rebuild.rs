@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 pub(crate) use self::fold::{Listened, Rebuilt, rebuild};
 pub(crate) use self::past::{Recorded, Revival};
+use crate::patience::Vain;
 use crate::{RuntimeError, Scoop};
 
 /// What became of the working set when it was [rebuilt](Scoop::rebuild_working_set).
@@ -55,9 +56,9 @@ impl Scoop {
     /// ```
     pub fn rebuild_working_set(&self) -> impl Future<Output = Result<Rebuild, RuntimeError>> + Send {
         async move {
-            let rebuilt = self.store().rebuild().await;
+            let rebuilt = self.trial().once().endure(|_| self.store().rebuild()).await;
             rebuilt
-                .map_err(RuntimeError::database("the working set was rebuilt"))?
+                .map_err(Vain::error("the working set was rebuilt"))?
                 .map_err(|workers| RuntimeError::StillAtWork { workers })
         }
         .boxed()

@@ -20,6 +20,7 @@ pub(crate) use self::decision::{
     Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written, held_again,
 };
 use crate::clock::since_1970;
+use crate::patience::Vain;
 use crate::store::{Page, Store, lineage};
 use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
 
@@ -282,11 +283,12 @@ fn page(after: Option<(Duration, Uuid)>, limit: u32) -> Page {
     Page { after, limit }
 }
 
-async fn read<'a, T, F>(scoop: &'a Scoop, read: impl FnOnce(&'a Store) -> F) -> Result<T, RuntimeError>
+async fn read<'a, T, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
 where
     F: Future<Output = sqlx::Result<T>> + 'a,
 {
-    read(scoop.store()).await.map_err(RuntimeError::database("runs were listed"))
+    let listed = scoop.patiently(|_| read(scoop.store())).await;
+    listed.map_err(Vain::error("runs were listed"))
 }
 
 impl Listed for FailedCompensation {
@@ -465,8 +467,8 @@ impl Scoop {
 
     fn interventions_of(&self, root: Uuid) -> BoxFuture<'_, Result<Vec<Intervention>, RuntimeError>> {
         async move {
-            let done = self.store().interventions(root).await;
-            let done = done.map_err(RuntimeError::database("what operators did was looked up"))?;
+            let done = self.patiently(|_| self.store().interventions(root)).await;
+            let done = done.map_err(Vain::error("what operators did was looked up"))?;
             if done.is_empty() {
                 // Nothing was done, or there is no such hierarchy.
                 self.root_message(root).await?;

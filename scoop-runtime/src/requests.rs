@@ -7,13 +7,11 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Frame};
 use uuid::Uuid;
 
+use crate::patience::Vain;
 use crate::repair::{Remedy, RepairAnswer};
-use crate::store::{Remedied, Target, Undone};
+use crate::store::{Asked, Remedied, Target, Undone};
 use crate::uninterrupted::uninterrupted;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
-
-/// How often a request is made again that the database turned down because of somebody else.
-const ATTEMPTS_MAX: u32 = 5;
 
 /// What became of a request to give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,18 +101,10 @@ impl<A> Request<A> {
     async fn answer(self) -> Result<A, RuntimeError> {
         let Self { about, kind } = self;
         let target = about.target().await?;
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            let answer = match kind {
-                Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
-                Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
-                Kind::Repair(remedy, answer) => about.repaired(&target, remedy).await.map(answer),
-            };
-            match answer {
-                Err(error) if error.is_transient() && attempts < ATTEMPTS_MAX => {}
-                answer => return answer,
-            }
+        match kind {
+            Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
+            Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
+            Kind::Repair(remedy, answer) => about.repaired(&target, remedy).await.map(answer),
         }
     }
 }
@@ -134,8 +124,8 @@ impl About {
 
     fn target(&self) -> BoxFuture<'_, Result<Target, RuntimeError>> {
         async move {
-            let found = self.scoop.store().find_target(self.id).await;
-            let found = found.map_err(RuntimeError::database("a request was made"))?;
+            let find = |_| self.scoop.store().find_target(self.id);
+            let found = self.scoop.patiently(find).await.map_err(Vain::error("a request was made"))?;
             let is_hierarchy = |target: &Target| target.lineage.ids().len() == 1;
             match found {
                 Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
@@ -147,9 +137,11 @@ impl About {
 
     fn cancel<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
         async move {
-            let request = self.failure("CancellationRequestedException");
-            let cancelled = self.scoop.store().cancel(target, &request).await;
-            let cancelled = cancelled.map_err(RuntimeError::database("a cancellation was requested"))?;
+            let (request, asked) = (self.failure("CancellationRequestedException"), Asked::new());
+            let store = self.scoop.store();
+            let cancel = |again| store.cancel(target, &request, asked.again(again));
+            let cancelled = self.scoop.patiently(cancel).await;
+            let cancelled = cancelled.map_err(Vain::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
                 (true, _) => CancelAnswer::Accepted,
                 (false, true) => CancelAnswer::NothingToDo,
@@ -163,9 +155,11 @@ impl About {
 
     fn rollback<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
         async move {
-            let request = self.failure("RollbackRequestedException");
-            let undone = self.scoop.store().undo(target, &request).await;
-            Ok(match undone.map_err(RuntimeError::database("a rollback was requested"))? {
+            let (request, asked) = (self.failure("RollbackRequestedException"), Asked::new());
+            let store = self.scoop.store();
+            let undo = |again| store.undo(target, &request, asked.again(again));
+            let undone = self.scoop.patiently(undo).await;
+            Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
                 Undone::Begun(handlers) => {
                     self.scoop.announce(&handlers);
                     RollbackAnswer::Accepted
@@ -185,9 +179,14 @@ impl About {
         remedy: Remedy,
     ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
         async move {
-            let asked = Remedied { remedy, note: &self.reason, source: &self.source };
-            let repaired = self.scoop.store().repair(target, &asked).await;
-            let repaired = repaired.map_err(RuntimeError::database("a failed compensation was seen to"))?;
+            let asked = Asked::new();
+            let (note, source) = (&*self.reason, &*self.source);
+            let repair = |again| async move {
+                let asked = Remedied { remedy, note, source, asked: asked.again(again) };
+                self.scoop.store().repair(target, &asked).await
+            };
+            let repaired = self.scoop.patiently(repair).await;
+            let repaired = repaired.map_err(Vain::error("a failed compensation was seen to"))?;
             match repaired {
                 Err(refusal) => Ok(refusal.into()),
                 Ok(repaired) => {

@@ -1,6 +1,7 @@
 //! The handle of a running program: launch, look up, shut down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::{PgConnection, PgPool};
@@ -11,8 +12,10 @@ use crate::client::{Handle, Launch};
 use crate::embedded::Embedded;
 use crate::engine::{Engine, Start};
 use crate::gather::Gathered;
+use crate::ids;
+use crate::patience::{Trial, Vain};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
-use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::store::{Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
 use crate::uninterrupted::uninterrupted;
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted, payload};
 use scoop_core::{Definition, Message};
@@ -41,11 +44,12 @@ struct Inner {
     limits: Limits,
 }
 
-/// How large things may be that are stored.
+/// How large things may be that are stored, and how long the database may be away.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) payload_bytes_max: usize,
     pub(crate) context_bytes_max: usize,
+    pub(crate) patience: Duration,
 }
 
 impl Drop for Inner {
@@ -106,8 +110,8 @@ impl Scoop {
     }
 
     /// A client that runs no saga, but launches messages for the processes that do. The tables
-    /// must be there: the first process that [starts](Builder::start) makes them. One behind a proxy is
-    /// made by [`Builder::client`], see [`Builder::behind_proxy`].
+    /// must be there: the first process that [starts](Builder::start) makes them. [`Builder::client`] looks whether they
+    /// are, and makes one with other settings or [behind a proxy](Builder::behind_proxy).
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -158,8 +162,10 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// When the message cannot be stored, or the database fails; it is then not launched, unless
-    /// the connection was lost in the very moment of the commit.
+    /// When the message cannot be stored; it is then not launched. Or [`RuntimeError::Unavailable`] if the database is
+    /// away for longer than the [patience](Builder::patience) lasts: until then the launch is tried again, with the same
+    /// ids, so that it is there once. Whether it may be there after all, since an answer was lost, says
+    /// [`RuntimeError::may_have_happened`].
     ///
     /// # Cancel safety
     ///
@@ -208,7 +214,7 @@ impl Scoop {
         let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-        self.publish(prepared).await.map_err(RuntimeError::database("messages were launched"))?;
+        self.publish(prepared).await.map_err(Vain::error("messages were launched"))?;
         Ok(ids.into_iter().map(|(root, id)| Handle::new(self.clone(), root, id)).collect())
     }
 
@@ -267,12 +273,17 @@ impl Scoop {
     fn trigger_of(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
         async move {
             let Definition { saga, topic, .. } = saga;
-            let (store, name) = (self.store().clone(), saga.to_string());
-            let triggered = uninterrupted(async move { store.trigger(&topic, &saga).await }).await;
-            let triggered = triggered.map_err(RuntimeError::database("a saga was run by hand"))?;
-            let (root, id, handlers) = triggered.ok_or(RuntimeError::NoSchedule { saga: name })?;
-            self.announce(&handlers);
-            Ok(Handle::new(self.clone(), root, id))
+            let (scoop, name) = (self.clone(), saga.to_string());
+            let (root, asked) = (ids::now_v7(), Asked::new());
+            let triggering = uninterrupted(async move {
+                let store = scoop.store();
+                let trigger = |again| store.trigger(&topic, &saga, root, asked.again(again));
+                Ok(scoop.patiently(trigger).await)
+            });
+            let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
+            let triggered = triggered.map_err(Vain::error("a saga was run by hand"))?;
+            self.announce(&triggered.ok_or(RuntimeError::NoSchedule { saga: name })?);
+            Ok(Handle::new(self.clone(), root, asked.id))
         }
         .boxed()
     }
@@ -308,8 +319,8 @@ impl Scoop {
 
     /// The message that started this hierarchy.
     pub(crate) async fn root_message(&self, id: Uuid) -> Result<Uuid, RuntimeError> {
-        let found = self.store().root_message(id).await;
-        match found.map_err(RuntimeError::database("a hierarchy was looked up"))? {
+        let found = self.patiently(|_| self.store().root_message(id)).await;
+        match found.map_err(Vain::error("a hierarchy was looked up"))? {
             Some(message) => Ok(message),
             None => Err(self.misnamed(id, Wanted::Hierarchy).await?),
         }
@@ -317,7 +328,8 @@ impl Scoop {
 
     /// Why no request can be about this id.
     pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
-        let named = self.store().named(id).await.map_err(RuntimeError::database("an id was looked up"))?;
+        let named = self.patiently(|_| self.store().named(id)).await;
+        let named = named.map_err(Vain::error("an id was looked up"))?;
         Ok(match (named, wanted) {
             (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
             (None, Wanted::Hierarchy) => RuntimeError::NoSuchMessage { id },
@@ -392,7 +404,7 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and tells whoever has their handlers.
-    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, sqlx::Result<Start>> {
+    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, Result<Start, Vain>> {
         async move {
             if !messages.iter().any(|message| message.only_once) {
                 return self.publish_at_once(messages).await;
@@ -400,29 +412,49 @@ impl Scoop {
             // Of two with one key, the second waits until the first is committed: in the server, even if nobody here waits
             // for it any more.
             let scoop = self.clone();
-            uninterrupted(async move {
+            let published = uninterrupted(async move {
                 let _turn = scoop.inner.keyed.acquire().await;
-                scoop.publish_at_once(messages).await
-            })
-            .await
+                Ok(scoop.publish_at_once(messages).await)
+            });
+            published.await.unwrap_or_else(|error| Err(error.into()))
         }
         .boxed()
     }
 
-    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> sqlx::Result<Start> {
+    /// The ids of the messages are made, so another attempt finds what an earlier one has launched.
+    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<Start, Vain> {
         if let Some(engine) = &self.inner.engine {
-            return engine.launch(messages).await;
+            let (mut messages, mut trial) = (Arc::new(messages), self.trial());
+            loop {
+                let again = trial.is_begun();
+                if let Some(start) = trial.attempt(engine.launch(&mut messages, again)).await {
+                    return start;
+                }
+            }
         }
         if let [single] = &messages[..]
             && !single.only_once
         {
             let single = messages.remove(0);
-            self.inner.gathered.launch(single).await?;
+            self.inner.gathered.launch(single, self.trial()).await?;
         } else {
-            let launch = self.store().launch_alone(&messages).await?;
-            self.announce(&launch.handlers);
+            self.inner.gathered.launch_together(&mut messages, self.trial()).await?;
         }
         Ok(Start::Otherwise)
+    }
+
+    /// Retries this for as long as the patience of the program lasts. Each attempt is told whether there was another
+    /// before it.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        self.trial().endure(attempt).await
+    }
+
+    /// An operation that begins now.
+    pub(crate) fn trial(&self) -> Trial {
+        Trial::new(self.limits().patience)
     }
 
     /// Something may be launched soon, when a transaction of the caller commits.
@@ -438,8 +470,8 @@ impl Scoop {
             Some(engine) => engine.asked_to_give_up(runs),
             None => {
                 let store = self.store();
-                let woken = store.wake(&runs).await;
-                woken.map_err(RuntimeError::database("a cancellation was requested"))?;
+                let woken = self.patiently(|_| store.wake(&runs)).await;
+                woken.map_err(Vain::error("a cancellation was requested"))?;
                 // Polling finds what nobody was notified of.
                 let _ = store.notify(Uuid::nil()).await;
             }
@@ -451,11 +483,11 @@ impl Scoop {
     /// for it.
     pub(crate) async fn repaired(&self, repaired: Repaired) -> Result<(), RuntimeError> {
         self.announce(&repaired.handlers);
-        let Some(parent) = repaired.parent else {
+        let Some(parent) = repaired.parent.map(|parent| [parent]) else {
             return Ok(());
         };
-        let woken = self.store().wake(&[parent]).await;
-        let woken = woken.map_err(RuntimeError::database("a failed compensation was seen to"))?;
+        let woken = self.patiently(|_| self.store().wake(&parent)).await;
+        let woken = woken.map_err(Vain::error("a failed compensation was seen to"))?;
         self.announce(&woken);
         Ok(())
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
@@ -289,7 +290,8 @@ impl<'a> Scope<'a> {
         options.not_before(time.into());
         let context = self.context.clone();
         let limit = self.engine.settings().context_bytes_max;
-        let context = options.context(context, self.handler(), self.engine.store(), limit).await?;
+        let context =
+            options.context(context, self.handler(), self.engine.store(), Duration::ZERO, limit).await?;
         let (message, topic) = (ids::now_v7(), SLEEP_TOPIC.to_owned());
         self.emissions.push(Emission { message, topic, payload: json!({}), detached_root: None, context });
         Ok(())
@@ -571,8 +573,10 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             let what = || format!("a message for topic `{}`", M::TOPIC);
             let payload = payload::storable(self.payload?, settings.payload_bytes_max, what)?;
             let limit = settings.context_bytes_max;
-            let context =
-                self.options.context(self.context, self.handler, self.engine.store(), limit).await?;
+            let context = self
+                .options
+                .context(self.context, self.handler, self.engine.store(), Duration::ZERO, limit)
+                .await?;
             let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
             self.emissions.push(Emission { message, topic, payload, detached_root, context });
             Ok(message)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::patience::PATIENCE;
 use crate::payload;
 use crate::scoop::Limits;
 use crate::testing::Rehearsal;
@@ -28,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) payload_bytes_max: usize,
     /// How large a context may be.
     pub(crate) context_bytes_max: usize,
+    /// For how long operations are retried while the database is away.
+    pub(crate) patience: Duration,
     /// How often to look for ready runs when nobody says that there are any.
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
@@ -38,7 +41,8 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn limits(&self) -> Limits {
-        Limits { payload_bytes_max: self.payload_bytes_max, context_bytes_max: self.context_bytes_max }
+        let Self { payload_bytes_max, context_bytes_max, patience, .. } = *self;
+        Limits { payload_bytes_max, context_bytes_max, patience }
     }
 }
 
@@ -48,6 +52,7 @@ impl Default for Settings {
             concurrency: 256,
             payload_bytes_max: payload::BYTES_MAX_DEFAULT,
             context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
+            patience: PATIENCE,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             rehearsal: None,

@@ -8,6 +8,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::clock::since_1970;
+use crate::patience::Vain;
 use crate::uninterrupted::uninterrupted;
 use crate::{RuntimeError, Scoop};
 
@@ -59,9 +60,13 @@ impl Retire {
         self
     }
 
-    async fn carry_out(self) -> sqlx::Result<Retired> {
-        let struck = self.scoop.store().strike_out(&self.topic, &self.handler, self.drops).await?;
-        self.scoop.announce(&self.scoop.store().wake(&struck.parents).await?);
+    async fn carry_out(self) -> Result<Retired, Vain> {
+        let Self { scoop, topic, handler, drops } = &self;
+        // What an attempt has dropped is not found by another.
+        let strike = |_| scoop.store().strike_out(topic, handler, *drops);
+        let struck = scoop.trial().once().endure(strike).await?;
+        let wake = |_| scoop.store().wake(&struck.parents);
+        scoop.announce(&scoop.patiently(wake).await?);
         Ok(Retired {
             was_listed: struck.was_listed,
             waiting: u64::try_from(struck.waiting).unwrap_or(0),
@@ -76,8 +81,12 @@ impl IntoFuture for Retire {
 
     fn into_future(self) -> Self::IntoFuture {
         // Nothing may come between its transaction and waking who waits.
-        let retiring = uninterrupted(self.carry_out());
-        async { retiring.await.map_err(RuntimeError::database("a handler was retired")) }.boxed()
+        async move {
+            let retiring = uninterrupted(async move { Ok(self.carry_out().await) });
+            let retired = retiring.await.unwrap_or_else(|error| Err(error.into()));
+            retired.map_err(Vain::error("a handler was retired"))
+        }
+        .boxed()
     }
 }
 
@@ -99,8 +108,8 @@ impl Scoop {
     /// ```
     pub fn handlers(&self) -> impl Future<Output = Result<Vec<ListedHandler>, RuntimeError>> + Send {
         async move {
-            let listed = self.store().listed_handlers().await;
-            listed.map_err(RuntimeError::database("the handlers were listed"))
+            let listed = self.patiently(|_| self.store().listed_handlers()).await;
+            listed.map_err(Vain::error("the handlers were listed"))
         }
         .boxed()
     }

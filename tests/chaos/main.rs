@@ -1,6 +1,6 @@
 //! Does harm to everything that runs sagas, in the middle of whatever it does, and looks whether the books agree.
 //!
-//! Several worker processes and a client share one database, on a server with a standby, by way of a proxy. A nemesis
+//! Several worker processes, a client, and a caller that never sees an error share one database, on a server with a standby, by way of a proxy. A nemesis
 //! kills workers, stops and continues them, terminates their sessions, restarts the server with and without a word of
 //! warning, has the standby take over, cuts, delays and mutes connections, fills pools and the server, and moves
 //! clocks, at moments drawn from a seed. Once in a while it kills all workers and makes the working set anew. The steps
@@ -22,6 +22,7 @@
 
 mod args;
 mod books;
+mod caller;
 mod client;
 mod clock;
 mod cluster;
@@ -124,12 +125,16 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
     nemesis.observer().until(listed, sagas::HANDLERS).await?;
 
     let (stop, stopped) = watch::channel(false);
+    let call = caller::call(orders.database.clone(), orders.seed, Arc::clone(&quiet), stopped.clone());
+    let caller = tokio::spawn(call);
     let client = tokio::spawn(Client::new(&orders.database, orders.seed)?.work(quiet, stopped));
     let begin = Instant::now();
     strike(nemesis, args).await?;
     let deserters = nemesis.deserters().await;
     stop.send_replace(true);
     let mut client = client.await.map_err(|error| Error::msg(format!("the client panicked: {error}")))??;
+
+    let calls = caller.await.map_err(|error| Error::msg(format!("the caller panicked: {error}")))??;
 
     let peace = Instant::now();
     nemesis.observer().until_done().await?;
@@ -138,8 +143,11 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
     let drained = peace.elapsed();
     nemesis.retire().await?;
     let pool = nemesis.observer().pool();
-    let findings = books::audit(pool, orders.seed, &client.book, &orders.ledger()).await?;
-    Ok(Report::of(nemesis, client.book, findings, deserters, begin.elapsed(), drained))
+    let mut findings = books::audit(pool, orders.seed, &client.book, &orders.ledger()).await?;
+    let (losses, doubles) = calls.audit(pool).await?;
+    findings.losses.extend(losses);
+    findings.doubles.extend(doubles);
+    Ok(Report::of(nemesis, client.book, calls, findings, deserters, begin.elapsed(), drained))
 }
 
 /// The short form commits every fault so often, the long one goes on for its time.

@@ -8,6 +8,7 @@ use scoop::Result;
 use scoop::embedded::Shutdown;
 use sqlx::{ConnectOptions, PgConnection};
 
+use crate::caller;
 use crate::client::Quiet;
 use crate::cluster::Cluster;
 use crate::crew::{Orders, Worker};
@@ -236,7 +237,8 @@ impl Nemesis {
             Fault::Zombie => self.freeze(true).await,
             Fault::Terminate => {
                 let share = [0.3, 1.0][self.dice.below(2)];
-                self.terminate("chaos-worker-%", share).await
+                self.terminate("chaos-worker-%", share).await?;
+                self.terminate(caller::NAME, 1.0).await
             }
             Fault::RestartFast => self.cluster.restart(Shutdown::Fast).await,
             Fault::RestartImmediate => self.cluster.restart(Shutdown::Immediate).await,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::books::Findings;
+use crate::caller::Calls;
 use crate::client::Book;
 use crate::nemesis::{Fault, Nemesis};
 use crate::record::End;
@@ -16,6 +17,7 @@ const SHOWN_MAX: usize = 8;
 pub(crate) struct Report {
     findings: Findings,
     book: Book,
+    calls: Calls,
     faults: BTreeMap<Fault, usize>,
     rebuilt: usize,
     deserters: usize,
@@ -28,6 +30,7 @@ impl Report {
     pub(crate) fn of(
         nemesis: &Nemesis,
         book: Book,
+        calls: Calls,
         mut findings: Findings,
         deserters: usize,
         took: Duration,
@@ -36,7 +39,7 @@ impl Report {
         findings.violations.extend(nemesis.violations.iter().cloned());
         let (faults, longest_recovery) = (nemesis.tally.clone(), nemesis.longest_recovery);
         let rebuilt = nemesis.rebuilt;
-        Self { findings, book, faults, rebuilt, deserters, took, drained, longest_recovery }
+        Self { findings, book, calls, faults, rebuilt, deserters, took, drained, longest_recovery }
     }
 
     /// Whether nothing is wrong.
@@ -48,7 +51,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { findings, book, .. } = self;
+        let Self { findings, book, calls, .. } = self;
         let ended = |end| findings.ends.get(&end).copied().unwrap_or(0);
         writeln!(
             f,
@@ -64,6 +67,12 @@ impl fmt::Display for Report {
             findings.ticks,
             book.cancelled,
             book.undone.len(),
+        )?;
+        writeln!(
+            f,
+            "  {} calls of a program without sagas; the longest launch took {:.1} s",
+            calls.count(),
+            calls.longest.as_secs_f64(),
         )?;
         writeln!(f, "  {} faults:", self.faults.values().sum::<usize>())?;
         for (fault, times) in &self.faults {

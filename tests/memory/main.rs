@@ -5,6 +5,7 @@
 mod basics;
 mod behaviour;
 mod conformance;
+mod lost_answers;
 mod repeated;
 mod support;
 mod telemetry;

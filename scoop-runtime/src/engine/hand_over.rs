@@ -17,7 +17,7 @@ use super::shares::{Seat, Share, Slot};
 use super::wake::{Bereft, End};
 use super::{Engine, claim};
 use crate::error::is_transient;
-use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent};
+use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, known_before};
 use crate::telemetry;
 use crate::uninterrupted::uninterrupted;
 
@@ -43,15 +43,32 @@ pub(crate) enum Start {
 
 /// Launches messages in a transaction of their own, and begins with as many of their runs as there
 /// are slots for. Of the rest, whoever has their handlers is told.
-pub(super) async fn launch(engine: &Arc<Engine>, mut messages: Vec<Launched>) -> sqlx::Result<Start> {
-    let rooms = keep_rooms(engine, &mut messages);
-    if rooms.is_empty() {
-        let launch = engine.store.launch_alone(&messages).await?;
-        tell(engine, &messages, &launch);
-        return Ok(Start::Otherwise);
+///
+/// After an attempt whose answer was lost, `again` leaves those out that it has launched. The runs that it claimed are
+/// no longer in flight, and are found by that.
+pub(super) async fn launch(
+    engine: &Arc<Engine>,
+    messages: &mut Arc<Vec<Launched>>,
+    again: bool,
+) -> sqlx::Result<Start> {
+    // Nobody else has them, unless the task of an earlier attempt was stopped.
+    let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
+    known_before(own, again);
+    let rooms = keep_rooms(engine, own);
+    let launched = if rooms.is_empty() {
+        let launch = engine.store.launch_alone(messages).await?;
+        tell(engine, messages, &launch);
+        Start::Otherwise
+    } else {
+        // What is claimed has to begin.
+        uninterrupted(launch_here(engine.clone(), messages.clone(), rooms)).await?
+    };
+    if again {
+        // What an earlier attempt has launched was announced to nobody.
+        engine.look_up();
+        engine.wakeups.others.notify_one();
     }
-    // What is claimed has to begin.
-    uninterrupted(launch_here(engine.clone(), messages, rooms)).await
+    Ok(launched)
 }
 
 /// A slot for each run that will want one now, as long as there are any.
@@ -78,7 +95,11 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
 }
 
 /// Launches, and begins with what was claimed.
-async fn launch_here(engine: Arc<Engine>, messages: Vec<Launched>, rooms: Vec<Room>) -> sqlx::Result<Start> {
+async fn launch_here(
+    engine: Arc<Engine>,
+    messages: Arc<Vec<Launched>>,
+    rooms: Vec<Room>,
+) -> sqlx::Result<Start> {
     let (worker, topology) = (engine.worker, engine.definitions.lanes().topology);
     let claimer = Claimer { worker, identifier: &engine.identifier, topology };
     let launch = match engine.store.launch_here(claimer, &messages).await {

@@ -242,8 +242,13 @@ impl Engine {
     }
 
     /// Launches messages. Their runs begin here at once, if there are slots.
-    pub(crate) async fn launch(self: &Arc<Self>, messages: Vec<Launched>) -> sqlx::Result<Start> {
-        hand_over::launch(self, messages).await
+    /// After another attempt, of which nothing is known, those are left out that it has launched.
+    pub(crate) async fn launch(
+        self: &Arc<Self>,
+        messages: &mut Arc<Vec<Launched>>,
+        again: bool,
+    ) -> sqlx::Result<Start> {
+        hand_over::launch(self, messages, again).await
     }
 
     /// Whether this process claims runs of that saga, whichever definition they need.

@@ -51,6 +51,14 @@ pub(crate) struct Claimer<'a> {
     pub(crate) topology: i64,
 }
 
+/// The messages for an attempt to launch them: after another one they may be there already.
+pub(crate) fn known_before(messages: &mut [Launched], again: bool) -> &[Launched] {
+    if again {
+        messages.iter_mut().for_each(Launched::again);
+    }
+    messages
+}
+
 /// Under which ids messages are known that may be launched only once.
 const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 
@@ -69,6 +77,12 @@ impl Launched {
         self.root = Uuid::new_v5(&self.id, b"root");
         self.only_once = true;
         self
+    }
+
+    /// Has it launched unless it is there, by whoever has room for its runs then.
+    pub(crate) fn again(&mut self) {
+        self.only_once = true;
+        self.here.clear();
     }
 
     /// The same message, with this context.

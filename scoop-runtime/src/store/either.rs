@@ -13,7 +13,7 @@ use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
+    Asked, Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
     Published, PublishedDefinition, Release, SetAside, Settled, Settlement, Standing, Tables, Target, Undone,
     Unreadable,
 };
@@ -97,8 +97,8 @@ either! {
     async fn find_target(&self, id: Uuid) -> Option<Target>;
     async fn named(&self, id: Uuid) -> Option<Named>;
     async fn cancellations(&self, root: Uuid) -> Vec<CancellationRequest>;
-    async fn cancel(&self, target: &Target, request: &Failure) -> Cancelled;
-    async fn undo(&self, target: &Target, request: &Failure) -> Undone;
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> Cancelled;
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> Undone;
     async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal>;
     async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
     async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
@@ -114,7 +114,7 @@ either! {
     async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
     async fn schedule_wait(&self, pairs: Pairs<'_>) -> Option<f64>;
     async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;
-    async fn trigger(&self, topic: &str, handler: &str) -> Option<(Uuid, Uuid, Vec<String>)>;
+    async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: Asked) -> Option<Vec<String>>;
     async fn rebuild(&self) -> Result<Rebuild, i64>;
 }
 

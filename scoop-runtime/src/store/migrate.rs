@@ -5,11 +5,13 @@
 //! second installation in another schema.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
-use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{AssertSqlSafe, PgPool};
 
-use super::Schema;
+use super::{Schema, Sessions};
+use crate::error::is_denied;
 use crate::{RuntimeError, SetupError};
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
@@ -25,24 +27,57 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
 /// The oldest server that has all we use, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 15_00_00;
 
-/// Checks the server's version, then applies what is missing. Several processes may do so at
-/// once; they wait for each other.
+/// Applies what is missing. Several processes may do so at once; they wait for each other.
 pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
-    check_server(pool).await?;
-    migrator(schema).run(pool).await.map_err(|error| explain(error, schema))
+    let exists = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)");
+    let exists = exists.bind(schema.name()).fetch_one(pool).await;
+    let mut migrator = migrator(schema);
+    if !exists.map_err(RuntimeError::database("the schema was looked up"))? {
+        migrator.create_schema(schema.quoted().to_owned());
+    }
+    migrator.run(pool).await.map_err(|error| explain(error, schema))
 }
 
-async fn check_server(pool: &PgPool) -> Result<(), RuntimeError> {
+/// The version of a server that is too old.
+pub(super) async fn too_old(pool: &PgPool) -> sqlx::Result<Option<String>> {
     let (number, version): (i32, String) = sqlx::query_as(
         "SELECT current_setting('server_version_num')::int, current_setting('server_version')",
     )
     .fetch_one(pool)
-    .await
-    .map_err(RuntimeError::database("asking for the server's version"))?;
-    if number < SERVER_VERSION_MIN {
-        return Err(RuntimeError::Setup(vec![SetupError::DatabaseTooOld { version }]));
+    .await?;
+    Ok((number < SERVER_VERSION_MIN).then_some(version))
+}
+
+/// What keeps a client from using the tables of this schema, which it does not make.
+pub(crate) async fn unfit_for_clients(
+    sessions: &Sessions,
+    schema: &Schema,
+) -> sqlx::Result<Option<SetupError>> {
+    let (table, name) = (format!("{}.migration", schema.quoted()), schema.name().to_owned());
+    let exists = sessions.run(async |session| {
+        sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&table).fetch_one(session).await
+    });
+    if !exists.await? {
+        return Ok(Some(SetupError::NoTables { what: format!("schema `{name}` has no tables of scoop") }));
     }
-    Ok(())
+    // Safe: the name is quoted.
+    let newest = AssertSqlSafe(format!("SELECT max(version) FROM {table} WHERE success"));
+    let newest = sessions.run(async |session| sqlx::query_scalar(newest).fetch_one(session).await);
+    let found: Option<i64> = match newest.await {
+        // Its role need not be allowed to look.
+        Err(error) if is_denied(&error) => return Ok(None),
+        found => found?,
+    };
+    let (found, known) = (found.unwrap_or(0), newest_known());
+    Ok(match found.cmp(&known) {
+        Ordering::Less => Some(SetupError::SchemaTooOld { schema: name, found, known }),
+        Ordering::Equal => None,
+        Ordering::Greater => Some(SetupError::SchemaTooNew { schema: name, found, known }),
+    })
+}
+
+fn newest_known() -> i64 {
+    MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0)
 }
 
 fn migrator(schema: &Schema) -> Migrator {
@@ -51,18 +86,16 @@ fn migrator(schema: &Schema) -> Migrator {
         Migration::new(*version, name, MigrationType::Simple, schema.qualify(text), false)
     };
     let mut migrator = Migrator::with_migrations(MIGRATIONS.iter().map(migration).collect());
-    migrator.dangerous_set_table_name(format!("{}.migration", schema.as_str()));
-    migrator.create_schema(schema.as_str().to_owned());
+    migrator.dangerous_set_table_name(format!("{}.migration", schema.quoted()));
     migrator
 }
 
 /// The errors that a user meets, in the user's terms.
 fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
-    let name = schema.as_str().to_owned();
+    let name = schema.name().to_owned();
     match error {
         MigrateError::VersionMissing(found) => {
-            let known = MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0);
-            RuntimeError::Setup(vec![SetupError::SchemaTooNew { schema: name, found, known }])
+            RuntimeError::Setup(vec![SetupError::SchemaTooNew { schema: name, found, known: newest_known() }])
         }
         MigrateError::VersionMismatch(version) => {
             RuntimeError::Setup(vec![SetupError::SchemaDiffers { schema: name, version }])

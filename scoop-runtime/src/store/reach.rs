@@ -1,34 +1,58 @@
 //! Looks whether connections lead where they are said to, before anything depends on it.
 
+use std::time::Duration;
+
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::Sessions;
+use super::migrate::too_old;
 use crate::{RuntimeError, SetupError};
 
 /// How often to look whether a connection keeps its session. Each look finds out a proxy that nobody
 /// else uses at that moment.
 const LOOKS: usize = 8;
 
-/// Checks that the connection that listens keeps one session of the server, that all others lead to
-/// the same database, and that those of the user remember nothing that a proxy forgets.
+/// How long it may take to be told why no connection can be had.
+const REFUSAL_MAX: Duration = Duration::from_secs(5);
+
+/// Checks that the server is not too old, that the connection that listens keeps one session of it, that all others
+/// lead to the same database, and that those of the user remember nothing that a proxy forgets. Tells all that is wrong.
 pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), RuntimeError> {
     let database = RuntimeError::database;
+    let mut mistakes = vec![];
     let listening = sessions.listening().connect_options();
     let shares = shares_sessions(&listening).await;
     if shares.map_err(database("the listening connection was checked"))? {
-        return Err(vec![SetupError::SharedSession].into());
-    }
-    if !lead_to_one_database(sessions).await.map_err(database("connections were compared"))? {
-        return Err(vec![SetupError::AnotherDatabase].into());
+        mistakes.push(SetupError::SharedSession);
+    } else if !lead_to_one_database(sessions).await.map_err(database("connections were compared"))? {
+        // Where sessions are shared, a lock is held by nobody.
+        mistakes.push(SetupError::AnotherDatabase);
     }
     let remembers = !sessions.keeps_statements()
         && remembers_statements(users).await.map_err(database("the pool for steps was checked"))?;
     if remembers {
-        return Err(vec![SetupError::RememberedStatements].into());
+        mistakes.push(SetupError::RememberedStatements);
     }
-    Ok(())
+    let too_old = too_old(sessions.listening()).await;
+    let too_old = too_old.map_err(database("asking for the server's version"))?;
+    mistakes.extend(too_old.map(|version| SetupError::DatabaseTooOld { version }));
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
+}
+
+/// Why no connection can be had, as one that is made now is told.
+pub(crate) async fn refusal(options: &PgConnectOptions) -> Option<sqlx::Error> {
+    let connecting = tokio::time::timeout(REFUSAL_MAX, PgConnection::connect_with(options));
+    match connecting.await {
+        Err(_) => None,
+        Ok(Err(error)) => Some(error),
+        Ok(Ok(connection)) => {
+            // Nobody waits for it.
+            let _ = connection.close().await;
+            None
+        }
+    }
 }
 
 /// Whether a session of the server is handed to somebody else while a connection has no transaction

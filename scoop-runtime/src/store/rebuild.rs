@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use super::Tables;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
+use crate::patience::note;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, root_of};
 use crate::repair::Remedy;
 
@@ -32,7 +33,7 @@ impl Tables {
         }
         let cleared = sqlx::query(self.sql.rebuild_clear.clone()).execute(&mut *tx).await?;
         let after = self.rebuild_all(&mut tx, &mut reader).await?;
-        tx.commit().await?;
+        tx.commit().await.inspect_err(note)?;
         Ok(Ok(Rebuild { before: cleared.rows_affected(), after }))
     }
 

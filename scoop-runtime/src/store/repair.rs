@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
 use super::rows::{lineage, unsigned};
-use super::{FailedPart, Key, Parent, Sessions, Tables, Target};
+use super::{Asked, FailedPart, Key, Parent, Sessions, Tables, Target};
+use crate::patience::note;
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
     held_again,
@@ -26,11 +27,21 @@ pub(crate) struct Repaired {
     pub(crate) parent: Option<Parent>,
 }
 
+impl Repaired {
+    /// What is left to do after an attempt whose answer was lost: the run above may wait for nobody any more. Whoever
+    /// runs what is ready finds it.
+    pub(super) fn before(target: &Target, at: OffsetDateTime) -> Self {
+        let (root, above) = (target.lineage.root_id(), target.lineage.parent());
+        Self { handlers: vec![], parent: above.map(|above| Parent { root, id: above.id(), at }) }
+    }
+}
+
 /// Who asks for what, and why.
 pub(crate) struct Remedied<'a> {
     pub(crate) remedy: Remedy,
     pub(crate) note: &'a str,
     pub(crate) source: &'a str,
+    pub(crate) asked: Asked,
 }
 
 /// Where the next page of a list begins.
@@ -51,6 +62,9 @@ impl Tables {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
         let (unrolled, now) = self.unrolled(&mut tx, root).await?;
+        if self.is_done(&mut tx, asked.asked).await? {
+            return Ok(Ok(Repaired::before(target, now)));
+        }
         let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
         let is_stuck = state.as_deref() == Some("stuck");
         let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::Held);
@@ -59,7 +73,7 @@ impl Tables {
                 return Ok(Err(Refusal::Stuck));
             }
             let repaired = self.give_a_chance(&mut tx, target, asked).await?;
-            tx.commit().await?;
+            tx.commit().await.inspect_err(note)?;
             return Ok(repaired.ok_or(Refusal::Busy));
         }
         let decision = match unrolled.decide(asked.remedy, run, others) {
@@ -73,7 +87,7 @@ impl Tables {
         let about = (&*run.handler, Some(&*decision.part), decision.repeats);
         self.record(&mut tx, target, about, asked, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
-        tx.commit().await?;
+        tx.commit().await.inspect_err(note)?;
         let parent = decision.parent.map(|id| Parent { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
         Ok(Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent }))
@@ -154,6 +168,7 @@ impl Tables {
             .bind(Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()))
             .bind(asked.source.replace('\0', ""))
             .bind(now)
+            .bind(asked.asked.id)
             .execute(connection)
             .await?;
         Ok(())

@@ -1,15 +1,17 @@
 //! What is asked of a hierarchy from outside: to give up, or to be undone.
 
 use scoop_core::{Failure, Lineage};
-use sqlx::Row;
 use sqlx::types::Json;
+use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
 use super::{Parent, Tables};
+use crate::ids;
 use crate::name::RUNS_NAMED;
+use crate::patience::note;
 use crate::{CancellationRequest, Named, RunId};
 
 /// What a request is about.
@@ -19,12 +21,32 @@ pub(crate) struct Target {
     pub(crate) message: Uuid,
 }
 
+/// A request as it is known by: repeated under its id it is carried out once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: Uuid,
+    /// It was sent before, and what became of it is not known.
+    pub(crate) again: bool,
+}
+
+impl Asked {
+    /// A request that nothing is known of yet.
+    pub(crate) fn new() -> Self {
+        Self { id: ids::now_v7(), again: false }
+    }
+
+    /// The same request, sent once more or not.
+    pub(crate) fn again(self, again: bool) -> Self {
+        Self { again, ..self }
+    }
+}
+
 /// What became of a request to give up.
 #[derive(Debug)]
 pub(crate) struct Cancelled {
-    /// It was not on record before.
+    /// It was not on record before this request.
     pub(crate) fresh: bool,
-    /// A run gives up because of it.
+    /// A run gives up because of it, or has since an earlier attempt.
     pub(crate) any_marked: bool,
     /// The runs that give up by now, because of it or of an earlier one.
     pub(crate) giving_up: Vec<Parent>,
@@ -80,15 +102,22 @@ impl Tables {
     }
 
     /// Has all unfinished runs below the target give up.
-    pub(crate) async fn cancel(&self, target: &Target, request: &Failure) -> sqlx::Result<Cancelled> {
+    pub(crate) async fn cancel(
+        &self,
+        target: &Target,
+        request: &Failure,
+        asked: Asked,
+    ) -> sqlx::Result<Cancelled> {
         let (root, ids) = (target.lineage.root_id(), target.lineage.ids());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.cancel_record.clone())
             .bind(target.message)
             .bind(ids)
             .bind(Json(request))
+            .bind(asked.id)
             .execute(&mut *tx)
             .await?;
+        let is_done = self.is_done(&mut tx, asked).await?;
         let mut marked = 0;
         loop {
             let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(ids);
@@ -101,19 +130,35 @@ impl Tables {
         sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(ids).execute(&mut *tx).await?;
         let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(ids);
         let giving_up = left.fetch_all(&mut *tx).await?;
-        tx.commit().await?;
+        tx.commit().await.inspect_err(note)?;
         Ok(Cancelled {
-            fresh: recorded.rows_affected() > 0,
-            any_marked: marked > 0,
+            fresh: recorded.rows_affected() > 0 || is_done,
+            any_marked: marked > 0 || is_done,
             giving_up: giving_up.iter().map(Parent::from_row).collect::<sqlx::Result<_>>()?,
         })
     }
 
+    /// Whether an earlier attempt has carried this request out. Asked once that cannot commit any more.
+    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
+        if !asked.again {
+            return Ok(false);
+        }
+        sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
+    }
+
     /// Has all handlers of the target's message roll back, if all of it is finished.
-    pub(crate) async fn undo(&self, target: &Target, request: &Failure) -> sqlx::Result<Undone> {
+    pub(crate) async fn undo(
+        &self,
+        target: &Target,
+        request: &Failure,
+        asked: Asked,
+    ) -> sqlx::Result<Undone> {
         let root = target.lineage.root_id();
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        if self.is_done(&mut tx, asked).await? {
+            return Ok(Undone::Begun(vec![]));
+        }
         let check = sqlx::query(self.sql.undo_check.clone()).bind(root).bind(target.message);
         let state = check.fetch_one(&mut *tx).await?;
         if state.try_get("unfinished")? {
@@ -134,9 +179,10 @@ impl Tables {
             .bind(target.message)
             .bind(target.lineage.ids())
             .bind(Json(request))
+            .bind(asked.id)
             .fetch_all(&mut *tx)
             .await?;
-        tx.commit().await?;
+        tx.commit().await.inspect_err(note)?;
         Ok(Undone::Begun(handlers))
     }
 }

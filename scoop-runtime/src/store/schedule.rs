@@ -9,9 +9,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
-use super::{Pairs, Tables};
+use super::{Asked, Pairs, Tables};
 use crate::Tick;
 use crate::ids;
+use crate::patience::note;
 use crate::timetable::{self, Timetable, Unfit};
 
 /// A saga that runs by itself, as it is listed.
@@ -221,25 +222,29 @@ impl Tables {
         Ok(())
     }
 
-    /// Launches a tick now, beside the schedule. Nothing if there is no such schedule; else the
-    /// tick's root and id, and for which handlers it is.
+    /// Launches a tick now, beside the schedule: with this root, and the id of the request. Nothing if there is no
+    /// such schedule; else for which handlers it is.
     pub(crate) async fn trigger(
         &self,
         topic: &str,
         handler: &str,
-    ) -> sqlx::Result<Option<(Uuid, Uuid, Vec<String>)>> {
+        root: Uuid,
+        asked: Asked,
+    ) -> sqlx::Result<Option<Vec<String>>> {
         let mut tx = self.sessions.begin().await?;
-        let root = ids::now_v7();
         let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
         let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
             return Ok(None);
         };
+        // The row of the schedule is locked: an earlier attempt has come to its end.
+        if self.is_done(&mut tx, asked).await? {
+            return Ok(Some(vec![]));
+        }
         let run = u64::try_from(counted.try_get::<i64, _>("fired")?).unwrap_or_default();
-        let tick = Ticked { root, ..Ticked::new(topic, counted.try_get("now")?, run) };
-        let id = tick.id;
+        let tick = Ticked { root, id: asked.id, ..Ticked::new(topic, counted.try_get("now")?, run) };
         let handlers = self.tick(&mut tx, &[tick]).await?;
-        tx.commit().await?;
-        Ok(Some((root, id, handlers)))
+        tx.commit().await.inspect_err(note)?;
+        Ok(Some(handlers))
     }
 }
 

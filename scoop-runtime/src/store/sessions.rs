@@ -11,12 +11,15 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use super::name::named;
+use crate::error::loses_answer;
+use crate::patience;
 use crate::uninterrupted::uninterrupted;
 use crate::warm::{USES_MAX, Warm};
 
@@ -40,6 +43,13 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeou
 
 /// There is never more than one in use, but one that was lost may take a while to be given up.
 const LISTENING_CONNECTIONS_MAX: u32 = 2;
+
+/// A connection that has rested for so long is tested before it is used: meanwhile the server may have ended it, or the
+/// network forgotten it.
+const RESTED: Duration = Duration::from_secs(5);
+
+/// How long such a test may take.
+const TEST_MAX: Duration = Duration::from_secs(2);
 
 /// Connections for us alone. In the user's pool a connection may be left in the middle of
 /// a transaction (sqlx does not notice if a `begin` is cancelled while its answer is under way),
@@ -105,12 +115,21 @@ impl Sessions {
         if self.route == Route::Proxied {
             let mut transaction = self.begin().await?;
             let answer = statement(&mut transaction).await?;
-            transaction.commit().await?;
+            transaction.commit().await.inspect_err(patience::note)?;
             return Ok(answer);
         }
         let Session { mut connection, statements } = self.session().await?;
-        // What failed, or was dropped in the middle, is left to the pool.
-        let answer = statement(&mut connection).await?;
+        // What was dropped in the middle is left to the pool.
+        let answer = match statement(&mut connection).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                patience::note(&error);
+                if loses_answer(&error) {
+                    connection.close_on_drop();
+                }
+                return Err(error);
+            }
+        };
         let rests = statements >= USES_MAX || self.pool.is_closed();
         if !rests && self.waiting.load(Relaxed) == 0 {
             self.warm.put(Session { connection, statements: statements + 1 });
@@ -125,7 +144,7 @@ impl Sessions {
             return Ok(session);
         }
         let _waiting = Waiting::new(&self.waiting);
-        Ok(Session { connection: self.pool.acquire().await?, statements: 1 })
+        Ok(Session { connection: acquire(&self.pool, patience::acquires_within()).await?, statements: 1 })
     }
 
     /// A connection to read from, with one statement after another, each of which sees what was
@@ -155,9 +174,11 @@ impl Sessions {
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
         let waiting = Waiting::new(&self.waiting);
         drop(self.warm.take());
+        let within = patience::acquires_within();
         uninterrupted(async move {
             let _waiting = waiting;
-            pool.begin_with(begin).await
+            let connection = acquire(&pool, within).await?;
+            Transaction::begin(connection, Some(begin.into_sql_str())).await
         })
         .await
     }
@@ -204,8 +225,27 @@ impl Drop for Waiting {
     }
 }
 
+/// A connection of this pool, if there is one in time.
+async fn acquire(pool: &PgPool, within: Option<Duration>) -> sqlx::Result<PoolConnection<Postgres>> {
+    match within {
+        None => pool.acquire().await,
+        Some(within) => {
+            let acquired = tokio::time::timeout(within, pool.acquire()).await;
+            acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        }
+    }
+}
+
 fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
     let options = PgPoolOptions::new().max_connections(connections).test_before_acquire(false);
+    let options = options.before_acquire(|connection, meta| {
+        Box::pin(async move {
+            if meta.idle_for < RESTED {
+                return Ok(true);
+            }
+            Ok(matches!(tokio::time::timeout(TEST_MAX, connection.ping()).await, Ok(Ok(()))))
+        })
+    });
     match route {
         // What is set in a session would stay there for others.
         Route::Proxied => options,

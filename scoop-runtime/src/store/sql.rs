@@ -2,8 +2,8 @@
 //!
 //! The files under `sql/` name the schema `scoop` in full. They run on connections and in
 //! transactions that belong to the user, whose `search_path` is none of our business, so another
-//! schema is written into the text, once, when the program starts: a name that was checked to
-//! consist of letters, digits and underscores.
+//! schema is written into the text, once, when the program starts: in quotes, so that any name will do that the
+//! texts have room for.
 
 use std::sync::Arc;
 
@@ -11,29 +11,53 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::SetupError;
 
+/// How the channel of a schema begins.
+const CHANNEL_PREFIX: &str = "scoop:";
+
+/// How long the name of a schema may be: PostgreSQL cuts names after 63 bytes, and that of the channel is longer.
+const BYTES_MAX: usize = 63 - CHANNEL_PREFIX.len();
+
 /// The name of a schema, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Schema(String);
+pub(crate) struct Schema {
+    name: String,
+    /// As it is written in statements.
+    quoted: String,
+}
 
 impl Schema {
-    /// The name, if it needs no quotes and leaves room for the name of a notification channel.
+    /// The name, if there can be a schema of that name, with a notification channel.
     pub(crate) fn new(name: &str) -> Result<Self, SetupError> {
-        let letter_first = name.starts_with(|c: char| c.is_ascii_lowercase());
-        let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if letter_first && plain && name.len() <= 40 {
-            Ok(Self(name.to_owned()))
+        let why = if name.is_empty() {
+            "it is empty".to_owned()
+        } else if name.len() > BYTES_MAX {
+            format!("it has {} bytes, and {BYTES_MAX} are possible", name.len())
+        } else if name.contains(char::is_control) {
+            "control characters, such as NUL or a line break, are not possible".to_owned()
+        } else if let Some(taken) = name.chars().find(|c| ['\'', '$', '%'].contains(c)) {
+            format!("the character {taken} is not possible, since the texts that make the tables use it")
+        } else if name.starts_with("pg_") {
+            "names that begin with `pg_` are those of PostgreSQL".to_owned()
         } else {
-            Err(SetupError::SchemaName { name: name.to_owned() })
-        }
+            let quoted = format!("\"{}\"", name.replace('"', "\"\""));
+            return Ok(Self { name: name.to_owned(), quoted });
+        };
+        Err(SetupError::SchemaName { name: name.to_owned(), why })
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    /// The name as it is.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name as it is written in statements.
+    pub(crate) fn quoted(&self) -> &str {
+        &self.quoted
     }
 
     /// The text with this schema in place of `scoop`.
     pub(crate) fn qualify(&self, text: &str) -> SqlStr {
-        let text = text.replace("scoop.", &format!("{}.", self.0));
+        let text = text.replace("scoop.", &format!("{}.", self.quoted));
         AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
     }
 }
@@ -54,7 +78,7 @@ macro_rules! statements {
             pub(crate) fn of(schema: &Schema) -> Self {
                 Self {
                     $($name: schema.qualify(include_str!(concat!("../../sql/", stringify!($name), ".sql"))),)*
-                    channel: format!("scoop:{}", schema.as_str()),
+                    channel: format!("{CHANNEL_PREFIX}{}", schema.name()),
                 }
             }
 
@@ -103,6 +127,7 @@ statements! {
     repair_revive,
     repair_unrolled,
     repair_write,
+    request_done,
     request_find,
     request_list,
     request_named,

@@ -28,7 +28,7 @@ pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
 #[tokio::test]
 async fn every_statement_fits_the_tables_of_any_schema() {
     let (pool, server) = database("statements").await;
-    for schema in ["scoop", "another_1"].map(|name| Schema::new(name).unwrap()) {
+    for schema in ["scoop", "another_1", "order", "Weird \"Name"].map(|name| Schema::new(name).unwrap()) {
         migrate(&pool, &schema).await.unwrap();
         for (name, text) in Statements::of(&schema).all() {
             let prepared = (&pool).prepare(text).await;
@@ -501,11 +501,18 @@ async fn only_who_is_listed_and_has_the_handler_claims_what_wakes() {
 }
 
 #[test]
-fn a_schema_needs_a_plain_name() {
-    for bad in ["", "Upper", "1st", "a-b", "a.b", "a\"b", &"x".repeat(41)] {
-        assert!(Schema::new(bad).is_err(), "{bad}");
+fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
+    let why = |name: &str| Schema::new(name).unwrap_err().to_string();
+    assert!(why("").contains("it is empty"));
+    assert!(why("a\0b").contains("NUL"));
+    assert!(why("a\nb").contains("control characters"));
+    assert!(why("it's").contains('\''));
+    assert!(why("pg_mine").contains("pg_"));
+    assert!(why(&"x".repeat(58)).contains("58 bytes, and 57 are possible"));
+    for good in ["order", "Weird \"Name", "1st", "a-b", "a.b", &"x".repeat(57)] {
+        assert!(Schema::new(good).is_ok(), "{good}");
     }
-    assert!(Schema::new("scoop_2").is_ok());
+    assert_eq!(Schema::new("a\"b").unwrap().quoted(), "\"a\"\"b\"");
 }
 
 /// A run of `saga` that has been ready for so long.

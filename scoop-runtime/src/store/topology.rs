@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use super::{Parent, Tables};
+use crate::patience::note;
 use crate::topology::ListedHandler;
 
 /// What became of a handler that was struck out.
@@ -45,7 +46,7 @@ impl Tables {
         };
         let waiting = sqlx::query_scalar(self.sql.handler_waiting.clone()).bind(topic).bind(handler);
         let waiting = waiting.fetch_one(&mut *tx).await?;
-        tx.commit().await?;
+        tx.commit().await.inspect_err(note)?;
         let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
         Ok(Struck {
             was_listed: retired.rows_affected() > 0,

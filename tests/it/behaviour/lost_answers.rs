@@ -252,7 +252,8 @@ mod of_a_launch {
         db.execute("CREATE TABLE effect (n int)").await;
         let proxy = Proxy::new(b"unique-handler", Cut::Answer);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<UniqueHandler>();
-        let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
+        // What is tried again here is tried by the test.
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).patience(Duration::ZERO).start().await?;
         // A claim names the handler, too: this is the last of them.
         scoop.launch(Child).await?.ends().await?;
         let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -301,7 +302,8 @@ mod of_a_late_launch {
         let db = Database::new().await;
         let proxy = Proxy::new(b"comes late", Cut::Late);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<PatientHandler>();
-        let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
+        // What is tried again here is tried by the test.
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).patience(Duration::ZERO).start().await?;
         scoop.launch(coming("first")).await?.ends().await?;
         let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                       AND state = 'active' AND pid <> pg_backend_pid()";
@@ -319,6 +321,168 @@ mod of_a_late_launch {
         eventually("the launch came", async || db.number(launches).await == 3).await;
         let again = elsewhere.launch(coming("comes late")).unique("one").await?;
         assert_eq!(again.ends().await?, Outcome::Committed);
+        Ok(())
+    }
+}
+
+mod of_a_repeated_launch {
+    use super::*;
+
+    /// Says which it is, so that one of them can be told from everything else that is sent.
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "repeated")]
+    struct Repeated(String);
+
+    fn repeated(which: &str) -> Repeated {
+        Repeated(which.to_owned())
+    }
+
+    #[derive(Default)]
+    struct RepeatedHandler;
+
+    #[saga(name = "repeated-handler")]
+    #[subscribes(Repeated)]
+    impl RepeatedHandler {
+        #[step(name = "0")]
+        async fn zero(&self, scope: &mut Scope<'_>, _: &Repeated) -> Result<()> {
+            sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+            Ok(())
+        }
+    }
+
+    async fn database() -> Database {
+        let db = Database::new().await;
+        db.execute("CREATE TABLE effect (n int)").await;
+        db
+    }
+
+    /// All ways to launch something in a transaction of its own.
+    async fn launches_survive(db: &Database, proxy: &Proxy, program: &Scoop) -> Result<()> {
+        program.launch(repeated("first")).await?.ends().await?;
+        let hour = Duration::from_secs(3600);
+        let before = db.number("SELECT count(*) FROM effect").await;
+        proxy.arm();
+        let root = program.launch(repeated("lost answer")).await?;
+        proxy.has_cut().await;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        proxy.arm();
+        let root = program.launch(repeated("lost answer")).deadline(hour).await?;
+        proxy.has_cut().await;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        proxy.arm();
+        let roots = program.launch_all([repeated("lost answer"), repeated("another")]).await?;
+        proxy.has_cut().await;
+        for root in &roots {
+            assert_eq!(root.ends().await?, Outcome::Committed);
+        }
+        proxy.arm();
+        let crowd = (0..5).map(|_| program.launch(repeated("lost answer")).into_future());
+        let crowd = futures_util::future::join_all(crowd).await;
+        proxy.has_cut().await;
+        for root in crowd {
+            assert_eq!(root?.ends().await?, Outcome::Committed);
+        }
+        assert_eq!(db.number("SELECT count(*) FROM effect").await - before, 9);
+        assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 10);
+        assert_eq!(db.history().await.count("SEEN"), 10);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_launch_of_a_client_whose_answer_is_lost_is_there_once() -> Result<()> {
+        let db = database().await;
+        let _scoop = db.scoop().only::<RepeatedHandler>().start().await?;
+        let proxy = Proxy::new(b"lost answer", Cut::Answer);
+        let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
+        launches_survive(&db, &proxy, &client).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_launch_of_a_process_with_sagas_whose_answer_is_lost_is_there_once() -> Result<()> {
+        let db = database().await;
+        let proxy = Proxy::new(b"lost answer", Cut::Answer);
+        let scoop = Scoop::builder().postgres(proxy.pool(&db).await?);
+        let scoop = scoop.only::<RepeatedHandler>().start().await?;
+        launches_survive(&db, &proxy, &scoop).await
+    }
+
+    /// The first attempt gets to the server when the second has come to its end.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_launch_of_which_an_attempt_comes_late_is_there_once() -> Result<()> {
+        let db = database().await;
+        let _scoop = db.scoop().only::<RepeatedHandler>().start().await?;
+        let proxy = Proxy::new(b"comes late", Cut::Late);
+        let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
+        client.launch(repeated("first")).await?.ends().await?;
+        proxy.arm();
+        let root = client.launch(repeated("comes late")).await?;
+        proxy.has_cut().await;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        let refused = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+        let before = db.number(refused).await;
+        proxy.let_go();
+        eventually("the late attempt was refused", async || {
+            db.execute("SELECT pg_stat_clear_snapshot()").await;
+            db.number(refused).await > before
+        })
+        .await;
+        assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 2);
+        assert_eq!(db.number("SELECT count(*) FROM effect").await, 2);
+        Ok(())
+    }
+}
+
+mod of_a_request {
+    use super::*;
+
+    #[derive(Default)]
+    struct AskedHandler;
+
+    #[saga(name = "asked-handler")]
+    #[subscribes(Root)]
+    impl AskedHandler {
+        #[step(name = "0")]
+        async fn zero(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_whose_commit_answer_is_lost_is_accepted_once() -> Result<()> {
+        let db = Database::new().await;
+        let _scoop = db.scoop().only::<AskedHandler>().start().await?;
+        let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
+        let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
+        let later = client.launch(Root).delay(Duration::from_secs(3600)).await?;
+        proxy.arm();
+        assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
+        proxy.has_cut().await;
+        assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::AlreadyRequested);
+        assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
+
+        let done = client.launch(Root).await?;
+        assert_eq!(done.ends().await?, Outcome::Committed);
+        proxy.arm();
+        assert_eq!(client.rollback(done.id(), "not wanted").await?, RollbackAnswer::Accepted);
+        proxy.has_cut().await;
+        assert!(matches!(done.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(client.rollback(done.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
+        Ok(())
+    }
+
+    /// What it has dropped could not be counted by another attempt.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_retirement_whose_commit_answer_is_lost_says_that_it_may_have_happened() -> Result<()> {
+        let db = Database::new().await;
+        db.scoop().only::<AskedHandler>().start().await?.shutdown().await;
+        let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
+        let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
+        proxy.arm();
+        let retired = client.retire_handler("root-topic", "asked-handler").await;
+        let Err(error) = retired else { panic!("its answer came: {retired:?}") };
+        assert!(error.may_have_happened(), "{error:?}");
+        assert!(error.to_string().contains("may have been done"), "{error}");
+        assert!(!client.retire_handler("root-topic", "asked-handler").await?.was_listed);
         Ok(())
     }
 }

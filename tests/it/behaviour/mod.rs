@@ -14,6 +14,7 @@ mod fence;
 mod giving_up;
 mod ground;
 mod handed_over;
+mod healing;
 mod hierarchies;
 mod idling;
 mod in_memory;

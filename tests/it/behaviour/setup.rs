@@ -76,7 +76,7 @@ async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_mistakes_of_a_program_are_told_at_once() {
-    let builder = Scoop::builder().schema("Not Good").concurrency(0).payload_bytes_max(0);
+    let builder = Scoop::builder().schema("Not\nGood").concurrency(0).payload_bytes_max(0);
     let builder = builder.only::<RootHandler>().only::<Namesake>().only::<Needy>().provide(ChildHandler);
     let builder = builder.only::<RootHandler>();
     let found = mistakes(builder).await;
@@ -85,7 +85,9 @@ async fn all_mistakes_of_a_program_are_told_at_once() {
         is(|it| matches!(it, SetupError::TooSmall { setting: "concurrency", min: 1, value: 0 })),
         is(|it| matches!(it, SetupError::TooSmall { setting: "payload_bytes_max", .. })),
         is(|it| matches!(it, SetupError::NoDatabase)),
-        is(|it| matches!(it, SetupError::SchemaName { name } if name == "Not Good")),
+        is(
+            |it| matches!(it, SetupError::SchemaName { name, why } if name == "Not\nGood" && why.contains("control")),
+        ),
         is(
             |it| matches!(it, SetupError::SameName { name, types } if name == "root-handler" && types.contains("Namesake")),
         ),
@@ -153,6 +155,121 @@ async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
     assert_eq!(theirs.launch(Root).await?.ends().await?, Outcome::Unhandled);
     assert_eq!(theirs.launch(Child).await?.ends().await?, Outcome::Committed);
     assert_eq!(db.history_in("theirs").await.count("EMITTED"), 2);
+    Ok(())
+}
+
+/// A reserved word, and a name that needs every quote.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_name_that_needs_quotes_works_from_end_to_end() -> Result<()> {
+    let db = Database::new().await;
+    for (name, quoted) in [("order", "\"order\""), ("Weird \"Name", "\"Weird \"\"Name\"")] {
+        let start = || db.scoop().schema(name).only::<RootHandler>().only::<ChildHandler>();
+        let scoop = start().start().await?;
+        let root = scoop.launch(Root).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed);
+        assert_eq!(root.tree().await?.runs().len(), 2);
+        let client = db.scoop().schema(name).client().await?;
+        let later = client.launch(Root).delay(std::time::Duration::from_secs(3600)).await?;
+        assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
+        // The process hears of it by the channel of the schema.
+        assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
+        assert_eq!(client.rollback(root.id(), "not wanted").await?, RollbackAnswer::Accepted);
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
+        scoop.shutdown().await;
+        // The tables are found to be there.
+        start().start().await?.shutdown().await;
+        let history = db.history_in(quoted).await;
+        assert_eq!(history.count("ROLLED_BACK"), 3, "{history}");
+    }
+    assert_eq!(db.history().await.rows().len(), 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_is_too_small_is_told_with_all_other_mistakes() {
+    let db = Database::new().await;
+    let builder = Scoop::builder().postgres(db.another_pool(2).await).schema("").concurrency(0);
+    let found = mistakes(builder.only::<RootHandler>()).await;
+    let is = |expected: fn(&SetupError) -> bool| found.iter().filter(|found| expected(found)).count();
+    let counts = [
+        is(|it| matches!(it, SetupError::PoolTooSmall { max: 2, required: 5 })),
+        is(|it| matches!(it, SetupError::SchemaName { .. })),
+        is(|it| matches!(it, SetupError::TooSmall { setting: "concurrency", .. })),
+    ];
+    assert_eq!((counts, found.len()), ([1; 3], 3), "{found:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_tables_is_told_what_to_do() -> Result<()> {
+    let db = Database::new().await;
+    let Err(RuntimeError::Setup(found)) = db.scoop().schema("nowhere").client().await else {
+        panic!("it found tables")
+    };
+    assert!(matches!(&*found, [SetupError::NoTables { .. }]), "{found:?}");
+    let shown = RuntimeError::Setup(found).to_string();
+    for part in ["`nowhere`", "Builder::start", ".schema(..)"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    // One that was made without a look is told by what it does first.
+    db.execute("ALTER SCHEMA scoop RENAME TO elsewhere").await;
+    let Err(error) = db.client().launch(Root).await else { panic!("it was launched") };
+    let shown = error.to_string();
+    assert!(shown.contains("does not exist") && shown.contains("Builder::start"), "{shown}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_on_tables_of_another_version_is_refused() -> Result<()> {
+    let db = Database::new().await;
+    let newest = db.number("SELECT max(version) FROM scoop.migration").await;
+    db.execute("DELETE FROM scoop.migration WHERE version > 2").await;
+    let Err(RuntimeError::Setup(found)) = db.scoop().client().await else { panic!("it connected") };
+    assert_eq!(found, [SetupError::SchemaTooOld { schema: "scoop".into(), found: 2, known: newest }]);
+    Ok(())
+}
+
+/// All connections of the pool are held by somebody who does not give them back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_without_a_connection_names_what_is_needed() -> Result<()> {
+    let db = Database::new().await;
+    let options = (*db.pool().connect_options()).clone();
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
+    let pool = pool.acquire_timeout(std::time::Duration::from_millis(500)).connect_lazy_with(options.clone());
+    let mut held = vec![];
+    for _ in 0..5 {
+        held.push(pool.acquire().await?);
+    }
+    let builder = Scoop::builder().postgres(pool).listen_directly(options).only::<RootHandler>();
+    let Err(error) = builder.start().await else { panic!("it started") };
+    assert!(matches!(error, RuntimeError::NoConnection { max: 5, required: 5, own: 4, .. }), "{error:?}");
+    assert!(error.is_transient());
+    let shown = error.to_string();
+    for part in ["allows 5 connections", "needs 5", "max_connections", "CONNECTION LIMIT"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_the_server_does_not_permit_shows_its_words() -> Result<()> {
+    let db = Database::new().await;
+    let role = format!("limited_{}", uuid::Uuid::new_v4().simple());
+    db.execute(&format!("CREATE ROLE {role}")).await;
+    let options = (*db.pool().connect_options()).clone().options([("role", &*role)]);
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5).connect_lazy_with(options);
+    let builder = || Scoop::builder().postgres(pool.clone());
+    let fresh = mistakes(builder().schema("fresh").only::<RootHandler>()).await;
+    let there = mistakes(builder().only::<RootHandler>()).await;
+    let client = builder().client().await;
+    pool.close().await;
+    db.execute(&format!("DROP ROLE {role}")).await;
+    let Err(RuntimeError::Setup(client)) = client else { panic!("it may read the tables") };
+    for (found, object) in [(fresh, "database"), (there, "schema scoop"), (client, "schema scoop")] {
+        assert!(matches!(&*found, [SetupError::Denied { .. }]), "{found:?}");
+        let shown = RuntimeError::Setup(found).to_string();
+        assert!(shown.contains(&format!("permission denied for {object}")), "{shown}");
+        assert!(shown.contains("grant"), "{shown}");
+    }
     Ok(())
 }
 

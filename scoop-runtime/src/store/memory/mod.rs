@@ -76,7 +76,7 @@ impl Memory {
     ) -> sqlx::Result<T> {
         self.link.before(operation).await?;
         let answer = self.at_once(carry_out);
-        self.link.after(operation).await?;
+        self.link.after(operation).await.inspect_err(crate::patience::note)?;
         answer
     }
 

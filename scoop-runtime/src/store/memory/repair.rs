@@ -79,6 +79,9 @@ impl State {
         let unrolled = hierarchy.unrolled(&self.topology);
         let newest = unrolled.iter().map(|(newest, _)| after(*newest)).max();
         let now = newest.map_or(self.now(), |newest| newest.max(self.now()));
+        if self.requests.contains(&asked.asked.id) {
+            return Ok(Repaired::before(target, now));
+        }
         let unrolled = Unrolleds::new(unrolled.into_iter().map(|(_, run)| run));
         let state = hierarchy.rows.get(&id).map(|row| row.state);
         let known = unrolled.ids();
@@ -126,6 +129,7 @@ impl State {
         asked: &Remedied<'_>,
         at: OffsetDateTime,
     ) {
+        self.requests.insert(asked.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
         hierarchy.record.interventions.push(Intervened {
             run: target.lineage.id(),

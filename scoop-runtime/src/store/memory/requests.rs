@@ -7,7 +7,7 @@ use scoop_core::{EventKind, Failure, Lineage};
 use uuid::Uuid;
 
 use super::super::requests::Cancelled;
-use super::super::{Parent, Target, Undone};
+use super::super::{Asked, Parent, Target, Undone};
 use super::Memory;
 use super::record::{Event, Record};
 use super::row::Row;
@@ -62,7 +62,12 @@ impl Memory {
     }
 
     /// Has all unfinished runs below the target give up.
-    pub(crate) async fn cancel(&self, target: &Target, request: &Failure) -> sqlx::Result<Cancelled> {
+    pub(crate) async fn cancel(
+        &self,
+        target: &Target,
+        request: &Failure,
+        asked: Asked,
+    ) -> sqlx::Result<Cancelled> {
         self.run("cancel", |state| {
             let (now, root) = (state.now(), target.lineage.root_id());
             let kind = EventKind::CancellationRequested;
@@ -73,8 +78,10 @@ impl Memory {
                 let mut asked = hierarchy.record.of_run(target.lineage.id());
                 !asked.any(|other| other.kind == kind && other.lineage == target.lineage)
             });
+            let is_done = state.requests.contains(&asked.id);
             if fresh {
                 state.append(event);
+                state.requests.insert(asked.id);
             }
             let marked = state.below(&target.lineage, |row| !row.gives_up && row.undoing_since.is_none());
             for id in &marked {
@@ -88,20 +95,30 @@ impl Memory {
             let parent =
                 |id: Uuid| state.row((root, id)).map(|row| Parent { root, id, at: row.last_event_at });
             let giving_up = giving_up.into_iter().filter_map(parent).collect();
-            Ok(Cancelled { fresh, any_marked: !marked.is_empty(), giving_up })
+            let (fresh, any_marked) = (fresh || is_done, !marked.is_empty() || is_done);
+            Ok(Cancelled { fresh, any_marked, giving_up })
         })
         .await
     }
 
     /// Has all handlers of the target's message roll back, if all of it is finished.
-    pub(crate) async fn undo(&self, target: &Target, request: &Failure) -> sqlx::Result<Undone> {
+    pub(crate) async fn undo(
+        &self,
+        target: &Target,
+        request: &Failure,
+        asked: Asked,
+    ) -> sqlx::Result<Undone> {
         self.run("undo", |state| {
+            if state.requests.contains(&asked.id) {
+                return Ok(Undone::Begun(vec![]));
+            }
             let Some(hierarchy) = state.hierarchy(target.lineage.root_id()) else {
                 return Ok(Undone::Unhandled);
             };
             if let Some(refusal) = hierarchy.refuses_to_undo(target.message) {
                 return Ok(refusal);
             }
+            state.requests.insert(asked.id);
             Ok(Undone::Begun(state.begin_undoing(target, request)))
         })
         .await

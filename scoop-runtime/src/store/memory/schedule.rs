@@ -4,11 +4,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::schedule::{Fired, Ticked, fired};
-use super::super::{Pairs, Published, Taken};
+use super::super::{Asked, Pairs, Published, Taken};
 use super::Memory;
 use super::launch::Root;
 use super::state::State;
-use crate::ids;
 use crate::timetable::{Timetable, Unfit};
 use scoop_core::{Missed, Overlap};
 
@@ -80,19 +79,22 @@ impl Memory {
         &self,
         topic: &str,
         handler: &str,
-    ) -> sqlx::Result<Option<(Uuid, Uuid, Vec<String>)>> {
+        root: Uuid,
+        asked: Asked,
+    ) -> sqlx::Result<Option<Vec<String>>> {
         self.run("trigger", |state| {
             let now = state.now();
             let Some(scheduled) = state.schedules.get_mut(&(topic.to_owned(), handler.to_owned())) else {
                 return Ok(None);
             };
-            let root = ids::now_v7();
+            if !state.requests.insert(asked.id) {
+                return Ok(Some(vec![]));
+            }
             scheduled.fired += 1;
             scheduled.last_root = Some(root);
             let run = u64::try_from(scheduled.fired).unwrap_or_default();
-            let tick = Ticked { root, ..Ticked::new(topic, now, run) };
-            let handlers = state.tick(std::slice::from_ref(&tick))?;
-            Ok(Some((root, tick.id, handlers)))
+            let tick = Ticked { root, id: asked.id, ..Ticked::new(topic, now, run) };
+            state.tick(std::slice::from_ref(&tick)).map(Some)
         })
         .await
     }

@@ -84,6 +84,8 @@ pub(super) struct State {
     pub(super) reserved: BTreeSet<(Arc<str>, RunId)>,
     owned: BTreeMap<Uuid, BTreeSet<RunId>>,
     waiting: BTreeSet<RunId>,
+    /// The ids of the requests that were carried out.
+    pub(super) requests: BTreeSet<Uuid>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// Who waits for the end of a hierarchy.

@@ -1,0 +1,211 @@
+//! Retries of what a program asks of the database, for as long as its patience lasts.
+//!
+//! A server that restarts, or a network that drops connections, leaves dead connections in the pool, each of which
+//! fails one statement. An operation without an effect is repeated. One with an effect carries ids that were made in
+//! the program, so a repetition finds what the first attempt has committed. Where there are no such ids, an attempt
+//! whose answer was lost ends the operation: the error says that it may have happened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::{is_transient, is_without_tables, loses_answer};
+use crate::{RuntimeError, SetupError};
+
+/// How long a database may be away, unless the program says otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many retries follow at once: each finds out another dead connection.
+const IMMEDIATE: u32 = 3;
+
+/// The pauses after that double from the first to the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How long one attempt waits for a connection. The pool lengthens its pauses between attempts to connect, so it is
+/// asked anew before they get long.
+const ACQUIRE_MIN: Duration = Duration::from_secs(1);
+const ACQUIRE_MAX: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    /// The attempt that this task makes.
+    static ATTEMPT: Arc<Attempt>;
+}
+
+/// One attempt, as the functions of the store see it.
+struct Attempt {
+    /// The end of the patience.
+    until: Instant,
+    /// Set when the answer to something that has an effect was lost.
+    in_doubt: AtomicBool,
+}
+
+/// One operation, with its attempts so far.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    patience: Duration,
+    since: Instant,
+    attempts: u32,
+    in_doubt: bool,
+    ends_in_doubt: bool,
+    pause: Duration,
+    /// The error that says most.
+    told: Option<sqlx::Error>,
+}
+
+/// An operation that was given up.
+#[derive(Debug)]
+pub(crate) struct Vain {
+    pub(crate) attempts: u32,
+    pub(crate) waited: Duration,
+    pub(crate) patience: Duration,
+    /// An attempt may have been committed.
+    pub(crate) in_doubt: bool,
+    pub(crate) source: sqlx::Error,
+}
+
+impl Trial {
+    /// An operation whose patience begins now.
+    pub(crate) fn new(patience: Duration) -> Self {
+        let (since, pause) = (Instant::now(), PAUSE_MIN);
+        Self { patience, since, attempts: 0, in_doubt: false, ends_in_doubt: false, pause, told: None }
+    }
+
+    /// The same, without another attempt after one that may have been committed.
+    pub(crate) fn once(self) -> Self {
+        Self { ends_in_doubt: true, ..self }
+    }
+
+    /// The same operation for those that are tried together with this one.
+    pub(crate) fn shared(&self) -> Self {
+        Self {
+            since: self.since,
+            attempts: self.attempts,
+            in_doubt: self.in_doubt,
+            ..Self::new(self.patience)
+        }
+    }
+
+    /// Counts the attempts that were made together with others.
+    pub(crate) fn after(&mut self, shared: &Self) {
+        (self.attempts, self.in_doubt) = (shared.attempts, shared.in_doubt);
+    }
+
+    /// Whether there was an attempt.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.attempts > 0
+    }
+
+    /// Whether it took more than one attempt.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.attempts > 1
+    }
+
+    /// Whether its patience is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.until() <= Instant::now()
+    }
+
+    /// When its patience is over.
+    pub(crate) fn until(&self) -> Instant {
+        self.since + self.patience
+    }
+
+    /// Makes attempts until one succeeds, is refused by the server, or the patience is over. Each is told whether
+    /// there was one before it.
+    pub(crate) async fn endure<T, F>(mut self, mut attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        loop {
+            let work = attempt(self.is_begun());
+            if let Some(answer) = self.attempt(work).await {
+                return answer;
+            }
+        }
+    }
+
+    /// Makes an attempt. Nothing if it is to be made once more, which is when this returns.
+    pub(crate) async fn attempt<T>(
+        &mut self,
+        work: impl Future<Output = sqlx::Result<T>>,
+    ) -> Option<Result<T, Vain>> {
+        self.attempts += 1;
+        let current = Arc::new(Attempt { until: self.until(), in_doubt: AtomicBool::new(false) });
+        let error = match ATTEMPT.scope(current.clone(), work).await {
+            Ok(answer) => return Some(Ok(answer)),
+            Err(error) => error,
+        };
+        self.in_doubt |= current.in_doubt.load(Relaxed);
+        let refused = !is_transient(&error) || (self.ends_in_doubt && self.in_doubt);
+        // Of a pool without a connection the error before it tells why.
+        if !matches!(error, sqlx::Error::PoolTimedOut) || self.told.is_none() {
+            self.told = Some(error);
+        }
+        if refused || self.is_over() {
+            let told = self.told.take().unwrap_or(sqlx::Error::PoolTimedOut);
+            return Some(Err(self.vain(told)));
+        }
+        if self.attempts > IMMEDIATE {
+            tokio::time::sleep_until((Instant::now() + self.pause).min(self.until())).await;
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+        None
+    }
+
+    /// It is given up.
+    pub(crate) fn vain(&self, source: sqlx::Error) -> Vain {
+        let (attempts, waited, patience) = (self.attempts, self.since.elapsed(), self.patience);
+        Vain { attempts, waited, patience, in_doubt: self.in_doubt, source }
+    }
+}
+
+impl Vain {
+    /// As a user is told of it.
+    pub(crate) fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
+        move |vain| {
+            let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = vain;
+            if let Some(what) = is_without_tables(&source) {
+                return vec![SetupError::NoTables { what }].into();
+            }
+            if !may_have_happened && !is_transient(&source) {
+                return RuntimeError::Database { doing, source };
+            }
+            RuntimeError::Unavailable { doing, attempts, waited, patience, may_have_happened, source }
+        }
+    }
+}
+
+impl From<sqlx::Error> for Vain {
+    /// The failure of something that is not repeated.
+    fn from(source: sqlx::Error) -> Self {
+        let (waited, patience, in_doubt) = (Duration::ZERO, Duration::ZERO, loses_answer(&source));
+        Self { attempts: 1, waited, patience, in_doubt, source }
+    }
+}
+
+/// How long to wait for a connection in an attempt; nothing outside of one.
+pub(crate) fn acquires_within() -> Option<Duration> {
+    let left = |attempt: &Arc<Attempt>| attempt.until.saturating_duration_since(Instant::now());
+    ATTEMPT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
+}
+
+/// Notes that this failure may hide an effect: the answer to a statement or a commit that has one.
+pub(crate) fn note(error: &sqlx::Error) {
+    if loses_answer(error) {
+        let _ = ATTEMPT.try_with(|attempt| attempt.in_doubt.store(true, Relaxed));
+    }
+}
+
+/// The same work, as a part of the attempt that is made here, for when it is moved to another task.
+pub(crate) fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let attempt = ATTEMPT.try_with(Arc::clone).ok();
+    async move {
+        match attempt {
+            Some(attempt) => ATTEMPT.scope(attempt, work).await,
+            None => work.await,
+        }
+    }
+}

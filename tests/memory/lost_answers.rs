@@ -1,0 +1,139 @@
+//! Answers of the database that are lost on their way to a program: what it asks again is done once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt, ready};
+use scoop::prelude::*;
+use scoop::{CancelAnswer, InMemory, Outcome, RollbackAnswer, RuntimeError};
+use scoop_runtime::simulation::{Link, Process};
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "asked-twice")]
+struct Asked;
+
+#[derive(Default)]
+struct AskedSaga;
+
+#[saga(name = "asked-twice")]
+#[subscribes(Asked)]
+impl AskedSaga {
+    #[step(name = "0")]
+    async fn zero(&self, _: &mut Scope<'_>, _: &Asked) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Loses so many answers to one operation.
+#[derive(Clone, Default)]
+struct Loses(Arc<Mutex<Option<(&'static str, u32)>>>);
+
+impl Loses {
+    fn next(&self, operation: &'static str, times: u32) {
+        *self.0.lock().unwrap() = Some((operation, times));
+    }
+}
+
+impl Link for Loses {
+    fn before(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
+        ready(Ok(())).boxed()
+    }
+
+    fn after(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>> {
+        let mut loses = self.0.lock().unwrap();
+        let lost = loses.as_mut().filter(|(named, times)| *named == operation && *times > 0);
+        let answer = match lost {
+            Some((_, times)) => {
+                *times -= 1;
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+            None => Ok(()),
+        };
+        ready(answer).boxed()
+    }
+
+    fn heard(&self) -> BoxFuture<'static, u32> {
+        ready(1).boxed()
+    }
+}
+
+/// A process with the saga, and a client that loses answers.
+async fn programs(patience: Duration) -> Result<(InMemory, Scoop, Scoop, Loses)> {
+    let (database, loses) = (InMemory::new(), Loses::default());
+    let scoop = Scoop::builder().in_memory_on(&database).only::<AskedSaga>().start().await?;
+    let process = Process::new(&database, Arc::new(loses.clone()));
+    let client = Scoop::builder().in_memory_as(&process).patience(patience).client().await?;
+    Ok((database, scoop, client, loses))
+}
+
+fn emitted(database: &InMemory) -> usize {
+    database.event_log().iter().filter(|event| event.kind == scoop_core::EventKind::Emitted).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_whose_answers_are_lost_is_there_once() -> Result<()> {
+    let (database, _scoop, client, loses) = programs(Duration::from_secs(30)).await?;
+    loses.next("launch", 10);
+    let root = client.launch(Asked).deadline(Duration::from_secs(60)).await?;
+    assert_eq!(root.wait().await?, Outcome::Committed);
+    loses.next("launch", 2);
+    client.launch_all([Asked, Asked]).await?;
+    assert_eq!(emitted(&database), 3);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_answers_are_lost_is_accepted_once() -> Result<()> {
+    let (_database, _scoop, client, loses) = programs(Duration::from_secs(30)).await?;
+    let later = client.launch(Asked).delay(Duration::from_secs(3600)).await?;
+    loses.next("cancel", 5);
+    assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
+    assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::AlreadyRequested);
+    assert!(matches!(later.wait().await?, Outcome::RolledBack(_)));
+    let done = client.launch(Asked).await?;
+    assert_eq!(done.wait().await?, Outcome::Committed);
+    loses.next("undo", 5);
+    assert_eq!(client.rollback(done.id(), "not wanted").await?, RollbackAnswer::Accepted);
+    assert!(matches!(done.wait().await?, Outcome::RolledBack(_)));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_away_for_longer_than_the_patience_leaves_a_launch_in_doubt() -> Result<()> {
+    let patience = Duration::from_secs(7);
+    let (_database, _scoop, client, loses) = programs(patience).await?;
+    loses.next("launch", u32::MAX);
+    let begin = tokio::time::Instant::now();
+    let Err(error) = client.launch(Asked).await else { panic!("no answer came") };
+    assert_eq!(begin.elapsed(), patience);
+    assert!(error.may_have_happened() && error.is_transient(), "{error:?}");
+    let RuntimeError::Unavailable { attempts, waited, .. } = error else { panic!("{error:?}") };
+    assert_eq!(waited, patience);
+    // Pauses up to half a second.
+    assert!((14..40).contains(&attempts), "{attempts}");
+    Ok(())
+}
+
+/// Those that come while others are tried have a patience of their own.
+#[tokio::test(start_paused = true)]
+async fn each_launch_of_a_crowd_has_its_own_patience() -> Result<()> {
+    let patience = Duration::from_secs(7);
+    let (database, _scoop, client, loses) = programs(patience).await?;
+    loses.next("launch", u32::MAX);
+    let begin = tokio::time::Instant::now();
+    let launches = (0..6).map(async |second| {
+        tokio::time::sleep(Duration::from_secs(second)).await;
+        let failed = client.launch(Asked).await.is_err();
+        (failed, begin.elapsed().as_secs())
+    });
+    let healed = async {
+        tokio::time::sleep(Duration::from_millis(9_800)).await;
+        loses.next("launch", 0);
+    };
+    let (launches, ()) = tokio::join!(futures_util::future::join_all(launches), healed);
+    assert_eq!(launches, [(true, 7), (true, 8), (true, 9), (false, 10), (false, 10), (false, 10)]);
+    assert_eq!(emitted(&database), 6, "all were carried out, if not acknowledged");
+    Ok(())
+}
