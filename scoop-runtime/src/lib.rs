@@ -46,7 +46,7 @@ pub use children::{Child, ChildOutcome, Reply};
 pub use client::{Handle, Launch, Outcome, Status};
 pub use clock::When;
 pub use engine::StopSignal;
-pub use error::{RuntimeError, SetupError};
+pub use error::{NoResult, RuntimeError, SetupError};
 pub use memory::InMemory;
 pub use rebuild::Rebuild;
 pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};

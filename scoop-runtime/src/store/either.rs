@@ -16,7 +16,7 @@ use super::{
     Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Release, Settled,
     Settlement, Standing, Tables, Target, Undone, Unreadable,
 };
-use crate::children::Child;
+use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
 use crate::rebuild::Rebuild;
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
@@ -81,9 +81,7 @@ either! {
     async fn hold(&self, key: Key, failed: &FailedPart) -> ();
     async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
-    async fn children(
-        &self, run: Uuid, handler: &str, newest: bool, reply: &str, unseen: &[&str],
-    ) -> Vec<Child>;
+    async fn children(&self, asked: ChildQuery<'_>) -> Vec<Child>;
 
     async fn launch_alone(&self, messages: &[Launched]) -> Launch;
     async fn launch_here(&self, worker: Uuid, identifier: &str, messages: &[Launched]) -> Launch;

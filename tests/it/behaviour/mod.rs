@@ -29,6 +29,8 @@ mod rebuild;
 mod rehearsals;
 mod repair;
 mod replies;
+mod replies_last_step;
+mod replies_to_clients;
 mod replies_windows;
 mod requests_to_cancel;
 mod requests_to_undo;

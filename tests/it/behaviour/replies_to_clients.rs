@@ -1,0 +1,138 @@
+//! What a client learns from the handlers of the message that it launched.
+
+use scoop::NoResult;
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "price-asked", reply = u32)]
+struct AskPrice {
+    /// How many of the two shops reply.
+    replies: u32,
+    fails: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "something-else", reply = u32)]
+struct Other;
+
+#[derive(Default)]
+struct CornerShop;
+
+/// Asks the wholesaler first, so there is more to the hierarchy than the handlers of the root message.
+#[saga(name = "corner-shop")]
+#[subscribes(AskPrice)]
+impl CornerShop {
+    #[step]
+    async fn ask(&self, scope: &mut Scope<'_>, ask: &AskPrice) -> Result<()> {
+        if ask.replies > 0 {
+            scope.reply(ask, 10)?;
+        }
+        scope.launch(Other).await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn quote(&self, _: &mut Scope<'_>, ask: &AskPrice) -> Result<()> {
+        if ask.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+#[derive(Default)]
+struct DepartmentStore;
+
+#[saga(name = "department-store")]
+#[subscribes(AskPrice)]
+impl DepartmentStore {
+    #[step]
+    async fn quote(&self, scope: &mut Scope<'_>, ask: &AskPrice) -> Result<()> {
+        if ask.replies > 1 { scope.reply(ask, 20) } else { Ok(()) }
+    }
+}
+
+#[derive(Default)]
+struct Wholesaler;
+
+#[saga(name = "wholesaler")]
+#[subscribes(Other)]
+impl Wholesaler {
+    #[step]
+    async fn quote(&self, scope: &mut Scope<'_>, other: &Other) -> Result<()> {
+        scope.reply(other, 5)
+    }
+}
+
+async fn shops(db: &Database) -> Result<Scoop> {
+    let scoop = db.scoop().only::<CornerShop>().only::<DepartmentStore>().only::<Wholesaler>();
+    Ok(scoop.start().await?)
+}
+
+fn ask(replies: u32, fails: bool) -> AskPrice {
+    AskPrice { replies, fails }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_is_the_one_reply_to_the_root_message() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = shops(&db).await?;
+    assert_eq!(scoop.launch(ask(1, false)).result().await?, 10);
+
+    let asked = scoop.launch(ask(1, false)).await?;
+    assert_eq!(asked.result::<AskPrice>().await?, 10);
+    let found = db.client().find(asked.id()).await?;
+    assert_eq!(found.result::<AskPrice>().await?, 10, "another process gets it, too");
+    let replies = found.replies::<AskPrice>().await?;
+    assert_eq!(replies.len(), 1, "the wholesaler has not replied to the client: {replies:?}");
+    assert_eq!((&*replies[0].handler, replies[0].message_id), ("corner-shop", asked.message_id()));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_hierarchy_gives_its_failure_instead_of_a_result() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = shops(&db).await?;
+    let asked = scoop.launch(ask(1, true)).await?;
+    let error = asked.result::<AskPrice>().await.expect_err("it was rolled back");
+    let failure = error.failure().expect("it has failed");
+    assert_eq!(failure.root_causes()[0].message, SIMULATED.0);
+    assert!(matches!(error, RuntimeError::NoResult { why: NoResult::RolledBack(_), .. }), "{error}");
+    assert!(asked.replies::<AskPrice>().await?.is_empty(), "what was rolled back has not replied");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_reply_and_several_replies_are_told_with_what_to_do() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = shops(&db).await?;
+    let error = scoop.launch(ask(0, false)).result().await.expect_err("no shop replies");
+    assert!(matches!(error, RuntimeError::NoResult { why: NoResult::NoReply, .. }), "{error}");
+    assert!(
+        error.to_string().contains("on topic `price-asked` has no result: no handler replied; call"),
+        "{error}"
+    );
+
+    let asked = scoop.launch(ask(2, false)).await?;
+    let error = asked.result::<AskPrice>().await.expect_err("both shops reply");
+    let expected =
+        "it has 2 replies, by `corner-shop`, `department-store`; read all of them with `replies()`";
+    assert!(error.to_string().contains(expected), "{error}");
+    let replies: Vec<_> = asked.replies::<AskPrice>().await?.iter().map(|reply| reply.value).collect();
+    assert_eq!(replies, [10, 20]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unhandled_message_has_no_result_and_another_type_is_refused() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Wholesaler>().start().await?;
+    let error = scoop.launch(ask(1, false)).result().await.expect_err("no shop is open");
+    assert!(matches!(error, RuntimeError::NoResult { why: NoResult::Unhandled, .. }), "{error}");
+
+    let other = scoop.launch(Other).await?;
+    assert_eq!(other.result::<Other>().await?, 5);
+    let error = other.replies::<AskPrice>().await.expect_err("that was not launched");
+    let expected = "is on topic `something-else`, but its replies were asked for as those to a message on topic `price-asked`";
+    assert!(error.to_string().contains(expected), "{error}");
+    Ok(())
+}
