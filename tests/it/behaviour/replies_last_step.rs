@@ -288,6 +288,90 @@ mod on_the_way_back {
     }
 }
 
+mod failing_to_go_back {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "buy-ticket", reply = u32)]
+    struct BuyTicket {
+        number: u32,
+        refundable: bool,
+    }
+
+    #[derive(Default)]
+    struct TicketOffice;
+
+    #[saga(name = "ticket-office")]
+    #[subscribes(BuyTicket)]
+    impl TicketOffice {
+        #[step(rollback = refund)]
+        async fn sell(&self, scope: &mut Scope<'_>, buy: &BuyTicket) -> Result<()> {
+            scope.reply(buy, buy.number)
+        }
+
+        async fn refund(&self, _: &mut Scope<'_>, buy: &BuyTicket, _: &Failure) -> Result<()> {
+            if buy.refundable { Ok(()) } else { Err(SIMULATED.into()) }
+        }
+    }
+
+    struct Trip {
+        notes: Notes,
+    }
+
+    #[saga(name = "trip")]
+    #[subscribes(Root)]
+    impl Trip {
+        #[step(on_child_failure = let_be)]
+        async fn buy(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            for (number, refundable) in [(1, true), (2, false)] {
+                scope.launch(BuyTicket { number, refundable }).await?;
+            }
+            Ok(())
+        }
+
+        async fn let_be(&self, scope: &mut Scope<'_>, _: &Root, _: &Failure) -> Result<()> {
+            for child in scope.children().await? {
+                let ticket = child.message::<BuyTicket>()?.number;
+                let outcome = match child.outcome {
+                    ChildOutcome::RolledBack(_) => "given back",
+                    ChildOutcome::RollbackFailed { .. } => "kept",
+                    other => panic!("{other:?}"),
+                };
+                self.notes.add(format!("{ticket} {outcome}"));
+            }
+            assert!(scope.replies::<BuyTicket>().await?.is_empty());
+            let no_ticket = scope.children().await?[0].message::<BookNight>().map(drop);
+            self.notes.add(no_ticket.expect_err("it is a ticket").to_string());
+            Ok(())
+        }
+
+        #[step]
+        async fn fail(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            assert_eq!(scope.replies::<BuyTicket>().await?.len(), 2);
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failure_handler_on_the_way_back_gets_the_children_told_to_roll_back() -> Result<()> {
+        let db = Database::new().await;
+        let notes = Notes::default();
+        let scoop = db.scoop().only::<Trip>().only::<TicketOffice>().provide(Trip { notes: notes.clone() });
+        let scoop = scoop.start().await?;
+        let root = scoop.launch(Root).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)), "{}", root.tree().await?);
+        let notes = notes.all();
+        assert_eq!(notes[..2], ["1 given back", "2 kept"]);
+        assert!(notes[2].contains("is on topic `buy-ticket`, so it is no `"), "{}", notes[2]);
+        assert!(
+            notes[2].contains("which is on topic `book-night`; ask `child.is::<M>()` first"),
+            "{}",
+            notes[2]
+        );
+        Ok(())
+    }
+}
+
 mod many {
     use super::*;
 

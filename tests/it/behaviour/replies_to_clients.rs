@@ -102,6 +102,20 @@ async fn failed_hierarchy_gives_its_failure_instead_of_a_result() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_undone_on_request_has_no_result_any_more() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = shops(&db).await?;
+    let asked = scoop.launch(ask(1, false)).await?;
+    assert_eq!(asked.result::<AskPrice>().await?, 10);
+    assert_eq!(scoop.rollback(asked.id(), "a mistake").await?, RollbackAnswer::Accepted);
+    assert!(matches!(asked.ends().await?, Outcome::RolledBack(_)));
+    assert!(asked.replies::<AskPrice>().await?.is_empty());
+    let error = asked.result::<AskPrice>().await.expect_err("it was undone");
+    assert!(error.failure().is_some(), "{error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_reply_and_several_replies_are_told_with_what_to_do() -> Result<()> {
     let db = Database::new().await;
     let scoop = shops(&db).await?;
