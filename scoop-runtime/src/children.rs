@@ -47,7 +47,7 @@ pub enum ChildOutcome {
     },
     /// It had not begun when the run gave up waiting for it, and never did.
     NeverStarted,
-    /// It is not at its end yet.
+    /// It is not at its end yet, or is just being undone.
     Unfinished,
 }
 

@@ -112,8 +112,10 @@ impl Handle {
         replies: &'static str,
     ) -> BoxFuture<'_, Result<Vec<Child>, RuntimeError>> {
         async move {
-            let why = match self.wait().await? {
-                Outcome::Committed => return self.replied_at_last(topic, replies).await,
+            let outcome = self.wait().await?;
+            let children = self.replied_at_last(topic, replies).await?;
+            let why = match outcome {
+                Outcome::Committed => return Ok(children),
                 Outcome::RolledBack(failure) => NoResult::RolledBack(Box::new(failure)),
                 Outcome::RollbackFailed(failure) => NoResult::RollbackFailed(Box::new(failure)),
                 Outcome::Unhandled => NoResult::Unhandled,

@@ -16,6 +16,8 @@ impl Scope<'_> {
     /// A run replies once, unless its message says `#[message(replies = ..)]`: then as often as it likes, in any of
     /// its steps and in each iteration of a step that repeats itself.
     ///
+    /// In a `finally` of a step that failed or is undone the reply is dropped, as all replies of the run are.
+    ///
     /// # Errors
     ///
     /// If the run has replied before and its message allows one reply, if this is a compensation, or if the reply
@@ -38,8 +40,11 @@ impl Scope<'_> {
     #[track_caller]
     pub fn reply<M: Message>(&mut self, to: &M, answer: M::Reply) -> Result<()> {
         let _ = to;
-        let Place { run, definition, step, .. } = self.place;
+        let Place { run, definition, step, cleanup, .. } = self.place;
         let handler = &definition.saga;
+        if cleanup {
+            return Ok(());
+        }
         if run.is_backward() {
             return Err(Error::msg(format!(
                 "`{step}` of saga `{handler}` undoes something, so it cannot reply"
