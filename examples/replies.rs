@@ -1,106 +1,174 @@
-//! Handlers that answer. Whoever launched a message reads the answers in its next step, each with the
-//! name of the saga that gave it; who has nothing to say says nothing.
+//! Handlers that reply. The saga that launched the messages reads the replies in its next step, each with the name of
+//! the saga that gave it. What `on_child_failure` launches again counts with the rest, and what was rolled back does
+//! not count. The client gets the reply to its own message as the result of the whole hierarchy.
 //!
 //! ```text
 //! cargo run --example replies
 //! ```
 
 use scoop::prelude::*;
+use scoop::{NoResult, RuntimeError};
 
+/// Replied to with what the whole trip costs.
 #[derive(Message, Serialize, Deserialize)]
-struct FlightWanted {
-    city: String,
-}
-
-/// Asks every airline that listens what it would take.
-#[derive(Message, Serialize, Deserialize)]
-#[message(reply = Fare)]
-struct FareWanted {
-    city: String,
-    date: String,
+#[message(reply = Total)]
+struct TripWanted {
+    nights: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Fare {
+struct Total {
     euros: u32,
-    date: String,
+}
+
+/// Each hotel may make any number of offers.
+#[derive(Message, Serialize, Deserialize)]
+#[message(replies = Offer)]
+struct OffersWanted {
+    nights: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Offer {
+    night: String,
+    euros: u32,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(reply = Booking)]
+struct BookNight {
+    night: String,
+    euros: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Booking {
+    euros: u32,
 }
 
 #[derive(Default)]
-struct FlightAgent;
+struct TravelAgent;
 
 #[saga]
-#[subscribes(FlightWanted)]
-impl FlightAgent {
+#[subscribes(TripWanted)]
+impl TravelAgent {
     #[step]
-    async fn ask(&self, scope: &mut Scope<'_>, wanted: &FlightWanted) -> Result<()> {
-        for date in ["Monday", "Sunday"] {
-            scope.launch(FareWanted { city: wanted.city.clone(), date: date.into() }).await?;
+    async fn ask(&self, scope: &mut Scope<'_>, trip: &TripWanted) -> Result<()> {
+        scope.launch(OffersWanted { nights: trip.nights.clone() }).await?;
+        Ok(())
+    }
+
+    /// Starts when every hotel that listens has dealt with the question.
+    #[step(on_child_failure = book_again)]
+    async fn book(&self, scope: &mut Scope<'_>, trip: &TripWanted) -> Result<()> {
+        let offers = scope.replies::<OffersWanted>().await?;
+        for night in &trip.nights {
+            let of_night = offers.iter().filter(|offer| offer.value.night == *night);
+            let best = of_night.min_by_key(|offer| offer.value.euros);
+            let best = best.ok_or_else(|| Error::msg(format!("no hotel has a room on {night}")))?;
+            println!("{night}: {} for {} euros", best.handler, best.value.euros);
+            scope.launch(BookNight { night: night.clone(), euros: best.value.euros }).await?;
         }
         Ok(())
     }
 
-    /// Starts when every airline has dealt with both questions.
-    #[step]
-    async fn haggle(&self, scope: &mut Scope<'_>, wanted: &FlightWanted) -> Result<()> {
-        let fares = scope.replies::<FareWanted>().await?;
-        for fare in &fares {
-            println!("{}: {} euros on {}", fare.handler, fare.value.euros, fare.value.date);
+    /// Books for more what could not be booked. `handled` tells apart what was launched again before.
+    async fn book_again(&self, scope: &mut Scope<'_>, _: &TripWanted, why: &Failure) -> Result<()> {
+        if scope.handler_iteration() == 2 {
+            return Err(Error::failure(why.clone()));
         }
-        let given: Vec<_> = fares.iter().map(|fare| (&*fare.handler, fare.value.euros)).collect();
-        assert_eq!(given.len(), 3, "nobody flies slowly on a Sunday: {given:?}");
-        println!("and on a Tuesday?");
-        scope.launch(FareWanted { city: wanted.city.clone(), date: "Tuesday".into() }).await?;
+        let children = scope.children().await?;
+        for child in children.iter().filter(|child| child.outcome.failure().is_some() && !child.handled) {
+            let BookNight { night, euros } = child.message()?;
+            println!("{night} is not to be had for {euros} euros");
+            scope.launch(BookNight { night, euros: euros + 30 }).await?;
+        }
         Ok(())
     }
 
+    /// Every night counts once, however often it took to book it.
     #[step]
-    async fn choose(&self, scope: &mut Scope<'_>, _: &FlightWanted) -> Result<()> {
-        let newest = scope.replies::<FareWanted>().await?;
-        assert!(newest.iter().all(|fare| fare.value.date == "Tuesday"), "{newest:?}");
-        let all = scope.all_replies::<FareWanted>().await?;
-        let best = all.iter().min_by_key(|fare| fare.value.euros);
-        let best = best.ok_or_else(|| Error::msg("nobody flies there"))?;
-        println!("{} it is, for {} euros", best.handler, best.value.euros);
-        assert_eq!((&*best.handler, best.value.euros, all.len()), ("slow-air", 40, 5));
+    async fn add_up(&self, scope: &mut Scope<'_>, trip: &TripWanted) -> Result<()> {
+        let bookings = scope.replies::<BookNight>().await?;
+        assert_eq!(bookings.len(), trip.nights.len());
+        scope.reply(trip, Total { euros: bookings.iter().map(|booking| booking.value.euros).sum() })
+    }
+}
+
+#[derive(Default)]
+struct GrandHotel;
+
+#[saga]
+#[subscribes(OffersWanted)]
+impl GrandHotel {
+    #[step]
+    async fn offer(&self, scope: &mut Scope<'_>, wanted: &OffersWanted) -> Result<()> {
+        for night in &wanted.nights {
+            scope.reply(wanted, Offer { night: night.clone(), euros: 200 })?;
+        }
         Ok(())
     }
 }
 
 #[derive(Default)]
-struct SwiftAir;
+struct HarbourInn;
 
 #[saga]
-#[subscribes(FareWanted)]
-impl SwiftAir {
+#[subscribes(OffersWanted)]
+impl HarbourInn {
     #[step]
-    async fn quote(&self, scope: &mut Scope<'_>, wanted: &FareWanted) -> Result<()> {
-        let euros = if wanted.date == "Sunday" { 300 } else { 180 };
-        scope.reply(wanted, Fare { euros, date: wanted.date.clone() })
+    async fn offer(&self, scope: &mut Scope<'_>, wanted: &OffersWanted) -> Result<()> {
+        for night in wanted.nights.iter().filter(|night| *night != "Saturday") {
+            scope.reply(wanted, Offer { night: night.clone(), euros: 80 })?;
+        }
+        Ok(())
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("{0} costs more now")]
+struct TooCheap(String);
+
 #[derive(Default)]
-struct SlowAir;
+struct Reception;
 
 #[saga]
-#[subscribes(FareWanted)]
-impl SlowAir {
+#[subscribes(BookNight)]
+impl Reception {
+    /// A reply that counts only if the booking comes to a good end.
     #[step]
-    async fn quote(&self, scope: &mut Scope<'_>, wanted: &FareWanted) -> Result<()> {
-        match &*wanted.date {
-            "Sunday" => Ok(()),
-            "Tuesday" => scope.reply(wanted, Fare { euros: 40, date: wanted.date.clone() }),
-            _ => scope.reply(wanted, Fare { euros: 90, date: wanted.date.clone() }),
-        }
+    async fn reserve(&self, scope: &mut Scope<'_>, book: &BookNight) -> Result<()> {
+        scope.reply(book, Booking { euros: book.euros })
+    }
+
+    #[step]
+    async fn confirm(&self, _: &mut Scope<'_>, book: &BookNight) -> Result<()> {
+        let least = match &*book.night {
+            "Friday" => 100,
+            "New Year's Eve" => 1_000,
+            _ => 0,
+        };
+        if book.euros < least { Err(TooCheap(book.night.clone()).into()) } else { Ok(()) }
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let scoop = Scoop::builder().embedded().start().await?;
-    let flight = scoop.launch(FlightWanted { city: "Porto".into() }).await?;
-    assert_eq!(flight.wait().await?, Outcome::Committed);
+    let nights = |nights: [&str; 3]| TripWanted { nights: nights.map(str::to_owned).into() };
+
+    let total = scoop.launch(nights(["Thursday", "Friday", "Saturday"])).result().await?;
+    println!("the trip costs {} euros", total.euros);
+    assert_eq!(total, Total { euros: 80 + 110 + 200 });
+
+    // The same in two parts; the handle may as well come from `scoop.find(id)`.
+    let trip = scoop.launch(nights(["Thursday", "Friday", "New Year's Eve"])).await?;
+    match trip.result::<TripWanted>().await {
+        Err(RuntimeError::NoResult { why: NoResult::RolledBack(failure), .. }) => {
+            println!("no trip: {}", failure.root_causes()[0].message);
+        }
+        other => panic!("a night is too dear: {other:?}"),
+    }
     scoop.shutdown().await;
     Ok(())
 }

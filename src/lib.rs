@@ -14,9 +14,9 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation,
     Handle, HierarchyId, InMemory, Intervention, Launch, ListedHandler, Listing, LoggedEvent, Mending, Named,
-    Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure,
-    RunEvent, RunId, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd,
-    StopSignal, StuckRun, Tick, Tree, Wanted, When, WorkingRun, embedded, testing,
+    NoResult, Outcome, Rebuild, RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer,
+    RollbackFailure, RunEvent, RunId, RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError,
+    Status, Step, StepEnd, StopSignal, StuckRun, Tick, Tree, Wanted, When, WorkingRun, embedded, testing,
 };
 
 pub mod guide;

@@ -110,8 +110,8 @@ pub struct Returned {
     pub next: Option<Next>,
     /// What it returned for its compensation and for later steps.
     pub output: Option<Value>,
-    /// What it answers to whoever launched the message, and the name of that.
-    pub reply: Option<(String, Value)>,
+    /// Its replies to the run that launched the message, in order, each with the name it is kept under.
+    pub replies: Vec<(String, Value)>,
     /// What it emitted, in order.
     pub emissions: Vec<Emission>,
 }
@@ -557,8 +557,8 @@ impl<'a> Position<'a> {
         suspended.jump.clone_from(&jump);
         events.push(suspended);
 
-        run.replied |= returned.reply.is_some();
-        let mut values: Vec<_> = returned.reply.into_iter().collect();
+        run.replied |= !returned.replies.is_empty();
+        let mut values = returned.replies;
         if let (Some(output), Some(_)) = (returned.output, invoked) {
             run.outputs.insert(self.step.clone(), output.clone());
             values.push((crate::output_name(&self.step, run.suspensions), output));
@@ -634,7 +634,7 @@ impl<'a> Position<'a> {
 impl Returned {
     /// The outcome of code that does nothing.
     pub fn nothing() -> Self {
-        Self { next: None, output: None, reply: None, emissions: vec![] }
+        Self { next: None, output: None, replies: vec![], emissions: vec![] }
     }
 }
 
@@ -783,8 +783,8 @@ mod tests {
     fn who_has_replied_has_replied_for_good() {
         let run = run_after("a", Some(0));
         assert!(!went_on(conclude(&run, Returned::nothing())).replied);
-        let reply = Some(("reply".to_owned(), json!(7)));
-        let replied = went_on(conclude(&run, Returned { reply, ..Returned::nothing() }));
+        let replies = vec![("reply".to_owned(), json!(7))];
+        let replied = went_on(conclude(&run, Returned { replies, ..Returned::nothing() }));
         assert!(replied.replied);
         assert!(went_on(conclude(&replied, Returned::nothing())).replied);
     }

@@ -37,6 +37,9 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
     const TOPIC: &'static str;
 
-    /// What its handlers may answer; `()` if nobody expects an answer.
+    /// What its handlers may reply; `()` if no reply is expected.
     type Reply: Stored + Send + Sync + 'static;
+
+    /// Whether one handler may reply several times: `#[message(replies = ..)]` in place of `reply`.
+    const MANY_REPLIES: bool = false;
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::Definition;
+use crate::{Definition, StepKind};
 
 /// One SUSPENDED of the way forward: a step that ran, or a child failure handler that did.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +80,20 @@ impl Plan {
     /// The loop iteration in which the instance ran.
     pub(crate) fn iteration(&self, part: &SubStep) -> u32 {
         self.counts[part.instance].1
+    }
+
+    /// The messages launched by the step execution that the part of that name undoes: by the step itself, by its child
+    /// failure handlers, and by what cleaned up after it or waited before the next step. `None` for an unknown part.
+    pub fn launched(&self, definition: &Definition, part: &str) -> Option<Vec<Uuid>> {
+        let undone = self.parts[self.position(part)?].instance;
+        let begins = |done: &Instance| {
+            let step = definition.steps.iter().find(|step| step.is_named(&done.step));
+            done.handler_iteration.is_none() && step.is_none_or(|step| step.kind == StepKind::Code)
+        };
+        let from = self.instances[..=undone].iter().rposition(begins).unwrap_or(0);
+        let later = self.instances[undone + 1..].iter().take_while(|done| !begins(done));
+        let execution = self.instances[from..=undone].iter().chain(later);
+        Some(execution.flat_map(|done| done.emitted.iter().copied()).collect())
     }
 
     /// Whether the instance that a part undoes has still to be cleaned up after: none of the steps that `cleans`
@@ -286,6 +300,35 @@ mod tests {
         assert_eq!(due(&[a.clone(), handled, finally.clone(), b]), [false]);
         assert_eq!(due(&[a.clone(), a.clone()]), [true, false], "the newest one first");
         assert_eq!(due(&[a.clone(), finally, a]), [true, false]);
+    }
+
+    #[test]
+    fn launches_of_a_step_execution_are_those_of_its_handlers_and_its_cleanup_too() {
+        let kinds = [("a", StepKind::Code), ("a finally", StepKind::Finally), ("b", StepKind::Code)];
+        let steps: Vec<_> = kinds.map(|(name, kind)| StepDefinition::new(name).of_kind(kind)).into();
+        let definition = Definition { steps: steps.into(), ..Definition::new("s", "t", &[]) };
+        let launching =
+            |done: Instance, message| Instance { emitted: vec![Uuid::from_u128(message)], ..done };
+        let history = [
+            launching(done("a", None), 1),
+            launching(done("a", None), 2),
+            launching(done("a", Some(0)), 3),
+            launching(done("a", Some(1)), 4),
+            launching(done("a finally", None), 5),
+            launching(done("b", None), 6),
+            launching(done("a", None), 7),
+        ];
+        let plan = Plan::of(&RollbackNames::of(&definition), history.into());
+        let launched = |part: &str| {
+            let launched = plan.launched(&definition, part)?;
+            Some(launched.iter().map(Uuid::as_u128).collect::<Vec<_>>())
+        };
+        assert_eq!(launched("Rollback of a[0,]"), Some(vec![1]), "each iteration is an execution of its own");
+        assert_eq!(launched("Rollback of a[1,]"), Some(vec![2, 3, 4, 5]));
+        assert_eq!(launched("Rollback of a finally[0,]"), Some(vec![2, 3, 4, 5]));
+        assert_eq!(launched("Rollback of b[0,]"), Some(vec![6]));
+        assert_eq!(launched("Rollback of a[2,]"), Some(vec![7]));
+        assert_eq!(launched("Rollback of c[0,]"), None);
     }
 
     #[test]

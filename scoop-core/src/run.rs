@@ -33,7 +33,7 @@ pub struct Run {
     pub recorded: Option<Arc<[String]>>,
     /// What travels with it without being its message.
     pub context: Context,
-    /// Whether it has answered whoever launched its message.
+    /// Whether it has replied to the run that launched its message.
     pub replied: bool,
     /// Why it has to give up now: what was asked for, and what it missed. Empty if it has not.
     pub give_up: Vec<Failure>,

@@ -113,6 +113,11 @@ impl StepDefinition {
         self
     }
 
+    /// The names that the step has or had.
+    pub fn all_names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.was.iter().copied())
+    }
+
     /// The name that the step had first. What is derived from it stays the same when the step is renamed.
     pub fn first_name(&self) -> &str {
         self.was.first().copied().unwrap_or(&self.name)
@@ -120,7 +125,7 @@ impl StepDefinition {
 
     /// Whether the step is stored under this name, now or by an earlier program.
     pub fn is_named(&self, name: &str) -> bool {
-        self.name == name || self.was.contains(&name)
+        self.all_names().any(|own| own == name)
     }
 
     /// The same step, of this kind.
@@ -252,8 +257,7 @@ impl Definition {
                 errors.push(NameError::Step { saga: saga(), step: name(), chars });
             }
             let taken = |name: &str| self.steps[..index].iter().any(|earlier| earlier.is_named(name));
-            let repeated =
-                std::iter::once(&*step.name).chain(step.was.iter().copied()).find(|name| taken(name));
+            let repeated = step.all_names().find(|name| taken(name));
             if let Some(name) = repeated {
                 errors.push(NameError::RepeatedStep { saga: saga(), step: name.to_string() });
             }

@@ -30,8 +30,9 @@ use proc_macro::TokenStream;
 /// The topic is the type's name in kebab case, or what `#[message(topic = "..")]` says: 1 to 63
 /// bytes. The type needs `Serialize` and `Deserialize` as well, and cannot be generic.
 ///
-/// `#[message(reply = Quote)]` says that its handlers answer with a `Quote`, which needs the same
-/// two traits. Without it nobody answers.
+/// `#[message(reply = Quote)]` says that each of its handlers may reply once, with a `Quote`, which needs the
+/// same two traits; `#[message(replies = Quote)]` that each may reply any number of times. Without either no
+/// handler replies.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -51,6 +52,12 @@ use proc_macro::TokenStream;
 ///     sku: String,
 /// }
 ///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[message(replies = Quote)]
+/// struct OffersWanted {
+///     sku: String,
+/// }
+///
 /// #[derive(Serialize, Deserialize)]
 /// struct Quote {
 ///     cents: u64,
@@ -59,6 +66,8 @@ use proc_macro::TokenStream;
 /// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// assert_eq!(OrderCancelled::TOPIC, "order-cancelled");
 /// let _: <QuotesWanted as Message>::Reply = vec![Quote { cents: 990 }];
+/// let _: <OffersWanted as Message>::Reply = Quote { cents: 990 };
+/// assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES);
 /// ```
 #[proc_macro_derive(Message, attributes(message))]
 pub fn message(input: TokenStream) -> TokenStream {

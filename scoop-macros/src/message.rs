@@ -8,8 +8,11 @@ use crate::derive::{self, Attribute};
 use crate::errors::Errors;
 use crate::names::{self, Kind, kebab_case};
 
-const MESSAGE: Attribute =
-    Attribute { name: "message", keys: &["topic", "reply"], example: "#[message(topic = \"..\")]" };
+const MESSAGE: Attribute = Attribute {
+    name: "message",
+    keys: &["topic", "reply", "replies"],
+    example: "#[message(topic = \"..\")]",
+};
 
 /// The implementation of `Message`; serde's traits are asked for by its supertraits, so that
 /// the compiler reports their lack at the user's type.
@@ -22,8 +25,16 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let settings = MESSAGE.settings(&input, &mut errors);
     let topic = settings.text("topic", &mut errors);
     let topic = names::stored(Kind::Topic, topic.as_ref(), &input.ident, kebab_case, &mut errors);
-    let reply = settings.ty("reply", &mut errors);
-    let reply = reply.map_or_else(|| quote!(()), ToTokens::into_token_stream);
+    let (one, many) = (settings.ty("reply", &mut errors), settings.ty("replies", &mut errors));
+    if let (Some(key), Some(_)) = (settings.key("replies"), settings.key("reply")) {
+        errors.at(key, "a handler replies once (`reply`) or any number of times (`replies`); remove one");
+    }
+    let many_replies = many.is_some().then(|| {
+        quote!(
+            const MANY_REPLIES: bool = true;
+        )
+    });
+    let reply = many.or(one).map_or_else(|| quote!(()), ToTokens::into_token_stream);
 
     let generic = "its topic names one type; derive `Message` on a type without parameters";
     if !derive::is_one_type(&input, "a message", generic, &mut errors) {
@@ -35,6 +46,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         impl ::scoop::Message for #ident {
             const TOPIC: &'static str = #topic;
             type Reply = #reply;
+            #many_replies
         }
     }
 }

@@ -31,7 +31,7 @@ enum Value {
 }
 
 /// The keys whose value is a type. That of every other is an expression.
-const TYPES: [&str; 1] = ["reply"];
+const TYPES: [&str; 2] = ["reply", "replies"];
 
 impl Settings {
     /// Reads the settings of `attribute`, which has the `known` keys.

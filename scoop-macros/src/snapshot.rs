@@ -106,6 +106,22 @@ fn a_message_that_is_answered() {
 }
 
 #[test]
+fn a_message_with_many_replies() {
+    let expansion = crate::message::derive(quote!(
+        #[message(replies = Quote)]
+        struct OffersWanted;
+    ));
+    expect![[r#"
+        impl ::scoop::Message for OffersWanted {
+            const TOPIC: &'static str = "offers-wanted";
+            type Reply = Quote;
+            const MANY_REPLIES: bool = true;
+        }
+    "#]]
+    .assert_eq(&pretty(expansion));
+}
+
+#[test]
 fn an_element_of_the_context() {
     let expansion = crate::context::derive(quote!(
         enum TenantId {}

@@ -1,53 +1,100 @@
--- What became of the messages that this run launched: in its newest window, the one before its
--- newest SUSPENDED, or ever? What only waits or cleans up ends no window: it belongs to the step
--- that the user has written. One row for each handler, whether or not it has begun. On the way back
--- the newest window has those that were told to roll back as well.
+-- What became of messages with each of their handlers: of given messages, or of those that a run launched in its last
+-- step or ever? One row for each handler, whether or not it has begun.
+-- The last step began after the SUSPENDED before its own. Child failure handlers, waits and cleanups belong to the
+-- step before them. On the way back the messages that were told to roll back count as launched.
+-- A reply counts only if its run has committed and has not turned back since.
 -- Locks: nothing.
--- $1 the run's id, $2 its handler, $3 only the newest window, $4 the name of the replies wanted,
--- $5 the steps that only wait or clean up
-WITH suspended AS (
-    SELECT e.created_at, e.step <> ALL ($5::text[]) AS ends_window
+-- $1 the messages, or null for those of a run, $2 its id, $3 its handler, $4 only its last step, $5 the steps that
+-- only wait or clean up, $6 the topic or null for any, $7 the name of the replies, or null for the payloads
+WITH last_step AS (
+    SELECT e.created_at
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
-      AND e.type = 'SUSPENDED' AND e.coroutine_name = $2
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
+      AND e.child_failure_handler_iteration IS NULL AND e.step <> ALL ($5::text[])
     ORDER BY e.created_at DESC
-    LIMIT 2 + cardinality($5::text[])
+    LIMIT 1
+),
+the_one_before AS (
+    SELECT e.created_at
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
+      AND e.created_at < (SELECT created_at FROM last_step)
+    ORDER BY e.created_at DESC
+    LIMIT 1
+),
+-- the failures of what was launched before the newest SUSPENDED but one have been handled
+handled AS (
+    SELECT e.created_at
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
+    ORDER BY e.created_at DESC
+    OFFSET 1
+    LIMIT 1
 ),
 launched AS (
-    SELECT e.message_id, e.created_at, e.type = 'EMITTED' AS is_new
+    SELECT e.message_id, e.created_at, e.type = 'EMITTED' AS is_new,
+           e.created_at < (SELECT created_at FROM handled) AS handled
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
-      AND (e.type = 'EMITTED' OR e.type = 'ROLLBACK_EMITTED' AND $3) AND e.coroutine_name = $2
-      AND (NOT $3 OR e.created_at > coalesce(
-          (SELECT max(created_at) FROM suspended
-           WHERE created_at < (SELECT max(created_at) FROM suspended WHERE ends_window)), '-infinity'))
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND (e.type = 'EMITTED' OR e.type = 'ROLLBACK_EMITTED' AND $4) AND e.coroutine_name = $3
+      AND e.created_at > CASE WHEN $4 THEN coalesce((SELECT created_at FROM the_one_before), '-infinity')
+                              ELSE '-infinity' END
+  UNION ALL
+    SELECT e.message_id, e.created_at, true, true
+    FROM unnest($1::uuid[]) given
+    CROSS JOIN LATERAL (
+        SELECT e.message_id, e.created_at FROM scoop.message_event e
+        WHERE e.type = 'EMITTED' AND e.message_id = given OFFSET 0
+    ) e
 )
-SELECT l.message_id, m.topic, handled.handler, seen.cooperation_lineage AS lineage,
-       ended.type::text AS ended, ended.exception, turned.exception AS cause, reply.value AS reply
+SELECT l.message_id, m.topic, listed.handler, l.handled, seen.cooperation_lineage AS lineage, stands.ended,
+       undone.exception, turned.exception AS cause, m.payload, reply.names, reply.values
 FROM launched l
-JOIN scoop.message m ON m.id = l.message_id
+CROSS JOIN LATERAL (
+    SELECT m.topic, CASE WHEN $7::text IS NULL THEN m.payload END AS payload
+    FROM scoop.message m
+    WHERE m.id = l.message_id AND ($6::text IS NULL OR m.topic = $6)
+    OFFSET 0
+) m
 CROSS JOIN LATERAL (
     SELECT h.handler FROM scoop.handler h
     WHERE l.is_new AND h.topic = m.topic AND h.since <= l.created_at AND coalesce(h.until, 'infinity') > l.created_at
   UNION
     SELECT s.coroutine_name FROM scoop.message_event s WHERE s.type = 'SEEN' AND s.message_id = l.message_id
-) handled
-LEFT JOIN scoop.message_event seen
-    ON seen.type = 'SEEN' AND seen.message_id = l.message_id AND seen.coroutine_name = handled.handler
+) listed
 LEFT JOIN LATERAL (
-    SELECT e.type, e.exception
-    FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]
-            = seen.cooperation_lineage[cardinality(seen.cooperation_lineage)]
-      AND e.message_id = l.message_id
-      AND e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+    SELECT e.cooperation_lineage FROM scoop.message_event e
+    WHERE e.type = 'SEEN' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
+    OFFSET 0
+) seen ON true
+LEFT JOIN LATERAL (
+    SELECT e.type FROM scoop.message_event e
+    WHERE e.type = 'COMMITTED' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
+    OFFSET 0
+) committed ON true
+LEFT JOIN LATERAL (
+    SELECT e.type, e.exception FROM scoop.message_event e
+    WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
+    OFFSET 0
+) turned ON true
+LEFT JOIN LATERAL (
+    SELECT e.type, e.exception FROM scoop.message_event e
+    WHERE e.type IN ('ROLLED_BACK', 'ROLLBACK_FAILED')
+      AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
     ORDER BY e.created_at DESC
     LIMIT 1
-) ended ON true
-LEFT JOIN scoop.message_event turned
-    ON turned.type = 'ROLLING_BACK' AND turned.message_id = l.message_id
-   AND turned.coroutine_name = handled.handler
-LEFT JOIN scoop.return_value reply
-    ON reply.cooperation_lineage = seen.cooperation_lineage
-   AND reply.handler_name = handled.handler AND reply.variable_name = $4
-ORDER BY l.created_at, handled.handler
+) undone ON true
+CROSS JOIN LATERAL (
+    SELECT coalesce(undone.type, CASE WHEN turned.type IS NULL THEN committed.type END)::text AS ended
+) stands
+LEFT JOIN LATERAL (
+    SELECT array_agg(r.variable_name::text) AS names, array_agg(r.value) AS values
+    FROM scoop.return_value r
+    WHERE stands.ended = 'COMMITTED' AND r.cooperation_lineage = seen.cooperation_lineage
+      AND r.handler_name = listed.handler AND r.variable_name NOT LIKE 'Output of %'
+      AND (r.variable_name = $7 OR starts_with(r.variable_name, $7 || '#'))
+) reply ON true
+ORDER BY l.created_at, l.message_id, listed.handler

@@ -1,11 +1,12 @@
-//! What became of the messages that a run launched.
+//! The children of a run: the messages it launched, what became of them, and their replies.
 
-use scoop_core::{Failure, Stored};
+use scoop_core::{Error, Failure, Message, Stored};
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::RuntimeError;
 use crate::store::failure;
 
 /// One handler of one message that the run launched.
@@ -18,9 +19,14 @@ pub struct Child {
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
+    /// The message as JSON. [`Child::message`] decodes it.
+    pub payload: Value,
     /// What became of it.
     pub outcome: ChildOutcome,
-    pub(crate) reply: Option<Value>,
+    /// Whether an earlier call of `on_child_failure` has dealt with its failure. Such a child stays among the
+    /// children of the step; it is not to be launched once more. Always `false` without a failure.
+    pub handled: bool,
+    pub(crate) replies: Vec<Value>,
 }
 
 /// What became of a message with one of its handlers.
@@ -40,15 +46,18 @@ pub enum ChildOutcome {
     },
     /// It had not begun when the run gave up waiting for it, and never did.
     NeverStarted,
-    /// It is not at its end yet.
+    /// It is not at its end yet, or is just being undone.
     Unfinished,
 }
 
-/// What a handler answered.
+/// What a handler replied.
+///
+/// The outcome of that handler is always [`ChildOutcome::Committed`]: replies of handlers that were rolled back, or
+/// have not come to their end, are not given out. What they promise does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply<R> {
-    /// The saga that answered.
+    /// The saga that replied.
     pub handler: String,
     /// To which message.
     pub message_id: Uuid,
@@ -56,7 +65,81 @@ pub struct Reply<R> {
     pub value: R,
 }
 
+/// Which children a store is asked for, and what of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChildQuery<'a> {
+    pub(crate) of: Launches<'a>,
+    /// Only messages on this topic.
+    pub(crate) topic: Option<&'a str>,
+    /// The name of the replies that are wanted, in place of the payloads.
+    pub(crate) replies: Option<&'a str>,
+}
+
+/// The messages whose handlers are the children in question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Launches<'a> {
+    /// Those that the run launched in its last step, or told to roll back in its last part of a rollback. The `unseen`
+    /// steps only wait or clean up.
+    OfLastStep { run: Uuid, handler: &'a str, unseen: &'a [&'a str] },
+    /// Those that the run ever launched.
+    OfRun { run: Uuid, handler: &'a str },
+    /// Messages of one hierarchy.
+    Given(&'a [Uuid]),
+}
+
+impl ChildOutcome {
+    /// Why the handler turned back, if it did.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::RolledBack(cause) | Self::RollbackFailed { cause, .. } => Some(cause),
+            Self::Committed | Self::NeverStarted | Self::Unfinished => None,
+        }
+    }
+}
+
 impl Child {
+    /// Whether the message is an `M`, by its topic.
+    pub fn is<M: Message>(&self) -> bool {
+        self.topic == M::TOPIC
+    }
+
+    /// The message itself: which order, which night.
+    ///
+    /// # Errors
+    ///
+    /// If the message is not an `M`: it was published on another topic, or its payload does not fit.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct BookNight { night: u32 }
+    /// # impl scoop_core::Message for BookNight { const TOPIC: &'static str = "book-night"; type Reply = (); }
+    ///
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// for child in scope.children().await? {
+    ///     if let Some(failure) = child.outcome.failure() {
+    ///         println!("night {}: {failure}", child.message::<BookNight>()?.night);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn message<M: Message>(&self) -> Result<M, Error> {
+        let Self { message_id, topic, payload, .. } = self;
+        let expected = std::any::type_name::<M>();
+        if !self.is::<M>() {
+            return Err(Error::msg(format!(
+                "message {message_id} is on topic `{topic}`, so it is no `{expected}`, which is on topic `{}`; \
+                 ask `child.is::<M>()` first",
+                M::TOPIC
+            )));
+        }
+        M::read_stored(payload).map_err(|error| {
+            Error::msg(format!("message {message_id} on topic `{topic}` is no `{expected}`: {error}"))
+        })
+    }
+
     /// From a row of `run_children.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let ended: Option<String> = row.try_get("ended")?;
@@ -71,26 +154,50 @@ impl Child {
             _ if lineage.is_none() => ChildOutcome::NeverStarted,
             _ => ChildOutcome::Unfinished,
         };
+        let names: Option<Vec<String>> = row.try_get("names")?;
+        let values: Option<Vec<Value>> = row.try_get("values")?;
+        let replies = names.unwrap_or_default().into_iter().zip(values.unwrap_or_default());
+        let handled: Option<bool> = row.try_get("handled")?;
         Ok(Self {
             handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
+            payload: row.try_get::<Option<Value>, _>("payload")?.unwrap_or_default(),
+            handled: handled == Some(true) && outcome.failure().is_some(),
             outcome,
-            reply: row.try_get("reply")?,
+            replies: in_order(replies.collect()),
         })
     }
+}
 
-    /// What it answered, if it did and the answer is an `R`.
-    pub(crate) fn into_reply<R: Stored>(self) -> Option<Result<Reply<R>, String>> {
-        let Self { handler, message_id, reply, .. } = self;
-        match R::read_stored(reply?) {
-            Ok(value) => Some(Ok(Reply { handler, message_id, value })),
-            Err(error) => {
-                let expected = std::any::type_name::<R>();
-                Some(Err(format!("the reply of saga `{handler}` is no `{expected}`: {error}")))
-            }
+/// The replies of these children, if each is an `R`.
+pub(crate) fn replies_of<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>>, RuntimeError> {
+    let each = children.into_iter().flat_map(|Child { handler, message_id, replies, .. }| {
+        replies.into_iter().map(move |reply| (handler.clone(), message_id, reply))
+    });
+    let read = |(handler, message_id, reply)| match R::read_stored(reply) {
+        Ok(value) => Ok(Reply { handler, message_id, value }),
+        Err(source) => {
+            let expected = std::any::type_name::<R>();
+            Err(RuntimeError::ReplyMismatch { saga: handler, message: message_id, expected, source })
         }
-    }
+    };
+    each.map(read).collect()
+}
+
+/// The names under which replies of this type are kept that were given one after the other.
+pub(crate) fn numbered_reply<R>(suspensions: u32, nth: usize) -> String {
+    format!("{}#{suspensions}.{nth}", reply_name::<R>())
+}
+
+/// The replies in the order in which they were given, by their names.
+pub(crate) fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
+    let place = |name: &str| {
+        let (suspensions, nth) = name.rsplit_once('#')?.1.split_once('.')?;
+        Some((suspensions.parse::<u32>().ok()?, nth.parse::<usize>().ok()?))
+    };
+    named.sort_by_cached_key(|(name, _)| place(name));
+    named.into_iter().map(|(_, value)| value).collect()
 }
 
 /// The name under which replies of this type are kept: that of the type, without its module.
@@ -110,5 +217,14 @@ mod tests {
         assert_eq!(reply_name::<Vec<Child>>(), "Vec");
         assert_eq!(reply_name::<u32>(), "u32");
         assert_eq!(reply_name::<()>(), "()");
+    }
+
+    #[test]
+    fn many_replies_come_in_the_order_in_which_they_were_given() {
+        let place = [(10, 0), (2, 1), (2, 10), (2, 9)];
+        let named = place.map(|(suspensions, nth)| {
+            (numbered_reply::<u32>(suspensions, nth), Value::from(format!("{suspensions} {nth}")))
+        });
+        assert_eq!(in_order(named.into()), ["2 1", "2 9", "2 10", "10 0"]);
     }
 }

@@ -1,5 +1,7 @@
 //! What one does with a message once it is launched: wait, ask how far it is, look at its runs.
 
+mod result;
+
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::Deref;

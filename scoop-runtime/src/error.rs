@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use scoop_core::Failure;
 use uuid::Uuid;
 
 use crate::{Named, Wanted};
@@ -116,6 +117,44 @@ pub enum RuntimeError {
         id: Uuid,
     },
 
+    /// A reply is not of the type that the message expects: handler and reader are of different versions.
+    #[error("the reply of saga `{saga}` to message {message} is no `{expected}`")]
+    ReplyMismatch {
+        /// The saga that replied.
+        saga: String,
+        /// The message.
+        message: Uuid,
+        /// The Rust type that was expected.
+        expected: &'static str,
+        /// What serde says.
+        source: serde_json::Error,
+    },
+
+    /// The replies of a hierarchy were asked for as those to another message than started it.
+    #[error(
+        "message {id} is on topic `{topic}`, but its replies were asked for as those to a message on topic \
+         `{expected}`; name the type that was launched"
+    )]
+    OtherMessage {
+        /// The message that started the hierarchy.
+        id: Uuid,
+        /// Where it was published.
+        topic: String,
+        /// The topic of the type that was named.
+        expected: &'static str,
+    },
+
+    /// A hierarchy has no single result: see [`Handle::result`](crate::Handle::result).
+    #[error("message {id} on topic `{topic}` has no result: {why}")]
+    NoResult {
+        /// The message that started the hierarchy.
+        id: Uuid,
+        /// Where it was published.
+        topic: &'static str,
+        /// Why.
+        why: NoResult,
+    },
+
     /// A saga that was to run by hand has no schedule that any program has listed.
     #[error("saga `{saga}` has no schedule; did a program that has it ever start?")]
     NoSchedule {
@@ -194,6 +233,40 @@ pub enum RuntimeError {
     /// No private PostgreSQL could be started.
     #[error("no private PostgreSQL can be had")]
     Embedded(#[from] crate::embedded::EmbeddedError),
+}
+
+/// Why a hierarchy has no single result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoResult {
+    /// It failed, and everything was undone.
+    #[error("it was rolled back: {0}")]
+    RolledBack(Box<Failure>),
+
+    /// It failed, and something could not be undone. An operator has to see to that.
+    #[error("it could not be rolled back completely, and waits for an operator: {0}")]
+    RollbackFailed(Box<Failure>),
+
+    /// No saga listened when the message was launched.
+    #[error("no saga listened when it was launched; start a program that handles it first")]
+    Unhandled,
+
+    /// Its handlers committed without a reply.
+    #[error(
+        "no handler replied; call `scope.reply(message, ..)` in one of them, or use `wait()` if there is nothing \
+         to reply"
+    )]
+    NoReply,
+
+    /// There are several replies, of one handler or of several.
+    #[error(
+        "it has {} replies, by {}; read all of them with `replies()`, or let one handler reply once",
+        handlers.len(), distinct(handlers)
+    )]
+    SeveralReplies {
+        /// The saga of each reply.
+        handlers: Vec<String>,
+    },
 }
 
 /// One thing that keeps a program from starting.
@@ -448,6 +521,16 @@ impl RuntimeError {
         matches!(self, Self::Unavailable { may_have_happened: true, .. })
     }
 
+    /// Why the hierarchy failed whose result was asked for, if that is why there is none.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::NoResult {
+                why: NoResult::RolledBack(failure) | NoResult::RollbackFailed(failure), ..
+            } => Some(failure),
+            _ => None,
+        }
+    }
+
     /// Whether it may work when tried again: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
         self.of_sqlx().is_some_and(is_transient)
@@ -540,6 +623,12 @@ pub(crate) fn is_cancelled(error: &sqlx::Error) -> bool {
 }
 
 const CANCELLED: &str = "57014";
+
+/// The names, each once.
+fn distinct(names: &[String]) -> String {
+    let names: std::collections::BTreeSet<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
 
 fn list(errors: &[SetupError]) -> String {
     errors.iter().map(|error| format!("\n  - {error}")).collect()

@@ -50,7 +50,7 @@ pub use children::{Child, ChildOutcome, Reply};
 pub use client::{Handle, Launch, Outcome, RollbackFailure, Status};
 pub use clock::When;
 pub use engine::StopSignal;
-pub use error::{RuntimeError, SetupError};
+pub use error::{NoResult, RuntimeError, SetupError};
 pub use memory::InMemory;
 pub use name::{HierarchyId, Named, RunId, Wanted};
 pub use rebuild::Rebuild;

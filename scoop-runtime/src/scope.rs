@@ -1,6 +1,8 @@
 //! What a step's code holds: its transaction, the means to launch messages, and what it may know
 //! about itself and its children.
 
+mod children;
+
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -8,15 +10,13 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Emission, Error, Failure, Json, Lineage, Message, Result, Run,
-    SLEEP_TOPIC, StepKind,
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::When;
-use crate::children::{Child, Reply, reply_name};
 use crate::client::launch_within;
 use crate::engine::{Engine, Opened, StopSignal};
 use crate::ids;
@@ -32,7 +32,7 @@ pub struct Scope<'a> {
     engine: &'a Engine,
     place: Place<'a>,
     context: Context,
-    reply: Option<(String, Value)>,
+    replies: Vec<(String, Value)>,
     opened: Option<Opened>,
     emissions: Vec<Emission>,
 }
@@ -85,12 +85,12 @@ pub(crate) struct Remains {
     pub(crate) opened: Option<Opened>,
     pub(crate) emissions: Vec<Emission>,
     pub(crate) context: Context,
-    pub(crate) reply: Option<(String, Value)>,
+    pub(crate) replies: Vec<(String, Value)>,
 }
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(engine: &'a Engine, place: Place<'a>, context: Context) -> Self {
-        Self { engine, place, context, reply: None, opened: None, emissions: vec![] }
+        Self { engine, place, context, replies: vec![], opened: None, emissions: vec![] }
     }
 
     /// What comes next cleans up after what was called before, or has failed.
@@ -99,8 +99,8 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn into_remains(self) -> Remains {
-        let Self { opened, emissions, context, reply, .. } = self;
-        Remains { opened, emissions, context, reply }
+        let Self { opened, emissions, context, replies, .. } = self;
+        Remains { opened, emissions, context, replies }
     }
 
     /// The step's own transaction, opened when it is first asked for.
@@ -295,123 +295,6 @@ impl<'a> Scope<'a> {
         let (message, topic) = (ids::now_v7(), SLEEP_TOPIC.to_owned());
         self.emissions.push(Emission { message, topic, payload: json!({}), detached_root: None, context });
         Ok(())
-    }
-
-    /// Answers whoever launched the message, which is read with [`Scope::replies`] there. A run
-    /// answers at most once, and the answer counts once the step has ended well.
-    ///
-    /// # Errors
-    ///
-    /// If the run has answered before, if this is a compensation, or if the answer cannot be stored.
-    ///
-    /// ```
-    /// # use scoop_runtime::Scope;
-    /// # use serde::{Deserialize, Serialize};
-    /// #[derive(Serialize, Deserialize)]
-    /// struct Quote { cents: u64 }
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct AskPrice { sku: String }
-    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = Quote; }
-    ///
-    /// # async fn example(scope: &mut Scope<'_>, ask: &AskPrice) -> scoop_core::Result<()> {
-    /// scope.reply(ask, Quote { cents: 4_200 })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[track_caller]
-    pub fn reply<M: Message>(&mut self, to: &M, answer: M::Reply) -> Result<()> {
-        let _ = to;
-        let Place { run, definition, step, .. } = self.place;
-        let handler = &definition.saga;
-        if run.is_backward() {
-            return Err(Error::msg(format!("`{step}` undoes something, so it cannot reply")));
-        }
-        let name = reply_name::<M::Reply>();
-        if run.replied || self.reply.is_some() {
-            let lineage = &run.lineage;
-            return Err(Error::failure(Failure::new(
-                "ReturnValueAlreadyExistsException",
-                format!(
-                    "Return value already exists for lineage {lineage}, handler '{handler}', variable '{name}'"
-                ),
-                &run.source,
-            )));
-        }
-        let limit = self.engine.settings().payload_bytes_max;
-        let what = || format!("the reply of saga `{handler}`");
-        let answer = payload::storable(serde_json::to_value(Json(&answer))?, limit, what)?;
-        self.reply = Some((name.to_owned(), answer));
-        Ok(())
-    }
-
-    /// What the handlers of the messages of type `M` answered that the last step launched, in the
-    /// order of the messages. Who did not answer is not among them.
-    ///
-    /// # Errors
-    ///
-    /// If an answer is no `M::Reply`, or the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// It only reads.
-    pub async fn replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
-        self.replies_of::<M>(true).await
-    }
-
-    /// As [`Scope::replies`], but of all messages of the type that this run has launched so far.
-    ///
-    /// # Errors
-    ///
-    /// As [`Scope::replies`].
-    pub async fn all_replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
-        self.replies_of::<M>(false).await
-    }
-
-    async fn replies_of<M: Message>(&mut self, newest: bool) -> Result<Vec<Reply<M::Reply>>> {
-        let children = self.children_of(newest, reply_name::<M::Reply>()).await?;
-        let answered = children.into_iter().filter(|child| child.topic == M::TOPIC);
-        answered.filter_map(Child::into_reply).map(|reply| reply.map_err(Error::msg)).collect()
-    }
-
-    /// What became of each handler of each message that the last step launched: above all for a
-    /// child failure handler, to which the failures come combined.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// It only reads.
-    ///
-    /// ```
-    /// # use scoop_runtime::{ChildOutcome, Scope};
-    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
-    /// let children = scope.children().await?;
-    /// let done = children.iter().filter(|child| child.outcome == ChildOutcome::Committed);
-    /// println!("{} of {} have done it", done.count(), children.len());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn children(&mut self) -> Result<Vec<Child>> {
-        let children = self.children_of(true, "").await?;
-        Ok(children.into_iter().filter(|child| child.topic != SLEEP_TOPIC).collect())
-    }
-
-    fn children_of(&self, newest: bool, reply: &'static str) -> BoxFuture<'_, Result<Vec<Child>>> {
-        async move {
-            let Place { run, definition, step, .. } = self.place;
-            let handler = &definition.saga;
-            let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
-            let unseen: Vec<_> = unseen.map(|step| &*step.name).collect();
-            let children =
-                self.engine.store().children(run.lineage.id(), handler, newest, reply, &unseen).await;
-            children.map_err(|error| {
-                let why = format!("what the children of step `{step}` did could not be read: {error}");
-                Error::infrastructure(why)
-            })
-        }
-        .boxed()
     }
 
     /// Gives up here and now if the run has to: if somebody asked for it, or a deadline has passed.

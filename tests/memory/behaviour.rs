@@ -9,6 +9,10 @@ mod names;
 mod panics;
 #[path = "../it/behaviour/repair.rs"]
 mod repair;
+#[path = "../it/behaviour/replies_last_step.rs"]
+mod replies_last_step;
+#[path = "../it/behaviour/replies_to_clients.rs"]
+mod replies_to_clients;
 #[path = "../it/behaviour/replies_windows.rs"]
 mod replies_windows;
 #[path = "../it/behaviour/requests_to_undo.rs"]
@@ -21,7 +25,7 @@ mod stuck;
 mod trees;
 
 use scoop::prelude::*;
-use scoop::{RollbackAnswer, RunInfo, RunState, Tree};
+use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;

@@ -206,6 +206,16 @@ impl<'a, 'b> Act<'a, 'b> {
         let children = self.scope.children().await?;
         let mut answered = vec![];
         answered.extend(self.scope.replies::<Two>().await?.into_iter().map(|reply| reply.message_id));
+        let committed = |message: &Uuid| {
+            let mut of_message = children.iter().filter(|child| child.message_id == *message);
+            of_message.any(|child| child.outcome == ChildOutcome::Committed)
+        };
+        if let Some(void) = answered.iter().find(|message| !committed(message)) {
+            let place = format!("{} of {}", self.scope.step(), self.scope.lineage());
+            self.alive
+                .world
+                .complain(self.number, format!("{void} has a reply in {place}, but did not commit"));
+        }
         for child in children {
             self.check(&child, answered.contains(&child.message_id));
         }

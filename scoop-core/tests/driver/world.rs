@@ -349,7 +349,7 @@ impl<'a> World<'a> {
             End::Next(next) => Some(*next),
             End::Well => [Code::Invoke, Code::Finally].contains(&called.code).then_some(Next::Continue),
         };
-        Ok(Returned { next, output: outcome.returns.clone(), reply: None, emissions })
+        Ok(Returned { next, output: outcome.returns.clone(), replies: vec![], emissions })
     }
 
     /// Every compensation hears why its run turned back.

@@ -195,12 +195,12 @@ async fn perform(
         },
     };
     engine.watched.forget(job.key.id);
-    let Remains { opened, emissions, context, reply } = scope.into_remains();
+    let Remains { opened, emissions, context, replies } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
-        Ok(Returned { output, emissions, reply, ..returned })
+        Ok(Returned { output, emissions, replies, ..returned })
     });
     let outcome = outcome.and_then(|returned| rehearsed(engine, job, call).map_or(Ok(returned), Err));
     (outcome, opened, context)

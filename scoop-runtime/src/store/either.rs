@@ -17,7 +17,7 @@ use super::{
     Published, PublishedDefinition, Release, SetAside, Settled, Settlement, Standing, Tables, Target, Undone,
     Unreadable,
 };
-use crate::children::Child;
+use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
 use crate::rebuild::Rebuild;
 use crate::registry::Subscription;
@@ -84,9 +84,7 @@ either! {
     async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
     async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> bool;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
-    async fn children(
-        &self, run: Uuid, handler: &str, newest: bool, reply: &str, unseen: &[&str],
-    ) -> Vec<Child>;
+    async fn children(&self, asked: ChildQuery<'_>) -> Vec<Child>;
 
     async fn launch_alone(&self, messages: &[Launched]) -> Launch;
     async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;

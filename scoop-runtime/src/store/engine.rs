@@ -20,7 +20,7 @@ use super::plain::{self, Plain};
 use super::rows::{Unreadable, lineage, unsigned};
 use super::telling::{self, Telling};
 use super::{Claimed, Key, Lanes, Progress, SetAside, Settled, Settlement, Tables};
-use crate::children::Child;
+use crate::children::{Child, ChildQuery, Launches};
 use crate::clock::Now;
 use crate::ids;
 use crate::registry::Subscription;
@@ -410,22 +410,23 @@ impl Tables {
         due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
     }
 
-    /// What became of the messages that a run launched: in its newest window, or ever. The steps
-    /// that the user has not written as such are `unseen`.
-    pub(crate) async fn children(
-        &self,
-        run: Uuid,
-        handler: &str,
-        newest: bool,
-        reply: &str,
-        unseen: &[&str],
-    ) -> sqlx::Result<Vec<Child>> {
+    /// What became of messages with each of their handlers, in the order of the messages.
+    pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
+        let ChildQuery { of, topic, replies } = asked;
+        let (messages, run, last_step, unseen) = match of {
+            Launches::OfLastStep { run, handler, unseen } => (None, Some((run, handler)), true, unseen),
+            Launches::OfRun { run, handler } => (None, Some((run, handler)), false, &[][..]),
+            Launches::Given(messages) => (Some(messages), None, false, &[][..]),
+        };
+        let (run, handler) = run.unzip();
         let rows = sqlx::query(self.sql.run_children.clone())
+            .bind(messages)
             .bind(run)
             .bind(handler)
-            .bind(newest)
-            .bind(reply)
+            .bind(last_step)
             .bind(unseen)
+            .bind(topic)
+            .bind(replies)
             .all(&self.sessions)
             .await?;
         rows.iter().map(Child::from_row).collect()

@@ -9,7 +9,7 @@ use super::tests::{database, done};
 use super::{Access, Schema, Sessions, Statements, Tables, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
-const HOT: [&str; 20] = [
+const HOT: [&str; 21] = [
     "run_claim",
     "step_suspend",
     "step_end",
@@ -24,6 +24,7 @@ const HOT: [&str; 20] = [
     "run_overdue",
     "run_give_up",
     "run_stops",
+    "run_children",
     "cancel_mark",
     "cancel_drop",
     "message_publish",
@@ -63,6 +64,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_overdue" => ("bigint", "1"),
         "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+        "run_children" => (
+            "uuid[], uuid, text, boolean, text[], text, text",
+            "NULL, gen_random_uuid(), '', true, '{}', NULL, NULL",
+        ),
         "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "step_suspend" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
@@ -273,6 +278,45 @@ async fn who_looks_for_handlers_with_something_ready_leaves_out_what_was_taken()
     let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}'");
     let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}'");
     reads_what_is_ready_and_not_what_was_taken("handler_ready", (&known, 40), &unknown).await;
+}
+
+/// A run of two thousand steps, each with two children of two thousand runs; the newest child has gone through two thousand
+/// steps itself, and replied.
+const LONG_RUN: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'asked', '{}' FROM generate_series(0, 4000) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT md5('message' || m)::uuid, type::scoop.message_event_type, handler, 'step',
+           array_remove(ARRAY[md5('root')::uuid, md5('run')::uuid, child], NULL), '2020-01-01'::timestamptz + n * interval '1 minute' + after
+    FROM generate_series(1, 4000) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', 'saga', n, NULL::uuid, interval '0'),
+        ('SEEN', 'child', n, md5('child' || n)::uuid, interval '2 seconds'),
+        ('COMMITTED', 'child', n, md5('child' || n)::uuid, interval '3 seconds'),
+        (CASE WHEN n % 2 = 0 THEN 'SUSPENDED' END, 'saga', 0, NULL, interval '1 second')
+    ) events (type, handler, m, child, after)
+    WHERE type IS NOT NULL;
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT ARRAY[md5('root')::uuid, md5('run')::uuid, md5('child4000')::uuid], 'child', name, '7'
+    FROM (SELECT 'Output of step#' || n AS name FROM generate_series(1, 2000) n UNION ALL SELECT 'u32') names";
+
+#[tokio::test]
+async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
+    let (pool, server) = database("replies").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(LONG_RUN).await;
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let asked = |last: bool| format!("NULL, md5('run')::uuid, 'saga', {last}, '{{}}', 'asked', 'u32'");
+        let of_last_step = blocks_of(&pool, "run_children", &asked(true)).await;
+        let of_all = blocks_of(&pool, "run_children", &asked(false)).await;
+        assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");
+        assert!(of_last_step < 100, "{of_last_step} blocks, analyzed: {looked_at}");
+    }
+    done(pool, server).await;
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn conclusion(run: &Run, messages: Vec<Launched>) -> Conclusion {
         payload: message.payload,
     };
     let emissions = messages.into_iter().map(emission).collect();
-    let returned = Returned { next: None, output: None, reply: None, emissions };
+    let returned = Returned { next: None, output: None, replies: vec![], emissions };
     let concluded = step.conclude(run.context.clone(), Ok(returned));
     let Fate::GoesOn(after) = &concluded.fate else { unreachable!("a step went well") };
     let Ok(Continuation::Record(commits)) = Continuation::of(&SAGA, after) else {

@@ -32,6 +32,8 @@ mod redeploys;
 mod rehearsals;
 mod repair;
 mod replies;
+mod replies_last_step;
+mod replies_to_clients;
 mod replies_windows;
 mod requests_to_cancel;
 mod requests_to_undo;

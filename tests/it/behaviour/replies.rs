@@ -80,9 +80,10 @@ mod twice {
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
         let notes = notes.all();
-        for refusal in &notes[..3] {
-            assert!(refusal.contains(": Return value already exists for lineage "), "{refusal}");
-            assert!(refusal.ends_with(", handler 'child-handler', variable 'u32'"), "{refusal}");
+        for (refusal, step) in notes[..3].iter().zip(["0", "0", "1"]) {
+            let expected = format!("step `{step}` of saga `child-handler` replies to message ");
+            assert!(refusal.contains(&expected), "{refusal}");
+            assert!(refusal.contains("write `#[message(replies = u32)]` on `Ask`"), "{refusal}");
         }
         assert_eq!(notes[3], "[8]");
         assert!(notes[4].contains("undoes something"), "{}", notes[4]);

@@ -5,7 +5,7 @@ use scoop::prelude::*;
 struct OrderPlaced;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(replies = u32)]
+#[message(answer = u32)]
 struct QuoteWanted;
 
 fn main() {}

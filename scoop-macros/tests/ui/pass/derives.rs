@@ -17,6 +17,10 @@ enum OfferWanted {
 }
 
 #[derive(Message, Serialize, Deserialize)]
+#[message(replies = Quote, topic = "offers.wanted")]
+struct OffersWanted;
+
+#[derive(Message, Serialize, Deserialize)]
 struct Silent;
 
 #[derive(ContextKey, Serialize, Deserialize)]
@@ -41,7 +45,9 @@ element!(Made, "made");
 fn main() {
     let _: <QuotesWanted as Message>::Reply = HashMap::from([(String::new(), Quote(1))]);
     let _: <OfferWanted as Message>::Reply = Some((1, String::new()));
+    let _: <OffersWanted as Message>::Reply = Quote(1);
     let _: <Silent as Message>::Reply = ();
+    assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES && !Silent::MANY_REPLIES);
     assert_eq!(QuotesWanted::TOPIC, "quotes.wanted");
     assert_eq!(TenantId::KEY, "TenantId");
     assert_eq!(Priority::KEY, "Somebody else's");

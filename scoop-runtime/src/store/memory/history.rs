@@ -1,7 +1,7 @@
 //! What a run did, and what became of what it launched; see `run_history.sql` and `run_children.sql`.
 
 use scoop_core::{Definition, EventKind, Instance, Path, Plan, RollbackNames, Run, Suspension, output_name};
-use time::OffsetDateTime;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::Key;
@@ -9,8 +9,8 @@ use super::super::engine::History;
 use super::Memory;
 use super::record::{Event, Record};
 use super::standing::failure_of;
-use super::state::State;
-use crate::children::{Child, ChildOutcome};
+use super::state::{Hierarchy, State};
+use crate::children::{Child, ChildOutcome, ChildQuery, Launches, in_order};
 
 impl Memory {
     /// Reads what a run had done, for its rollback.
@@ -42,37 +42,38 @@ impl Memory {
         .await
     }
 
-    /// What became of the messages that a run launched: in its newest window, or ever. The steps
-    /// that the user has not written as such are `unseen`.
-    pub(crate) async fn children(
-        &self,
-        run: Uuid,
-        handler: &str,
-        newest: bool,
-        reply: &str,
-        unseen: &[&str],
-    ) -> sqlx::Result<Vec<Child>> {
+    /// What became of messages with each of their handlers, in the order of the messages.
+    pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
         self.run("children", |state| {
-            let Some(hierarchy) = state.home_of(run) else {
+            let ChildQuery { of, topic, replies } = asked;
+            let id = match of {
+                Launches::OfLastStep { run, .. } | Launches::OfRun { run, .. } => Some(run),
+                Launches::Given(messages) => messages.first().copied(),
+            };
+            let Some(Hierarchy { record, .. }) = id.and_then(|id| state.home_of(id)) else {
                 return Ok(vec![]);
             };
-            let record = &hierarchy.record;
-            let since = if newest { record.window(run, handler, unseen) } else { None };
-            let launched = record.of_run(run).filter(|event| {
-                let is_new = event.kind == EventKind::Emitted;
-                (is_new || newest && event.kind == EventKind::RollbackEmitted)
-                    && event.handler.as_deref() == Some(handler)
-                    && since.is_none_or(|since| event.at > since)
+            let launched = record.launched(of);
+            let wanted = launched.into_iter().filter(|launched| {
+                topic.is_none_or(|topic| *record.topic_of(launched.event.message) == *topic)
             });
-            Ok(launched.flat_map(|event| state.handled(record, event, reply)).collect())
+            Ok(wanted.flat_map(|launched| state.handled(record, launched, replies)).collect())
         })
         .await
     }
 }
 
+/// A message that was launched, or told to roll back.
+struct Launched<'a> {
+    event: &'a Event,
+    /// Whether a failure of its handlers has been handled.
+    handled: bool,
+}
+
 impl State {
     /// One entry for each handler of a message, whether or not it has begun.
-    fn handled(&self, record: &Record, launched: &Event, reply: &str) -> Vec<Child> {
+    fn handled(&self, record: &Record, launched: Launched<'_>, replies: Option<&str>) -> Vec<Child> {
+        let Launched { event: launched, handled } = launched;
         let topic = record.topic_of(launched.message);
         let is_new = launched.kind == EventKind::Emitted;
         let listened = self.topology.iter().filter(|listed| {
@@ -84,15 +85,25 @@ impl State {
         let mut handlers: Vec<_> = listened.map(|listed| listed.handler.clone()).chain(seen).collect();
         handlers.sort();
         handlers.dedup();
+        let payload = || record.messages.get(&launched.message).map(|message| message.payload.clone());
         let child = |handler: std::sync::Arc<str>| {
             let seen = record.of_handler(launched.message, EventKind::Seen, &handler);
-            let values = seen.and_then(|seen| record.values.get(&seen.lineage.id()));
+            let outcome = seen.map_or(ChildOutcome::NeverStarted, |seen| outcome_of(record, seen));
+            let counts = seen.filter(|_| outcome == ChildOutcome::Committed);
+            let values = counts.and_then(|seen| record.values.get(&seen.lineage.id()));
+            let named = values.zip(replies).map(|(values, name)| {
+                let same = |stored: &str| stored == name || stored.starts_with(&format!("{name}#"));
+                let from = values.range(name.to_owned()..).take_while(|(stored, _)| stored.starts_with(name));
+                from.filter(|(stored, _)| same(stored)).map(|(n, value)| (n.clone(), value.clone())).collect()
+            });
             Child {
                 topic: topic.to_string(),
                 message_id: launched.message,
-                outcome: seen.map_or(ChildOutcome::NeverStarted, |seen| outcome_of(record, seen)),
-                reply: values.and_then(|values| values.get(reply)).cloned(),
+                payload: if replies.is_none() { payload().unwrap_or_default() } else { Value::Null },
+                handled: handled && outcome.failure().is_some(),
+                replies: in_order(named.unwrap_or_default()),
                 handler: handler.to_string(),
+                outcome,
             }
         };
         handlers.into_iter().map(child).collect()
@@ -102,27 +113,51 @@ impl State {
 fn outcome_of(record: &Record, seen: &Event) -> ChildOutcome {
     let handler = seen.handler.as_deref().unwrap_or_default();
     let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
-    let end = record.end_of(seen.lineage.id(), seen.message);
-    match end.map(|end| end.kind) {
-        Some(EventKind::Committed) => ChildOutcome::Committed,
-        Some(EventKind::RolledBack) => ChildOutcome::RolledBack(cause()),
-        Some(_) => ChildOutcome::RollbackFailed { cause: cause(), failure: failure_of(end) },
-        None => ChildOutcome::Unfinished,
+    let of_kind = |kind| record.of_handler(seen.message, kind, handler);
+    let failed = of_kind(EventKind::RollbackFailed);
+    if of_kind(EventKind::RolledBack).is_some() {
+        ChildOutcome::RolledBack(cause())
+    } else if failed.is_some() {
+        ChildOutcome::RollbackFailed { cause: cause(), failure: failure_of(failed) }
+    } else if of_kind(EventKind::Committed).is_some() && of_kind(EventKind::RollingBack).is_none() {
+        ChildOutcome::Committed
+    } else {
+        ChildOutcome::Unfinished
     }
 }
 
 impl Record {
-    /// When the newest window of a run began: after its newest SUSPENDED but one, those aside that only
-    /// wait or clean up.
-    fn window(&self, run: Uuid, handler: &str, unseen: &[&str]) -> Option<OffsetDateTime> {
-        let suspended = self
-            .of_run(run)
-            .rev()
-            .filter(|event| event.kind == EventKind::Suspended && event.handler.as_deref() == Some(handler));
-        let suspended: Vec<_> = suspended.take(2 + unseen.len()).collect();
-        let is_seen = |event: &&&Event| event.step.as_deref().is_some_and(|step| !unseen.contains(&step));
-        let newest = suspended.iter().find(is_seen)?.at;
-        suspended.iter().map(|event| event.at).find(|at| *at < newest)
+    /// The messages in question, oldest first.
+    fn launched(&self, of: Launches<'_>) -> Vec<Launched<'_>> {
+        let (run, handler, last_step, unseen) = match of {
+            Launches::OfLastStep { run, handler, unseen } => (run, handler, true, unseen),
+            Launches::OfRun { run, handler } => (run, handler, false, &[][..]),
+            Launches::Given(messages) => {
+                let emitted = messages.iter().flat_map(|id| self.of_message(*id, EventKind::Emitted));
+                let mut launched: Vec<_> = emitted.map(|event| Launched { event, handled: true }).collect();
+                launched.sort_by_key(|launched| launched.event.at);
+                return launched;
+            }
+        };
+        let (mut launched, mut suspensions, mut began) = (vec![], 0, false);
+        for event in self.of_run(run).rev().filter(|event| event.handler.as_deref() == Some(handler)) {
+            match event.kind {
+                // The last step began after the SUSPENDED before its own.
+                EventKind::Suspended if last_step && began => break,
+                EventKind::Suspended => {
+                    suspensions += 1;
+                    let seen = event.step.as_deref().is_some_and(|step| !unseen.contains(&step));
+                    began = seen && event.handling.is_none();
+                }
+                EventKind::Emitted => launched.push(Launched { event, handled: suspensions > 1 }),
+                EventKind::RollbackEmitted if last_step => {
+                    launched.push(Launched { event, handled: suspensions > 1 });
+                }
+                _ => {}
+            }
+        }
+        launched.reverse();
+        launched
     }
 
     /// The suspensions of a run in order, each with what it emitted and returned.

@@ -1,0 +1,175 @@
+//! What the handlers of a launched message replied, for the client that launched it.
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::Message;
+
+use super::{Handle, LOOK_MAX, LOOK_MIN, Launch, Outcome};
+use crate::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
+use crate::patience::Vain;
+use crate::{NoResult, RuntimeError};
+
+impl Handle {
+    /// What the handlers of the message replied that have committed by now. [`Handle::wait`] first for all of them.
+    ///
+    /// `M` is the message that started the hierarchy; the replies come handler by handler, each in the order in which
+    /// they were given. Replies inside of the hierarchy are for the sagas that launched there.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::OtherMessage`] if `M` is not what was launched, [`RuntimeError::ReplyMismatch`] if a reply is
+    /// no `M::Reply`, and those of [`Handle::status`].
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, RuntimeError};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AskPrice { sku: String }
+    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = u64; }
+    /// # async fn example(asked: Handle) -> Result<(), RuntimeError> {
+    /// asked.wait().await?;
+    /// for reply in asked.replies::<AskPrice>().await? {
+    ///     println!("{}: {} cents", reply.handler, reply.value);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn replies<M: Message>(&self) -> Result<Vec<Reply<M::Reply>>, RuntimeError> {
+        replies_of(self.replied(M::TOPIC, reply_name::<M::Reply>()).await?)
+    }
+
+    /// Waits for the end of the hierarchy, and returns the one reply to the message that started it: the result of
+    /// all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoResult`] if it failed, or if it ended well with no reply or several; its text says what to
+    /// do, and [`RuntimeError::failure`] has the failure. Otherwise those of [`Handle::replies`]; failures of the
+    /// connection are waited out.
+    ///
+    /// # Cancel safety
+    ///
+    /// Waiting changes nothing; stop and start again as you like.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, NoResult, RuntimeError};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AskPrice { sku: String }
+    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = u64; }
+    /// # async fn example(asked: Handle) -> Result<(), RuntimeError> {
+    /// match asked.result::<AskPrice>().await {
+    ///     Ok(cents) => println!("{cents} cents"),
+    ///     Err(RuntimeError::NoResult { why: NoResult::RolledBack(failure), .. }) => {
+    ///         println!("it failed:\n{}", failure.report());
+    ///     }
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn result<M: Message>(&self) -> Result<M::Reply, RuntimeError> {
+        let replies = replies_of(self.settled(M::TOPIC, reply_name::<M::Reply>()).await?)?;
+        let handlers: Vec<_> = replies.iter().map(|reply: &Reply<_>| reply.handler.clone()).collect();
+        let mut replies = replies.into_iter();
+        match (replies.next(), replies.next()) {
+            (Some(reply), None) => Ok(reply.value),
+            (None, _) => Err(self.no_result(M::TOPIC, NoResult::NoReply)),
+            (Some(_), Some(_)) => Err(self.no_result(M::TOPIC, NoResult::SeveralReplies { handlers })),
+        }
+    }
+
+    /// The handlers of the message, with the replies of this name that count.
+    fn replied(
+        &self,
+        topic: &'static str,
+        replies: &'static str,
+    ) -> BoxFuture<'_, Result<Vec<Child>, RuntimeError>> {
+        async move {
+            let messages = [self.message];
+            let asked = ChildQuery { of: Launches::Given(&messages), topic: None, replies: Some(replies) };
+            let children = self.scoop.patiently(|_| self.scoop.store().children(asked)).await;
+            let children = children.map_err(Vain::error("the replies to a message were looked up"))?;
+            match children.first() {
+                None => self.status().await.map(|_| children),
+                Some(child) if child.topic != topic => {
+                    let topic_found = child.topic.clone();
+                    Err(RuntimeError::OtherMessage { id: self.message, topic: topic_found, expected: topic })
+                }
+                Some(_) => Ok(children),
+            }
+        }
+        .boxed()
+    }
+
+    /// The same at the end, if that is a good one.
+    fn settled(
+        &self,
+        topic: &'static str,
+        replies: &'static str,
+    ) -> BoxFuture<'_, Result<Vec<Child>, RuntimeError>> {
+        async move {
+            let outcome = self.wait().await?;
+            let children = self.replied_at_last(topic, replies).await?;
+            let why = match outcome {
+                Outcome::Committed => return Ok(children),
+                Outcome::RolledBack(failure) => NoResult::RolledBack(Box::new(failure)),
+                Outcome::RollbackFailed(failure) => NoResult::RollbackFailed(Box::new(failure.failure)),
+                Outcome::Unhandled => NoResult::Unhandled,
+            };
+            Err(self.no_result(topic, why))
+        }
+        .boxed()
+    }
+
+    /// The replies, once the connection lets them through.
+    async fn replied_at_last(
+        &self,
+        topic: &'static str,
+        replies: &'static str,
+    ) -> Result<Vec<Child>, RuntimeError> {
+        let mut pause = LOOK_MIN;
+        loop {
+            match self.replied(topic, replies).await {
+                Err(error) if error.is_transient() => tokio::time::sleep(pause).await,
+                read => return read,
+            }
+            pause = (pause * 2).min(LOOK_MAX);
+        }
+    }
+
+    fn no_result(&self, topic: &'static str, why: NoResult) -> RuntimeError {
+        RuntimeError::NoResult { id: self.message, topic, why }
+    }
+}
+
+impl<M: Message> Launch<M> {
+    /// Launches the message, waits for the end of the hierarchy, and returns the one reply to the message: as
+    /// [`Handle::result`] does, without a word about the type.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Scoop::launch`](crate::Scoop::launch) and [`Handle::result`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the message may be launched even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AskPrice { sku: String }
+    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = u64; }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let cents = scoop.launch(AskPrice { sku: "chair".into() }).result().await?;
+    /// println!("{cents} cents");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn result(self) -> Result<M::Reply, RuntimeError> {
+        self.await?.result::<M>().await
+    }
+}

@@ -1,0 +1,208 @@
+//! What a step replies, and what it may know about the children of the step before it.
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{
+    Error, Failure, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind, Stored,
+};
+
+use super::{Place, Scope};
+use crate::RuntimeError;
+use crate::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
+use crate::payload;
+
+impl Scope<'_> {
+    /// Replies to the run or client that launched the message, which reads it with [`Scope::replies`] or
+    /// [`Handle::replies`](crate::Handle::replies). The reply counts once the saga has committed; one of an attempt
+    /// that failed never exists.
+    ///
+    /// A run replies once, unless its message says `#[message(replies = ..)]`: then as often as it likes, in any of
+    /// its steps and in each iteration of a step that repeats itself.
+    ///
+    /// In a `finally` of a step that failed or is undone the reply is dropped, as all replies of the run are.
+    ///
+    /// # Errors
+    ///
+    /// If the run has replied before and its message allows one reply, if this is a compensation, or if the reply
+    /// cannot be stored.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Quote { cents: u64 }
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AskPrice { sku: String }
+    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = Quote; }
+    ///
+    /// # async fn example(scope: &mut Scope<'_>, ask: &AskPrice) -> scoop_core::Result<()> {
+    /// scope.reply(ask, Quote { cents: 4_200 })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn reply<M: Message>(&mut self, to: &M, answer: M::Reply) -> Result<()> {
+        let _ = to;
+        let Place { run, definition, step, cleanup, .. } = self.place;
+        let handler = &definition.saga;
+        if cleanup {
+            return Ok(());
+        }
+        if run.is_backward() {
+            return Err(Error::msg(format!(
+                "`{step}` of saga `{handler}` undoes something, so it cannot reply"
+            )));
+        }
+        let replied = run.replied || !self.replies.is_empty();
+        if replied && !M::MANY_REPLIES {
+            let (message, reply) = (reply_name::<M>(), reply_name::<M::Reply>());
+            return Err(Error::failure(Failure::new(
+                "AlreadyReplied",
+                format!(
+                    "step `{step}` of saga `{handler}` replies to message {} on topic `{}`, to which the saga has \
+                     replied before; reply once, or write `#[message(replies = {reply})]` on `{message}`, so that \
+                     its handlers may reply several times",
+                    run.message,
+                    M::TOPIC,
+                ),
+                &run.source,
+            )));
+        }
+        let limit = self.engine.settings().payload_bytes_max;
+        let what = || format!("the reply of saga `{handler}`");
+        let answer = payload::storable(serde_json::to_value(Json(&answer))?, limit, what)?;
+        let name = match M::MANY_REPLIES {
+            true => numbered_reply::<M::Reply>(run.suspensions, self.replies.len()),
+            false => reply_name::<M::Reply>().to_owned(),
+        };
+        self.replies.push((name, answer));
+        Ok(())
+    }
+
+    /// What the handlers of the messages of type `M` replied that the last step launched, in the order of the
+    /// messages, each handler's replies in the order in which it gave them.
+    ///
+    /// The last step is the whole of it, as with [`Scope::children`]: so if `on_child_failure` launched a message
+    /// again, what the others replied is still there. Only handlers that have committed count: what was rolled back
+    /// has not replied, and a handler may not reply at all.
+    ///
+    /// # Errors
+    ///
+    /// If a reply is no `M::Reply`, or the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
+        typed(self.read_children(true, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
+    }
+
+    /// As [`Scope::replies`], but to all messages of the type that this run has launched so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::replies`].
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn all_replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
+        typed(self.read_children(false, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
+    }
+
+    /// What became of each handler of each message that the last step launched, in the order of the messages.
+    ///
+    /// The last step is all that was launched since it began: by the step itself, by its `on_child_failure` each
+    /// time that was called, by its `finally`, and by the `at` of the step after it. What this means:
+    ///
+    /// | where | the last step |
+    /// | --- | --- |
+    /// | a step | the one that ran before it; in a loop the iteration before this one |
+    /// | `at` | as in its step |
+    /// | `on_child_failure` | the step that is handled, with what earlier calls launched; [`Child::handled`] tells whose failure they dealt with |
+    /// | `finally` | the step that it cleans up after; if that has failed, it has launched nothing |
+    /// | a compensation | the step execution that it undoes, whose children are undone by then |
+    /// | `on_child_failure` on the way back | the part of the rollback that is handled: what it launched, and the children that it told to roll back |
+    ///
+    /// Sleeps are not among them, nor is what was [detached](Scope::detach).
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    ///
+    /// ```
+    /// # use scoop_runtime::{ChildOutcome, Scope};
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let children = scope.children().await?;
+    /// let done = children.iter().filter(|child| child.outcome == ChildOutcome::Committed);
+    /// println!("{} of {} have done it", done.count(), children.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn children(&mut self) -> Result<Vec<Child>> {
+        self.read_children(true, None).await
+    }
+
+    /// As [`Scope::children`], but of all messages that this run has launched so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::children`].
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    pub async fn all_children(&mut self) -> Result<Vec<Child>> {
+        self.read_children(false, None).await
+    }
+
+    /// The children of the last step, or all; of a topic, with the replies of that name, or of any but sleeping, with
+    /// their payloads.
+    fn read_children(
+        &self,
+        last_step: bool,
+        replies: Option<(&'static str, &'static str)>,
+    ) -> BoxFuture<'_, Result<Vec<Child>>> {
+        async move {
+            let Place { run, definition, step, handler_iteration, cleanup, .. } = self.place;
+            let (id, handler) = (run.lineage.id(), &*definition.saga);
+            let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
+            let unseen: Vec<_> = unseen.flat_map(StepDefinition::all_names).collect();
+            let undone;
+            let of = match &run.path {
+                _ if !last_step => Launches::OfRun { run: id, handler },
+                // It cleans up after a step that failed, and so has launched nothing.
+                Path::Forward if cleanup => return Ok(vec![]),
+                Path::Backward { plan: Some(plan), .. } if handler_iteration.is_none() => {
+                    undone = plan.launched(definition, step).unwrap_or_default();
+                    Launches::Given(&undone)
+                }
+                _ => Launches::OfLastStep { run: id, handler, unseen: &unseen },
+            };
+            if matches!(of, Launches::Given([])) {
+                return Ok(vec![]);
+            }
+            let (topic, name) = replies.unzip();
+            let children = self.engine.store().children(ChildQuery { of, topic, replies: name }).await;
+            let mut children = children.map_err(|error| {
+                Error::infrastructure(format!(
+                    "the children of saga `{handler}`, run {id}, could not be read in step `{step}`: {error}"
+                ))
+            })?;
+            children.retain(|child| child.topic != SLEEP_TOPIC);
+            Ok(children)
+        }
+        .boxed()
+    }
+}
+
+/// The replies of these children, or what is wrong with one as the failure of the step.
+fn typed<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>>> {
+    replies_of(children).map_err(|error| match error {
+        RuntimeError::ReplyMismatch { ref source, .. } => Error::msg(format!("{error}: {source}")),
+        other => other.into(),
+    })
+}
