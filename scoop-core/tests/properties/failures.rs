@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use scoop_core::{Failure, Frame};
+use scoop_core::{Escaped, Failure, Frame};
 use serde_json::{Value, json};
 
 /// How many failures may lie within each other, for the limits that others set to reading.
@@ -74,7 +74,8 @@ proptest! {
         let report = whole.report();
         let told = report.lines().filter(|line| line.trim_start().starts_with("caused by")).count();
         prop_assert!(told >= whole.causes.len(), "{report}");
-        prop_assert_eq!(whole.to_string(), format!("[{}] {}: {}", whole.source, whole.kind, whole.message));
+        let [source, kind, message] = [&whole.source, &whole.kind, &whole.message].map(|text| Escaped(text));
+        prop_assert_eq!(whole.to_string(), format!("[{source}] {kind}: {message}"));
     }
 }
 

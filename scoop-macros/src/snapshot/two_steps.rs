@@ -54,7 +54,7 @@ impl ::scoop::Saga for Checkout {
         const {
             &[
                 ::scoop::__private::StepDefinition::new("charge").compensated(),
-                ::scoop::__private::StepDefinition::new("ship"),
+                ::scoop::__private::StepDefinition::new("ship").needing(&["charge"]),
             ]
         },
     );
