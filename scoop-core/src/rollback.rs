@@ -193,7 +193,8 @@ impl RollbackNames {
 /// What a part of a rollback undoes, read from the name of the part.
 ///
 /// ```
-/// use scoop_core::Undoes;
+/// # extern crate scoop_core as scoop;
+/// use scoop::Undoes;
 ///
 /// let part = Undoes::of("Rollback of charge[0,] (rolling back child scopes)").expect("a part of a rollback");
 /// assert_eq!((part.step, part.of_children), ("charge", true));

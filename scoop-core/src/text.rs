@@ -8,7 +8,8 @@ use std::fmt::{self, Write};
 /// another line of a report, and a terminal escape for another color, or for nothing at all.
 ///
 /// ```
-/// use scoop_core::Escaped;
+/// # extern crate scoop_core as scoop;
+/// use scoop::Escaped;
 ///
 /// assert_eq!(Escaped("sold out\n└─ refund: committed").to_string(), r"sold out\n└─ refund: committed");
 /// assert_eq!(Escaped("\u{1b}[2J").to_string(), r"\u{1b}[2J");

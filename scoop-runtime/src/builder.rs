@@ -227,9 +227,10 @@ impl Builder {
     /// transaction of the caller ([`Scoop::launch_in`]) is never repeated.
     ///
     /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
     /// use std::time::Duration;
-    /// use scoop_runtime::Scoop;
+    /// use scoop::Scoop;
     ///
     /// let client = Scoop::builder().postgres(pool).patience(Duration::from_secs(5)).client().await?;
     /// # let _ = client;

@@ -149,7 +149,8 @@ struct Begun {
 /// How a hierarchy ended. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
 ///
 /// ```
-/// use scoop_runtime::Outcome;
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::Outcome;
 ///
 /// assert_eq!(Outcome::Committed.to_string(), "committed");
 /// // rolled back: no chairs left

@@ -100,7 +100,8 @@ id! {
     /// does its text; a request says so if that names something else. It can be bound to a query as a `uuid`.
     ///
     /// ```
-    /// use scoop_runtime::RunId;
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::RunId;
     ///
     /// let run: RunId = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a".parse()?;
     /// assert_eq!(run.to_string(), "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a");
@@ -118,7 +119,8 @@ id! {
     /// text. It can be bound to a query as a `uuid`.
     ///
     /// ```
-    /// use scoop_runtime::HierarchyId;
+    /// # extern crate scoop_runtime as scoop;
+    /// use scoop::HierarchyId;
     ///
     /// let order: HierarchyId = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a".parse()?;
     /// assert_eq!(order.to_string(), "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a");
