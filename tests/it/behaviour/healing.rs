@@ -26,7 +26,8 @@ impl IdleHandler {
 }
 
 const NAME: &str = "idle-client";
-const CONNECTED: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idle-client'
+const CONNECTED: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('idle-client', 'idle-client/scoop')
                          AND datname = current_database()";
 
 /// Connections that the test can tell from its own.
@@ -57,7 +58,7 @@ async fn connect_all(db: &Database, program: &Scoop, connections: i64) -> Result
 /// Ends the sessions of the program.
 async fn cut(db: &Database) {
     let cut =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'idle-client'
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name IN ('idle-client', 'idle-client/scoop')
                AND datname = current_database()";
     assert!(db.number(cut).await >= 5);
     eventually("all sessions have ended", async || db.number(CONNECTED).await == 0).await;
@@ -105,7 +106,7 @@ async fn cut_again(db: &Database, client: &Scoop) -> Result<()> {
     connect_all(db, client, 2).await?;
     // Those of the pool are not needed; the program's own are.
     let cut =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'idle-client'
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name IN ('idle-client', 'idle-client/scoop')
                AND datname = current_database()";
     db.number(cut).await;
     eventually("all sessions have ended", async || db.number(CONNECTED).await == 0).await;
