@@ -1,6 +1,6 @@
 //! A new version of a program that no longer fits what is under way. Such a run is set aside, with the
-//! reason, and hurts nobody else; when a program starts that fits, it goes on as if nothing had happened.
-//! Here the versions are two types that are stored under the same name.
+//! reason, and blocks no other run; when a program starts that fits, it goes on where it stood.
+//! Here the versions are three types that are stored under the same name.
 //!
 //! ```text
 //! cargo run --example stuck_runs
@@ -40,7 +40,7 @@ mod monday {
     }
 }
 
-/// Somebody thought that nobody needs reminders.
+/// `lend` has given way to another step, which may be the same one or not: a run that has lent its book cannot tell.
 mod tuesday {
     use super::*;
 
@@ -51,8 +51,38 @@ mod tuesday {
     #[subscribes(LoanWanted)]
     impl Lending {
         #[step]
-        async fn lend(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
-            println!("tuesday: {} is lent", loan.book);
+        async fn hand_out(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("tuesday: {} is handed out", loan.book);
+            Ok(())
+        }
+
+        #[step]
+        async fn remind(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("tuesday: we would like {} back", loan.book);
+            Ok(())
+        }
+    }
+}
+
+/// It is the same one: the saga says so.
+mod wednesday {
+    use super::*;
+
+    #[derive(Default)]
+    pub(super) struct Lending;
+
+    #[saga(name = "lending")]
+    #[subscribes(LoanWanted)]
+    impl Lending {
+        #[step(was = "lend")]
+        async fn hand_out(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("wednesday: {} is handed out", loan.book);
+            Ok(())
+        }
+
+        #[step]
+        async fn remind(&self, _: &mut Scope<'_>, loan: &LoanWanted) -> Result<()> {
+            println!("wednesday: we would like {} back", loan.book);
             Ok(())
         }
     }
@@ -72,12 +102,14 @@ async fn main() -> Result<()> {
 
     let tuesday = version().only::<tuesday::Lending>().start().await?;
     comes_to(&tuesday, emma, |state| matches!(state, RunState::Stuck { .. })).await?;
+    let [stuck] = &*tuesday.stuck_runs().await? else { panic!("one run is stuck") };
+    assert!(stuck.reason.contains("was = \"lend\""), "the reason names the way out: {}", stuck.reason);
     println!("{}", tuesday.find(emma).await?.tree().await?);
     let dune = tuesday.launch(LoanWanted { book: "Dune".into() }).await?;
     assert_eq!(dune.wait().await?, Outcome::Committed, "others are not hurt");
     tuesday.shutdown().await;
 
-    let wednesday = version().only::<monday::Lending>().start().await?;
+    let wednesday = version().only::<wednesday::Lending>().start().await?;
     assert_eq!(wednesday.find(emma).await?.wait().await?, Outcome::Committed);
     wednesday.shutdown().await;
 
