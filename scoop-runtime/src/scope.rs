@@ -366,6 +366,9 @@ impl<'a> Scope<'a> {
     /// run again, after a crash or by another process, and different for every other one. Hand it
     /// to whoever performs the effect, so that it is performed once.
     ///
+    /// It follows from the first name of the step: the oldest in `#[step(was = ["oldest", "older"])]`. So it stays the
+    /// same when the step is renamed between two attempts.
+    ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
@@ -374,7 +377,9 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let Place { handler_iteration, step, run, cleanup, .. } = self.place;
+        let Place { definition, handler_iteration, step, run, cleanup, .. } = self.place;
+        // A step that was renamed keeps its key; the parts of a rollback have the names on record anyway.
+        let step = definition.step_index(step).map_or(step, |at| definition.steps[at].first_name());
         let finally = if cleanup { "#finally" } else { "" };
         let instance = format!("{step}#{}#{handler_iteration:?}{finally}", run.suspensions);
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
