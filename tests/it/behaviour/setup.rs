@@ -65,6 +65,32 @@ impl Needy {
     }
 }
 
+/// Takes over the runs of a saga that is still there.
+#[derive(Default)]
+struct Heir;
+
+#[saga(name = "heir", was = ["former-handler", "root-handler"])]
+#[subscribes(Root)]
+impl Heir {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes over the same runs as [`Heir`].
+#[derive(Default)]
+struct SecondHeir;
+
+#[saga(name = "second-heir", was = "former-handler")]
+#[subscribes(Root)]
+impl SecondHeir {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Why it does not start.
 async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
     match builder.start().await {
@@ -103,6 +129,22 @@ async fn all_mistakes_of_a_program_are_told_at_once() {
     let shown = RuntimeError::Setup(found).to_string();
     assert!(shown.starts_with("this program cannot start:\n  - "), "{shown}");
     assert!(shown.contains(".provide("), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn former_name_claimed_twice_is_refused() {
+    let builder = Scoop::builder().only::<RootHandler>().only::<Heir>().only::<SecondHeir>();
+    let found = mistakes(builder).await;
+    let names: Vec<_> = found
+        .iter()
+        .filter_map(|it| match it {
+            SetupError::SameName { name, types } => Some((name.as_str(), types.as_str())),
+            _ => None,
+        })
+        .collect();
+    let [("former-handler", heirs), ("root-handler", of_root)] = &names[..] else { panic!("{found:#?}") };
+    assert!(heirs.contains("::Heir`") && heirs.contains("::SecondHeir`"), "{heirs}");
+    assert!(of_root.contains("::RootHandler`") && of_root.contains("::Heir`"), "{of_root}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
