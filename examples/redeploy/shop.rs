@@ -1,0 +1,72 @@
+//! What both builds of the program share: the messages, two sagas that stay as they are, and the record of effects.
+
+use std::env;
+use std::str::FromStr;
+
+use scoop::prelude::*;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+/// The tables of the example and of Scoop are in this schema of the database of `DATABASE_URL`.
+pub const SCHEMA: &str = "REDEPLOY_SCHEMA";
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "orders")]
+pub struct Order {
+    pub number: i64,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "picks")]
+pub struct Pick {
+    pub number: i64,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "deliveries")]
+pub struct Delivery {
+    pub number: i64,
+}
+
+#[derive(Default)]
+pub struct Picking;
+
+#[saga(name = "picking")]
+#[subscribes(Pick)]
+impl Picking {
+    #[step(sleep = "50ms")]
+    async fn pick(&self, scope: &mut Scope<'_>, pick: &Pick) -> Result<()> {
+        takes_effect(scope, pick.number, "pick").await
+    }
+}
+
+#[derive(Default)]
+pub struct Courier;
+
+#[saga(name = "courier")]
+#[subscribes(Delivery)]
+impl Courier {
+    #[step(sleep = "800ms")]
+    async fn deliver(&self, scope: &mut Scope<'_>, delivery: &Delivery) -> Result<()> {
+        takes_effect(scope, delivery.number, "deliver").await
+    }
+}
+
+/// Notes what a step does, and in which build, in the transaction of the step.
+pub async fn takes_effect(scope: &mut Scope<'_>, order: i64, step: &str) -> Result<()> {
+    let (key, build) = (scope.idempotency_key(), env::args().nth(1));
+    sqlx::query("INSERT INTO effect (number, step, build, key) VALUES ($1, $2, $3, $4)")
+        .bind(order)
+        .bind(step)
+        .bind(build)
+        .bind(key)
+        .execute(scope.tx().await?)
+        .await?;
+    Ok(())
+}
+
+/// Connections whose unqualified names are those of the schema.
+pub async fn connect(url: &str, schema: &str) -> Result<PgPool> {
+    let options = PgConnectOptions::from_str(url)?.options([("search_path", schema)]);
+    Ok(PgPoolOptions::new().max_connections(12).connect_with(options).await?)
+}
