@@ -183,6 +183,7 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | setting | meaning |
 /// | --- | --- |
 /// | `name = ".."` | what the saga is stored as |
+/// | `was = ".."` or `was = ["..", ".."]` | what it was stored as before, oldest first: it takes over those runs |
 /// | `every = "1h"` | it runs by itself, again and again after this time: `10ms` to `3650d` |
 /// | `cron = "0 3 * * *"` | it runs by itself at these times |
 /// | `zone = "Europe/Prague"` | by which clocks `cron` goes: a zone of the IANA database, if not `UTC` |
@@ -326,6 +327,7 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `retry(max = 5)` | how often the step is tried again before its failure counts |
 /// | `rollback_retry(max = 5)` | the same for what undoes it |
 /// | `name = ".."` | what the step is stored as, if not the function's name |
+/// | `was = ".."` or `was = ["..", ".."]` | what it was stored as before, oldest first |
 ///
 /// Durations are a whole number and a unit, `ms`, `s`, `m`, `h`, `d` or `w`, or its English name:
 /// `"250ms"`, `"2 days"`.
