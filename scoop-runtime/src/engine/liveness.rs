@@ -171,6 +171,8 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Ok((dead, freed)) => {
                 telemetry::took_over(engine.worker, dead, freed);
                 engine.wakeups.claimer.notify_one();
+                // Nothing is claimed before this worker knows that the dead one is gone.
+                engine.wakeups.clock.notify_one();
                 engine.wakeups.others.notify_one();
             }
             Err(error) => telemetry::operation_failed(engine.worker, "reap of dead workers", &error),
