@@ -42,6 +42,8 @@ pub struct Plan {
     counts: Vec<(usize, u32)>,
     parts: Vec<SubStep>,
     positions: BTreeMap<String, usize>,
+    /// The names that the steps have now, by those under which they ran.
+    renamed: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -59,7 +61,7 @@ impl Plan {
             }
         }
         let positions = parts.iter().enumerate().map(|(at, part)| (part.name.clone(), at)).collect();
-        Self { instances, counts, parts, positions }
+        Self { instances, counts, parts, positions, renamed: names.renamed.clone() }
     }
 
     /// The parts in their order.
@@ -103,10 +105,11 @@ impl Plan {
         !later.any(|done| done.handler_iteration.is_none() && cleans(&done.step))
     }
 
-    /// What the steps had returned when the instance was done, by step; of each the newest.
+    /// What the steps had returned when the instance was done, by the names that they have now; of each the newest.
     pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
-        known.filter_map(|done| Some((done.step.clone(), done.output.clone()?))).collect()
+        let name = |done: &Instance| self.renamed.get(&done.step).unwrap_or(&done.step).clone();
+        known.filter_map(|done| Some((name(done), done.output.clone()?))).collect()
     }
 }
 
@@ -330,6 +333,17 @@ mod tests {
         assert_eq!(launched("Rollback of b[0,]"), Some(vec![6]));
         assert_eq!(launched("Rollback of a[2,]"), Some(vec![7]));
         assert_eq!(launched("Rollback of c[0,]"), None);
+    }
+
+    #[test]
+    fn newest_value_of_a_renamed_step_has_its_present_name() {
+        let mut definition = Definition::new("s", "t", &[]);
+        definition.steps = vec![StepDefinition::new("b").formerly(&["a"])].into();
+        let returned = |step: &str, value: u8| Instance { output: Some(value.into()), ..done(step, None) };
+        let plan = Plan::of(&RollbackNames::of(&definition), vec![returned("b", 1), returned("a", 2)]);
+        let values: Vec<_> = plan.parts().iter().map(|part| plan.outputs(part)["b"].clone()).collect();
+        assert_eq!(values, [2, 2, 1, 1]);
+        assert!(!plan.outputs(&plan.parts()[0]).contains_key("a"));
     }
 
     #[test]

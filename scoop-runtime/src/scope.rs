@@ -416,13 +416,21 @@ impl<'a> Scope<'a> {
         })
     }
 
+    /// The newest value of a step, under its name or a former one.
+    fn returned_by(&self, step: &str) -> Option<&Value> {
+        let outputs = self.place.outputs;
+        let definition = self.place.definition.steps.iter().find(|it| it.name == step);
+        let former = definition.map_or(&[][..], |it| it.was).iter().rev();
+        outputs.get(step).or_else(|| former.filter_map(|was| outputs.get(*was)).next())
+    }
+
     /// What `step` returned, if it has run.
     pub(crate) fn output_if_any<T>(
         &self,
         step: &str,
         read: fn(&Value) -> serde_json::Result<T>,
     ) -> Result<Option<T>> {
-        let Some(value) = self.place.outputs.get(step) else {
+        let Some(value) = self.returned_by(step) else {
             return Ok(None);
         };
         read(value).map(Some).map_err(|error| {
