@@ -37,6 +37,8 @@ struct View {
     lanes: Arc<Lanes>,
     /// The sagas of which another worker has the current definition.
     superseded: Vec<String>,
+    /// The sagas of this program of which living workers have several definitions.
+    contested: Vec<String>,
 }
 
 impl Definitions {
@@ -86,6 +88,12 @@ impl Definitions {
         !view.superseded.is_empty() && view.superseded.iter().any(|name| name == saga)
     }
 
+    /// Whether living workers have several definitions of a saga of this program.
+    pub(super) fn is_contested(&self, saga: &str) -> bool {
+        let view = self.view();
+        !view.contested.is_empty() && view.contested.iter().any(|name| name == saga)
+    }
+
     fn view(&self) -> Arc<View> {
         lock(&self.view).clone()
     }
@@ -121,6 +129,7 @@ impl Definitions {
                 view.superseded.push(definition.saga.to_string());
             }
             if is_contested {
+                view.contested.push(definition.saga.to_string());
                 lanes.push(topic, (definition, *number), *number);
             }
         }

@@ -251,11 +251,6 @@ impl Engine {
         hand_over::launch(self, messages, again).await
     }
 
-    /// Whether this process claims runs of that saga, whichever definition they need.
-    fn claims(&self, saga: &str) -> bool {
-        self.registry.has(saga) && !self.definitions.is_superseded(saga)
-    }
-
     /// Whether sagas of this process handle what is launched on this topic.
     pub(crate) fn has_handlers_of(&self, topic: &str) -> bool {
         self.registry.handlers_of(topic).next().is_some()
@@ -263,12 +258,15 @@ impl Engine {
 
     /// Something for these handlers has become ready.
     pub(crate) fn announce(&self, handlers: &[String]) {
-        let (own, foreign): (Vec<_>, Vec<_>) = handlers.iter().partition(|handler| self.claims(handler));
-        if !own.is_empty() {
+        let own = handlers.iter().any(|handler| self.registry.has(handler));
+        // Where several definitions are in use, the run may be one that is reserved for another worker, or for this one.
+        let foreign =
+            |handler: &String| !self.registry.has(handler) || self.definitions.is_contested(handler);
+        if own {
             self.wakeups.claimer.notify_one();
         }
         let busy = self.slots.available_permits() == 0 || self.stopping.is_cancelled();
-        if !foreign.is_empty() || (busy && !own.is_empty()) {
+        if (busy && own) || handlers.iter().any(foreign) {
             self.wakeups.others.notify_one();
         }
     }
