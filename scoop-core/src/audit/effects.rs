@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{Findings, Hierarchy, Run, hierarchies, steps};
+use super::history::{Findings, Hierarchy, Run, hierarchies, is_same_step, steps};
 use super::{AtRest, Effect, Invariant, Log, Part, Place};
-use crate::{Definition, EventKind, StepKind};
+use crate::{Definition, EventKind, StepDefinition, StepKind};
 
 /// An execution: of a step in an iteration, or of its compensation.
 type Key = (Part, String, u32);
@@ -30,8 +30,9 @@ pub(super) fn check(log: &Log, definitions: &[Definition], effects: &[Effect], f
     }
 }
 
-/// How often each execution is on record.
-fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, usize> {
+/// How often each execution is on record, and how often at least it had code: which version ran a compensation is not
+/// on record, and versions may differ in whether they have it.
+fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, (usize, usize)> {
     let versions = hierarchy.versions(run);
     let mut executed: Vec<(String, u32)> = vec![];
     for window in run.forward() {
@@ -39,7 +40,8 @@ fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, usize> {
             continue;
         }
         let name = window.closed.step().to_owned();
-        let iteration = executed.last().filter(|(last, _)| *last == name).map_or(0, |(_, before)| before + 1);
+        let before = executed.last().filter(|(last, _)| is_same_step(&versions, last, &name));
+        let iteration = before.map_or(0, |(_, before)| before + 1);
         executed.push((name, iteration));
     }
     let undone = run.rows.iter().filter(|row| {
@@ -53,10 +55,12 @@ fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, usize> {
     for (part, (name, iteration)) in
         executed.iter().map(|it| (Part::Step, it)).chain(undone.map(|it| (Part::Compensation, it)))
     {
-        let counted = steps(&versions, name)
-            .any(|step| step.kind == StepKind::Code && (part == Part::Step || step.compensated));
-        if counted {
-            *counts.entry((part, name.clone(), *iteration)).or_insert(0) += 1;
+        let code = |step: &&StepDefinition| step.kind == StepKind::Code;
+        let has = |step: &StepDefinition| part == Part::Step || step.compensated;
+        if steps(&versions, name).filter(code).any(has) {
+            let count: &mut (usize, usize) = counts.entry((part, name.clone(), *iteration)).or_default();
+            count.0 += 1;
+            count.1 += usize::from(steps(&versions, name).filter(code).all(has));
         }
     }
     counts
@@ -84,9 +88,9 @@ fn in_transactions(
     let (recorded, noted) = (on_record(hierarchy, run), noted(effects, Place::Transaction));
     let keys: std::collections::BTreeSet<_> = recorded.keys().chain(noted.keys()).collect();
     for key in keys {
-        let count = |counts: &BTreeMap<Key, usize>| counts.get(key).copied().unwrap_or(0);
-        let (recorded, noted) = (count(&recorded), count(&noted));
-        if recorded == noted {
+        let (recorded, least) = recorded.get(key).copied().unwrap_or_default();
+        let noted = noted.get(key).copied().unwrap_or(0);
+        if (least..=recorded).contains(&noted) {
             continue;
         }
         let (part, name, iteration) = key;
@@ -118,8 +122,8 @@ fn outside(
         return;
     }
     let noted = noted(effects, Place::Outside);
-    for (key, recorded) in on_record(hierarchy, run) {
-        if noted.get(&key).copied().unwrap_or(0) < recorded {
+    for (key, (_, least)) in on_record(hierarchy, run) {
+        if noted.get(&key).copied().unwrap_or(0) < least {
             let (part, name, iteration) = key;
             let what = format!("{part:?} `{name}` of `{}` in iteration {iteration} never ran", run.handler);
             hierarchy.find(findings, Invariant::Atomic, what);

@@ -253,8 +253,15 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The step of that name, as each version has it.
+/// The step of that name, as each version has it, which may have renamed it.
 pub(super) fn steps<'a>(versions: &[&'a Definition], name: &str) -> impl Iterator<Item = &'a StepDefinition> {
     let steps = versions.iter().flat_map(|version| version.steps.iter());
-    steps.filter(move |step| step.name == name)
+    let named = steps.clone().filter(|step| step.is_named(name));
+    let names: Vec<&str> = named.flat_map(|step| step.was.iter().copied().chain([&*step.name])).collect();
+    steps.filter(move |step| names.iter().any(|name| step.is_named(name)))
+}
+
+/// Whether both are names of one step, in some version.
+pub(super) fn is_same_step(versions: &[&Definition], one: &str, other: &str) -> bool {
+    one == other || steps(versions, one).any(|step| step.is_named(other))
 }
