@@ -22,6 +22,7 @@ use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use scoop::HierarchyId;
 use scoop::embedded::Embedded;
 use scoop::prelude::*;
 use sqlx::AssertSqlSafe;
@@ -104,7 +105,7 @@ async fn deploy_under_load(client: &Scoop, url: &str, schema: &str) -> Result<us
 }
 
 /// Places orders until the receiver of their count is dropped.
-async fn place_orders(client: Scoop, placed: watch::Sender<usize>) -> Result<Vec<Uuid>> {
+async fn place_orders(client: Scoop, placed: watch::Sender<usize>) -> Result<Vec<HierarchyId>> {
     let mut orders = vec![];
     while placed.send(orders.len()).is_ok() {
         let number = i64::try_from(orders.len())?;
