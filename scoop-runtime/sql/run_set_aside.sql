@@ -1,14 +1,22 @@
 -- Hands a run over that the definition at hand cannot continue: to the newest definition of a living worker that has
--- not refused it, or if there is none, to no one: the run is stuck, with the reason and since when.
+-- not refused it, or if there is none, to no one: the run is stuck, with the reason and since when. Each
+-- settlement clears the reason; so without one the run has moved on since it was refused, and what others refused then
+-- they may continue now.
 -- Locks: the row of that worker, as a claim does, so that it does not end unnoticed; then the row of run.
 -- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it
-WITH target AS MATERIALIZED (
+WITH refused AS MATERIALIZED (
+    SELECT CASE WHEN r.reason IS NULL THEN ARRAY[$5::int] ELSE r.refused_by || $5::int END AS definitions
+    FROM scoop.run r
+    WHERE r.root = $1 AND r.id = $2
+),
+target AS MATERIALIZED (
     SELECT own.definition
     FROM scoop.run r
+    CROSS JOIN refused
     JOIN scoop.worker w ON r.handler = ANY (w.handlers)
     CROSS JOIN LATERAL unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
     WHERE r.root = $1 AND r.id = $2 AND own.handler = r.handler AND own.topic = r.topic
-      AND own.definition <> ALL (coalesce(r.refused_by, '{}') || $5::int)
+      AND own.definition <> ALL (refused.definitions)
     ORDER BY w.started_at DESC, w.id DESC
     LIMIT 1
     FOR KEY SHARE OF w
@@ -16,7 +24,7 @@ WITH target AS MATERIALIZED (
 UPDATE scoop.run r
 SET state = CASE WHEN target.definition IS NULL THEN 'stuck' ELSE 'ready' END::scoop.run_state,
     owner = NULL, reason = $4, ready_at = clock_timestamp(),
-    reserved_for = coalesce(target.definition, 0), refused_by = r.refused_by || $5::int
-FROM (SELECT (SELECT definition FROM target) AS definition) target
+    reserved_for = coalesce(target.definition, 0), refused_by = refused.definitions
+FROM (SELECT (SELECT definition FROM target) AS definition) target, refused
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
 RETURNING r.state = 'stuck' AS stuck

@@ -98,7 +98,9 @@ impl Memory {
                 return Ok(SetAside::Void);
             };
             let (handler, topic) = (row.handler.clone(), row.topic.clone());
-            let mut refused_by = row.refused_by.clone();
+            // Each settlement clears the reason: what others refused before it they may continue now.
+            let moved_on = row.reason.is_none();
+            let mut refused_by = if moved_on { vec![] } else { row.refused_by.clone() };
             refused_by.push(definition);
             let target = state.newest_definition((&topic, &handler), &refused_by);
             let (now, reason) = (state.now(), reason.replace('\0', ""));
