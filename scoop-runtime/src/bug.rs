@@ -58,11 +58,21 @@ pub enum Bug {
     StandingClock,
     /// In which iteration a step ran is lost.
     ForgetIteration,
+    /// A run goes on by the positions of its steps in the list, although its saga was changed.
+    ByIndex,
+    /// A run goes on after its newest step, although its saga was changed so that this cannot be told.
+    IgnoreRefusals,
+    /// Of several definitions that of the worker which started first is current.
+    OlderWins,
+    /// Where several definitions are in use only the own claimer is told of what is ready.
+    ForgetOtherDefinitions,
+    /// What a step returned is not found under its former name.
+    ForgetFormerNames,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 30] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -88,7 +98,24 @@ impl Bug {
         Bug::StaleContext,
         Bug::StandingClock,
         Bug::ForgetIteration,
+        Bug::ByIndex,
+        Bug::IgnoreRefusals,
+        Bug::OlderWins,
+        Bug::ForgetOtherDefinitions,
+        Bug::ForgetFormerNames,
     ];
+
+    /// Whether it can be noticed only while programs of different versions live, or follow each other.
+    pub fn needs_changes(self) -> bool {
+        matches!(
+            self,
+            Self::ByIndex
+                | Self::IgnoreRefusals
+                | Self::OlderWins
+                | Self::ForgetOtherDefinitions
+                | Self::ForgetFormerNames
+        )
+    }
 }
 
 #[cfg(feature = "simulation")]

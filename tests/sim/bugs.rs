@@ -9,7 +9,7 @@ use scoop_runtime::simulation::{Bug, make};
 use crate::judge;
 use crate::many::threads;
 use crate::play;
-use crate::scenario::Scenario;
+use crate::scenario::{CHANGING_FROM, Scenario};
 
 /// A mistake has to be found among so many seeds.
 const SEEDS_MAX: u64 = 400;
@@ -57,8 +57,9 @@ pub(crate) fn find_all() -> bool {
 /// The first seed that finds the mistake, and what is wrong there.
 fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     make(bug);
+    let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };
     let found = (0..SEEDS_MAX).find_map(|seed| {
-        let scenario = Scenario::of(seed);
+        let scenario = Scenario::of(first + seed);
         let wrong = judge::judge(&scenario, &play::play(&scenario));
         let by: BTreeSet<_> = wrong.into_iter().map(|wrong| wrong.id).collect();
         (!by.is_empty()).then_some((seed, by))

@@ -10,9 +10,12 @@ use scoop_core::audit::{
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use crate::act::{Attempt, PLANNED, script_of};
+use crate::changes;
 use crate::play::Played;
-use crate::sagas::{self, Attempt, PLANNED, script_of};
+use crate::sagas;
 use crate::scenario::{HANDLERS, Scenario};
+use crate::versions;
 use crate::world::{Call, Code};
 
 /// Something that must not be.
@@ -25,7 +28,7 @@ pub(crate) struct Wrong {
 }
 
 impl Wrong {
-    fn new(id: &str, hierarchy: Option<Uuid>, what: impl Into<String>) -> Self {
+    pub(crate) fn new(id: &str, hierarchy: Option<Uuid>, what: impl Into<String>) -> Self {
         Self { id: id.to_owned(), hierarchy, what: what.into() }
     }
 }
@@ -44,7 +47,7 @@ impl Wrong {
 /// All that is wrong.
 pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     let log = log(played);
-    let definitions = sagas::definitions();
+    let definitions = sagas::definitions(scenario);
     let mut wrong = vec![];
     let at_rest = if played.at_rest { AtRest::Yes } else { AtRest::No };
     if !played.at_rest {
@@ -60,6 +63,9 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     wrong.extend(complaints(played, &log));
     wrong.extend(unplanned(&log));
     wrong.extend(outcomes(played, &log));
+    if scenario.changes() {
+        wrong.extend(changes::judge(scenario, played, &log));
+    }
     if is_calm(scenario) {
         wrong.extend(called_twice(&played.notes.calls));
     }
@@ -207,12 +213,12 @@ fn own_outcome(row: &Logged) -> bool {
     row.kind == EventKind::Suspended && row.handler_iteration.is_none() && !sleeps && !waits
 }
 
-fn attempt(row: &Logged) -> Option<usize> {
+pub(crate) fn attempt(row: &Logged) -> Option<usize> {
     row.context.get::<Attempt>().ok().flatten().map(|attempt| attempt.0)
 }
 
 /// The call of a step whose outcome this row is.
-fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call> {
+pub(crate) fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call> {
     if !own_outcome(row) {
         return None;
     }
@@ -225,12 +231,10 @@ fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call> {
 /// How many messages that call had to emit, sleeping included, detached ones aside.
 fn expected(played: &Played, row: &Logged, call: &Call) -> Option<usize> {
     let emit = played.notes.messages.get(&row.message)?;
-    let definition = sagas::definitions().into_iter().find(|it| it.saga == call.handler)?;
-    let code = definition.steps.iter().filter(|step| step.kind == scoop::StepKind::Code);
-    let position = code.into_iter().position(|step| step.name == call.step)?;
-    let step = script_of(emit, &call.handler).steps.get(position).cloned().unwrap_or_default();
+    let step = script_of(emit, &call.handler).steps.get(call.number).cloned().unwrap_or_default();
     let turn = step.turns.get(call.iteration as usize).or(step.turns.last()).cloned().unwrap_or_default();
-    let attribute = usize::from(call.handler == HANDLERS[4].0);
+    let sleeps = || versions::sleeps(&call.handler, call.version, &call.step);
+    let attribute = usize::from(call.handler == HANDLERS[4].0 || sleeps());
     let launched = turn.emits.iter().filter(|emit| !emit.detached).count();
     Some(launched + usize::from(turn.sleeps > 0) + attribute)
 }

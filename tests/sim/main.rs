@@ -13,10 +13,13 @@
 //! cargo test --test sim -- --seed 41                          one seed, with its event table
 //! cargo test --test sim -- --scenario '{..}'                  a scenario as it was printed
 //! cargo test --release --test sim -- --hierarchies 1000000    a long run: of other seeds with --from, to go on after failures with --failures
+//! cargo test --test sim -- --seed 1000000000041               programs change while runs are under way: all seeds from 10^12 on
 //! cargo test --test sim -- --bugs                             how soon each deliberate bug is found
 //! ```
 
+mod act;
 mod bugs;
+mod changes;
 mod dice;
 mod judge;
 mod link;
@@ -26,12 +29,18 @@ mod sagas;
 mod scenario;
 mod shrink;
 mod table;
+mod versions;
 mod world;
 
 use std::process::ExitCode;
 
+use crate::scenario::CHANGING_FROM;
+
 /// How many seeds are played by default, from 0 on.
 const SEEDS: u64 = 2_000;
+
+/// How many seeds are played by default in which programs change.
+const CHANGING_SEEDS: u64 = 600;
 
 /// The seed with which long runs begin, unless told otherwise.
 const LONG_FROM: u64 = 1_000_000;
@@ -63,7 +72,9 @@ fn main() -> ExitCode {
         return ended(bugs::find_all());
     }
     let seeds = number("--seeds").unwrap_or(SEEDS);
-    ended(many::repeat_regressions() && many::play(0..seeds, u64::MAX, None) && bugs::find_all())
+    let changing = CHANGING_FROM..CHANGING_FROM + number("--changing").unwrap_or(CHANGING_SEEDS);
+    let well = many::repeat_regressions() && many::play(0..seeds, u64::MAX, None);
+    ended(well && many::play(changing, u64::MAX, None) && bugs::find_all())
 }
 
 fn ended(well: bool) -> ExitCode {
@@ -75,7 +86,7 @@ fn ended(well: bool) -> ExitCode {
 /// The sagas panic on purpose; nobody wants to read of that.
 fn keep_planned_panics_quiet() {
     std::panic::set_hook(Box::new(|info| {
-        let planned = info.payload_as_str().unwrap_or_default().starts_with(sagas::PLANNED);
+        let planned = info.payload_as_str().unwrap_or_default().starts_with(act::PLANNED);
         // With a deliberate bug the store may find itself in ruins.
         if !planned && !bugs::are_made() {
             eprintln!("{info}");

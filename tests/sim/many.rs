@@ -36,7 +36,12 @@ const TWICE: u64 = 50;
 /// * 90000979, 90012504, 90048832: a rebuild brought back those below whoever waits for an operator, or who was put
 ///   right by hand; and the end of a rollback without parts was skipped, after which no program could go on.
 /// * 100039477, 100164027: a rebuild forgot deadlines of whoever is back, and had a run that is held wait.
-const REGRESSIONS: [u64; 24] = [
+/// * 1000000000000: what a step had returned was not found once the step had another name.
+/// * 1000000000012: the one worker for which a run was reserved was not told that it was ready, since another one had the
+///   current definition.
+/// * 1000000010023: the same of a worker that had not yet learned of the others' definitions when it rang.
+/// * 1000000010438: a rollback was stuck, since the program that it needed had refused an earlier part.
+const REGRESSIONS: [u64; 28] = [
     41,
     368,
     394,
@@ -61,6 +66,10 @@ const REGRESSIONS: [u64; 24] = [
     90_048_832,
     100_039_477,
     100_164_027,
+    1_000_000_000_000,
+    1_000_000_000_012,
+    1_000_000_010_023,
+    1_000_000_010_438,
 ];
 
 /// How often a long run says how far it is.

@@ -10,10 +10,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
+use crate::act::launch_from_outside;
 use crate::dice::Dice;
 use crate::link::{Line, Wire};
-use crate::sagas::{self, Alpha, Beta, Delta, Epsilon, Gamma, Zeta};
-use crate::scenario::{self, ALL, Ask, HANDLERS, Life, Repair, Scenario, TOPICS};
+use crate::sagas::{Delta, Epsilon, Gamma, Zeta};
+use crate::scenario::{self, ALL, Ask, Emit, HANDLERS, Life, Repair, Scenario, TOPICS, Versions};
+use crate::versions::{provide_alpha, provide_beta};
 use crate::world::{Alive, Notes, World};
 
 /// After the healing everything has to be at rest within this (virtual) time.
@@ -104,12 +106,19 @@ impl<'a> Stage<'a> {
         self.world.heal();
         self.look();
         let mut helper = Helper::default();
+        if self.scenario.changes() {
+            self.help(&mut helper, &self.scenario.versions()).await;
+        }
         let mut at_rest = self.comes_to_rest(&mut helper).await;
         self.look();
         let mut repaired = vec![];
         if !self.scenario.repairs.is_empty() {
             at_rest &= self.repair(&mut helper, &mut repaired).await;
             self.look();
+        }
+        if self.scenario.changes() {
+            at_rest = at_rest && self.begin_afresh(&mut helper).await;
+            self.find_stuck().await;
         }
         let listed = simulation::listings(&self.database);
         let told = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
@@ -142,7 +151,7 @@ impl<'a> Stage<'a> {
             return;
         };
         match deed {
-            Deed::Launch(nth, launched) => match sagas::launch_from_outside(&client, &launched.emit).await {
+            Deed::Launch(nth, launched) => match launch_from_outside(&client, &launched.emit).await {
                 Ok(handle) => {
                     self.launched.insert(nth, handle.id().uuid());
                     let emit = launched.emit.clone();
@@ -223,15 +232,50 @@ impl<'a> Stage<'a> {
         able.next().is_some()
     }
 
+    /// Starts processes with all sagas, of these versions, one after the other.
+    async fn help(&self, helper: &mut Helper, versions: &[Versions]) {
+        let alive = Alive::new(self.world.clone());
+        for versions in versions {
+            let builder = builder(&alive, ALL, *versions).concurrency(8).in_memory_on(&self.database);
+            helper.extend(builder.start().await.ok());
+            self.world.notes().started.push((true, *versions));
+        }
+    }
+
+    /// What no program can continue, although there is one of each version.
+    async fn find_stuck(&self) {
+        let Some(client) = &self.client else {
+            return;
+        };
+        for stuck in client.stuck_runs().await.unwrap_or_default() {
+            let what = format!("I7: {} {} is stuck: {}", stuck.handler, stuck.lineage, stuck.reason);
+            self.world.complain(None, what);
+        }
+    }
+
+    /// Launches one message when all is at rest: what begins now, begins in the newest version.
+    async fn begin_afresh(&self, helper: &mut Helper) -> bool {
+        let Some(client) = &self.client else {
+            return false;
+        };
+        let Ok(handle) = launch_from_outside(client, &Emit::default()).await else {
+            return false;
+        };
+        {
+            let mut notes = self.world.notes();
+            notes.messages.insert(handle.message_id(), Emit::default());
+            notes.fresh = Some(handle.id());
+        }
+        self.comes_to_rest(helper).await
+    }
+
     /// Waits for the end of everything. Whatever had no process left gets one.
     async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
-        let alive = Alive::new(self.world.clone());
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(50);
         while self.somebody_goes_on() {
-            if helper.is_none() {
-                let builder = builder(&alive, ALL).concurrency(8).in_memory_on(&self.database);
-                *helper = builder.start().await.ok();
+            if helper.is_empty() {
+                self.help(helper, &[[0; 2]]).await;
             }
             if Instant::now() > until {
                 return false;
@@ -243,8 +287,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// The process that helps in the end, if one has to.
-type Helper = Option<Scoop>;
+/// The processes that help in the end, if some have to.
+type Helper = Vec<Scoop>;
 
 impl Stage<'_> {
     /// What operators do about what could not be undone: what the scenario says, and then they resolve all.
@@ -301,7 +345,8 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
         let wire = Wire::new(Alive::new(world.clone()), life.clone(), seed.wrapping_add(nth));
         let process = Process::new(&database, Arc::new(Line(wire.clone())));
         ties.push(wire.belongs_to(process.clone()));
-        let builder = builder(&wire.alive, life.handlers).concurrency(life.concurrency.max(1).into());
+        let builder =
+            builder(&wire.alive, life.handlers, life.versions).concurrency(life.concurrency.max(1).into());
         let starting = builder.poll_interval(Duration::from_secs(1)).in_memory_as(&process).start();
         let started = tokio::select! {
             biased;
@@ -312,6 +357,7 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
             process.cut();
             continue;
         };
+        world.notes().started.push((false, life.versions));
         let stops = async {
             if life.stops == 0 {
                 std::future::pending::<()>().await;
@@ -336,14 +382,14 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
 }
 
 /// A program with these sagas.
-fn builder(alive: &Alive, handlers: u8) -> scoop::Builder {
+fn builder(alive: &Alive, handlers: u8, versions: Versions) -> scoop::Builder {
     let mut builder = Scoop::builder();
     let has = |nth: u8| handlers & (1 << nth) != 0;
     if has(0) {
-        builder = builder.provide(Alpha(alive.clone())).only::<Alpha>();
+        builder = provide_alpha(builder, alive, versions[0]);
     }
     if has(1) {
-        builder = builder.provide(Beta(alive.clone())).only::<Beta>();
+        builder = provide_beta(builder, alive, versions[1]);
     }
     if has(2) {
         builder = builder.provide(Gamma(alive.clone())).only::<Gamma>();

@@ -81,6 +81,9 @@ pub(crate) struct Emit {
 pub(crate) const HANDLERS: [(&str, u8, usize); 6] =
     [("alpha", 0, 3), ("beta", 1, 2), ("gamma", 1, 2), ("delta", 2, 2), ("zeta", 2, 1), ("epsilon", 3, 1)];
 
+/// How many steps there are, in all versions together, of a saga that has versions.
+const VERSIONED_STEPS: usize = 6;
+
 /// The topics, by their numbers.
 pub(crate) const TOPICS: [&str; 4] = ["zero", "one", "two", "three"];
 
@@ -150,6 +153,12 @@ pub(crate) struct Process {
     pub(crate) lives: Vec<Life>,
 }
 
+/// Which version of the sagas a program has that change: `alpha` and `beta`. 0 is the original one.
+pub(crate) type Versions = [u8; 2];
+
+/// How many versions there are of `alpha` and `beta`.
+pub(crate) const VERSIONS: [u8; 2] = [13, 4];
+
 /// From a start to an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Life {
@@ -157,6 +166,8 @@ pub(crate) struct Life {
     pub(crate) after: u32,
     /// Which sagas it has: one bit for each of [`HANDLERS`].
     pub(crate) handlers: u8,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) versions: Versions,
     pub(crate) concurrency: u8,
     /// After how many ms it is shut down; 0 is never.
     pub(crate) stops: u32,
@@ -212,6 +223,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// From this seed on programs change while runs are under way. The scenario of each seed below is what it was when
+/// programs did not change.
+pub(crate) const CHANGING_FROM: u64 = 1_000_000_000_000;
+
 /// All sagas.
 pub(crate) const ALL: u8 = (1 << HANDLERS.len()) - 1;
 
@@ -231,7 +246,76 @@ impl Scenario {
         let looks = (0..dice.between(1, 3)).map(|_| dice.below(heals_at)).collect();
         let repairs = if dice.percent(60) { dice.between(1, 4) } else { 0 };
         let repairs = (0..repairs).map(|_| repair(&mut dice)).collect();
-        Self { seed, launches, requests, processes, looks, heals_at, repairs }
+        let mut scenario = Self { seed, launches, requests, processes, looks, heals_at, repairs };
+        if seed >= CHANGING_FROM {
+            scenario.change_programs();
+        }
+        scenario
+    }
+
+    /// More processes, each life with one of a few versions of the sagas. Drawn from dice of its own.
+    fn change_programs(&mut self) {
+        let mut dice = Dice::new(self.seed ^ 0xe703_7ed1_a0b4_28db);
+        let first = u32::try_from(self.processes.len()).unwrap_or(1);
+        self.processes.extend((0..dice.between(1, 3)).map(|nth| process(&mut dice, first + nth, false)));
+        let version =
+            |dice: &mut Dice| VERSIONS.map(|count| u8::try_from(dice.below(count.into())).unwrap_or(0));
+        let versions: Vec<_> = (0..dice.between(2, 4)).map(|_| version(&mut dice)).collect();
+        let count = u32::try_from(versions.len()).unwrap_or(1);
+        for life in self.processes.iter_mut().flat_map(|process| &mut process.lives) {
+            life.versions = versions[dice.below(count) as usize];
+            if life.stops == 0 && dice.percent(40) {
+                life.stops = dice.between(50, 2_000);
+            }
+            if dice.percent(50) {
+                life.handlers = ALL;
+            }
+        }
+        let steps = VERSIONED_STEPS;
+        for launched in &mut self.launches {
+            lengthen(&mut dice, &mut launched.emit, steps);
+        }
+    }
+
+    /// The versions of the sagas that occur, in the order in which processes with them start in the end, once the
+    /// faults are over.
+    pub(crate) fn versions(&self) -> Vec<Versions> {
+        let lives = self.processes.iter().flat_map(|process| &process.lives);
+        let mut versions: Vec<_> = lives.map(|life| life.versions).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        let count = versions.len().max(1) as u64;
+        versions.rotate_left(usize::try_from(self.seed % count).unwrap_or(0));
+        versions
+    }
+
+    /// Whether programs have different versions of the sagas.
+    pub(crate) fn changes(&self) -> bool {
+        self.versions().into_iter().any(|versions| versions != [0; 2])
+    }
+}
+
+/// Gives the scripts of sagas that have versions a part for each step that some version has.
+fn lengthen(dice: &mut Dice, emit: &mut Emit, steps: usize) {
+    if emit.topic > 1 {
+        return;
+    }
+    let mut budget = dice.between(2, 8);
+    if let Some(changing) = emit.scripts.first_mut() {
+        let added = script(dice, emit.topic, steps.saturating_sub(changing.steps.len()), &mut budget);
+        changing.steps.extend(added.steps);
+        for turn in changing.steps.iter_mut().flat_map(|step| &mut step.turns) {
+            // Whatever begins and ends without a pause meets no change.
+            if turn.takes == 0 && dice.percent(30) {
+                turn.takes = dice.below(300);
+            }
+            if matches!(turn.end, End::Jump(_)) && dice.percent(70) {
+                turn.end = End::Well;
+            }
+            for emit in &mut turn.emits {
+                lengthen(dice, emit, steps);
+            }
+        }
     }
 }
 
@@ -355,6 +439,7 @@ fn life(dice: &mut Dice, nth: u32, life: u32, calm: bool) -> Life {
     Life {
         after: if nth + life == 0 { 0 } else { dice.mostly_below(1_500) },
         handlers,
+        versions: [0; 2],
         concurrency: u8::try_from(dice.between(1, 8)).unwrap_or(4),
         stops: if life > 0 || dice.percent(80) { 0 } else { dice.between(1, 2_000) },
         latency: if dice.percent(30) { 0 } else { dice.mostly_below(20_000) },

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
-use crate::scenario::Emit;
+use crate::scenario::{Emit, Versions};
 
 /// Which code of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,12 @@ pub(crate) struct Call {
     pub(crate) attempt: u32,
     /// The same for each attempt of one execution.
     pub(crate) key: Uuid,
+    /// The number of the step in the scripts, whatever it is named.
+    pub(crate) number: usize,
+    /// The version of the saga in the program that called.
+    pub(crate) version: u8,
+    /// Whether the run chose a step.
+    pub(crate) jumps: bool,
 }
 
 /// What all processes share.
@@ -50,6 +56,10 @@ pub(crate) struct Notes {
     pub(crate) faults: BTreeMap<&'static str, u64>,
     /// The handlers that were struck out with what waited for them.
     pub(crate) dropped: BTreeSet<&'static str>,
+    /// Whether each process that started was one of those that start in the end, and its versions.
+    pub(crate) started: Vec<(bool, Versions)>,
+    /// The message that was launched when all was at rest.
+    pub(crate) fresh: Option<Uuid>,
 }
 
 impl World {
@@ -79,12 +89,19 @@ impl World {
 #[derive(Clone, Default)]
 pub(crate) struct Alive {
     pub(crate) world: Arc<World>,
+    /// The version of the saga at hand.
+    pub(crate) version: u8,
     dead: Arc<AtomicBool>,
 }
 
 impl Alive {
     pub(crate) fn new(world: Arc<World>) -> Self {
-        Self { world, dead: Arc::default() }
+        Self { world, version: 0, dead: Arc::default() }
+    }
+
+    /// The same for a saga of this version.
+    pub(crate) fn of(&self, version: u8) -> Self {
+        Self { version, ..self.clone() }
     }
 
     pub(crate) fn is_dead(&self) -> bool {

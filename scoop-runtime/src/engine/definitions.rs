@@ -9,11 +9,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use scoop_core::Run;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Engine;
 use super::execute::Halt;
+use crate::bug::{Bug, made};
 use crate::registry::{Registry, RunnableSaga};
 use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
 use crate::sync::{Mutex, lock};
@@ -91,7 +93,7 @@ impl Definitions {
     /// Whether living workers have several definitions of a saga of this program.
     pub(super) fn is_contested(&self, saga: &str) -> bool {
         let view = self.view();
-        !view.contested.is_empty() && view.contested.iter().any(|name| name == saga)
+        !made(Bug::ForgetOtherDefinitions) && view.contested.iter().any(|name| name == saga)
     }
 
     fn view(&self) -> Arc<View> {
@@ -113,7 +115,7 @@ impl Definitions {
                 let newest = (living.started_at, living.id, *definition);
                 let known = known.entry((topic, handler)).or_insert((newest.0, newest.1, newest.2, false));
                 known.3 |= known.2 != *definition;
-                if newest > (known.0, known.1, known.2) {
+                if (newest > (known.0, known.1, known.2)) != made(Bug::OlderWins) {
                     (known.0, known.1, known.2) = newest;
                 }
             }
@@ -142,6 +144,10 @@ impl Definitions {
 pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
     let living = engine.store.living_workers().await?;
     engine.definitions.look(engine.worker, &engine.registry, &living);
+    if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
+        // By what this worker knew before, other workers were not told of runs that only they may claim.
+        engine.wakeups.others.notify_one();
+    }
     Ok(())
 }
 
@@ -172,4 +178,19 @@ pub(super) async fn recorded(
         .into();
     lock(&engine.definitions.recorded).insert(definition, steps.clone());
     Ok(Some(steps))
+}
+
+/// The deliberate bug of a program that takes the position of the newest step for that of a step of its own.
+pub(super) fn by_index(saga: &RunnableSaga, run: &mut Run) {
+    let recorded = run.recorded.take();
+    let (Some(recorded), Some(last)) = (recorded, &mut run.last) else {
+        return;
+    };
+    let same = |step: &str| {
+        let at = recorded.iter().position(|known| known == step)?;
+        Some(saga.definition.steps.get(at)?.name.to_string())
+    };
+    let renamed = same(&last.step);
+    last.step = renamed.or(saga.definition.last_step().map(str::to_owned)).unwrap_or_default();
+    last.jump = last.jump.as_deref().and_then(same);
 }

@@ -13,11 +13,12 @@ use uuid::Uuid;
 
 use super::call::{call_and_conclude, cleanup_of, conclude_failed};
 use super::claim::hand_to_another;
-use super::definitions::recorded;
+use super::definitions::{by_index, recorded};
 use super::lanes::settle;
 use super::outcome::Outcome;
 use super::shares::Seat;
 use super::{Engine, Opened};
+use crate::bug::{Bug, made};
 use crate::registry::RunnableSaga;
 use crate::store::{Claimed, FailedPart, Key, Release, SetAside, Surroundings};
 use crate::telemetry::{self, At};
@@ -192,6 +193,12 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     let mut halt = match recorded(&engine, &job.saga, job.definition).await {
         Ok(recorded) => {
             job.run.recorded = recorded;
+            if made(Bug::ByIndex) && !job.run.is_backward() {
+                by_index(&job.saga, &mut job.run);
+            }
+            if made(Bug::IgnoreRefusals) {
+                job.run.recorded = None;
+            }
             None
         }
         Err(halt) => Some(halt),
