@@ -13,10 +13,10 @@ pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes,
 pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, InMemory,
-    Intervention, Launch, ListedHandler, Listing, LoggedEvent, Mending, Outcome, Rebuild, RepairAnswer,
-    Reply, Request, Retire, Retired, Retry, RollbackAnswer, RunEvent, RunInfo, RunState, RuntimeError, Saga,
-    Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal, StuckRun, Tick, Tree, When, WorkingRun,
-    embedded, testing,
+    Intervention, Launch, LaunchAll, ListedHandler, Listing, LoggedEvent, Mending, Outcome, Rebuild,
+    RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RunEvent, RunInfo, RunState,
+    RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed,
+    Tick, Tree, When, WorkingRun, embedded, testing,
 };
 
 pub mod guide;

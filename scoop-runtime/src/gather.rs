@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use crate::error::is_transient;
 use crate::settings::CLIENT_CONNECTIONS;
-use crate::store::{Launched, Store};
+use crate::store::{Launch, Launched, Store};
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::unhandled::{Unhandled, UnhandledWarnings};
 
 /// How many are written at once, in each of so many statements as there are connections.
 const BATCH_MAX: usize = 200;
@@ -29,6 +30,7 @@ const TELL_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Gathered {
     store: Store,
     queue: Arc<Mutex<Queue>>,
+    unhandled: Arc<UnhandledWarnings>,
 }
 
 #[derive(Default)]
@@ -47,8 +49,8 @@ struct Waiting {
 }
 
 impl Gathered {
-    pub(crate) fn new(store: Store) -> Arc<Self> {
-        Arc::new(Self { store, queue: Arc::default() })
+    pub(crate) fn new(store: Store, unhandled: Arc<UnhandledWarnings>) -> Arc<Self> {
+        Arc::new(Self { store, queue: Arc::default(), unhandled })
     }
 
     /// Launches a message, perhaps with others, none of which may be there already.
@@ -78,7 +80,7 @@ impl Gathered {
         match self.store.launch_alone(&messages).await {
             Ok(launch) => {
                 answers.into_iter().for_each(|answer| drop(answer.send(Ok(()))));
-                self.announce(&launch.handlers);
+                self.launched(&messages, &launch);
             }
             Err(error) if answers.len() == 1 => {
                 answers.pop().map(|answer| answer.send(Err(error)));
@@ -97,8 +99,16 @@ impl Gathered {
 
     async fn write_alone(self: &Arc<Self>, message: &Launched) -> sqlx::Result<()> {
         let launch = self.store.launch_alone(std::slice::from_ref(message)).await?;
-        self.announce(&launch.handlers);
+        self.launched(std::slice::from_ref(message), &launch);
         Ok(())
+    }
+
+    /// Has the workers of the handlers look, and takes note of messages without any.
+    pub(crate) fn launched(self: &Arc<Self>, messages: &[Launched], launch: &Launch) {
+        if launch.launched > 0 {
+            self.unhandled.launched(messages.iter().map(|message| message.topic), &launch.handlers);
+        }
+        self.announce(&launch.handlers);
     }
 
     /// Has whoever runs these handlers look: at once, but not again before a pause.
@@ -211,7 +221,7 @@ impl Drop for Teller {
 /// Whether the server has refused what it was to write. Then nothing is written; after any
 /// other failure, that may not be known.
 fn is_the_messages(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some() && !is_transient(error)
+    error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
 }
 
 /// The failure that several have in common, for one of them.

@@ -7,12 +7,13 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::client::{Handle, Launch};
+use crate::client::{Handle, Launch, LaunchAll};
 use crate::embedded::Embedded;
 use crate::engine::{Engine, Start};
 use crate::gather::Gathered;
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{Access, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::unhandled::UnhandledWarnings;
 use crate::uninterrupted::uninterrupted;
 use crate::{Builder, RuntimeError, Saga, payload};
 use scoop_core::{Definition, Message};
@@ -34,6 +35,7 @@ struct Inner {
     engine: Option<Arc<Engine>>,
     /// What is launched without an engine.
     gathered: Arc<Gathered>,
+    unhandled: Arc<UnhandledWarnings>,
     /// For launches with a key. Each may have to wait for the transaction of somebody else, and they must leave a
     /// connection to others.
     keyed: Semaphore,
@@ -145,10 +147,12 @@ impl Scoop {
         limits: Limits,
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
-        let gathered = Gathered::new(store.clone());
+        let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
+        let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
+        let gathered = Gathered::new(store.clone(), unhandled.clone());
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
-        Self { inner: Arc::new(Inner { pool, store, engine, gathered, keyed, embedded, limits }) }
+        Self { inner: Arc::new(Inner { pool, store, engine, gathered, unhandled, keyed, embedded, limits }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. What a client launches
@@ -156,8 +160,9 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// When the message cannot be stored, or the database fails; it is then not launched, unless
-    /// the connection was lost in the very moment of the commit.
+    /// When the message cannot be stored, [`RuntimeError::NoHandler`] if it requires a handler and none is
+    /// subscribed, or when the database fails; it is then not launched, unless the connection was lost in the
+    /// very moment of the commit.
     ///
     /// # Cancel safety
     ///
@@ -177,7 +182,7 @@ impl Scoop {
         Launch::new(self.clone(), message)
     }
 
-    /// Launches many messages in one transaction: all or none.
+    /// Launches many messages in one transaction: all or none. Await it for their [`Handle`]s.
     ///
     /// # Errors
     ///
@@ -198,16 +203,10 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn launch_all<M: Message>(
-        &self,
-        messages: impl IntoIterator<Item = M>,
-    ) -> Result<Vec<Handle>, RuntimeError> {
+    pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
         let limit = self.limits().payload_bytes_max;
-        let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit));
-        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
-        let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-        self.publish(prepared).await.map_err(RuntimeError::database("messages were launched"))?;
-        Ok(ids.into_iter().map(|(root, id)| Handle::new(self.clone(), root, id)).collect())
+        let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit)).collect();
+        LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
     }
 
     /// Launches a message in a transaction of the caller: it exists exactly if that commits.
@@ -359,6 +358,10 @@ impl Scoop {
         self.inner.engine.as_deref()
     }
 
+    pub(crate) fn unhandled(&self) -> &Arc<UnhandledWarnings> {
+        &self.inner.unhandled
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         self.inner.limits
     }
@@ -392,7 +395,7 @@ impl Scoop {
             self.inner.gathered.launch(single).await?;
         } else {
             let launch = self.store().launch_alone(&messages).await?;
-            self.announce(&launch.handlers);
+            self.inner.gathered.launched(&messages, &launch);
         }
         Ok(Start::Otherwise)
     }

@@ -3,6 +3,8 @@
 mod children;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
+#[path = "../it/behaviour/no_handler.rs"]
+mod no_handler;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
 #[path = "../it/behaviour/repair.rs"]
@@ -17,7 +19,7 @@ mod sleeping;
 mod stuck;
 
 use scoop::prelude::*;
-use scoop::{RollbackAnswer, RunInfo, RunState, Tree};
+use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;

@@ -1,6 +1,8 @@
 //! Has written what follows from a move: in the step's own transaction if it opened one (the
 //! transactional lane), otherwise together with other runs (the batched lane).
 
+use std::collections::BTreeSet;
+
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
 use sqlx::{Postgres, Transaction};
 use tracing::{debug, warn};
@@ -15,6 +17,7 @@ use super::{Engine, Opened};
 use crate::error::{is_cancelled, is_transient_in_step};
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
+use crate::unhandled::Unhandled;
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
@@ -74,6 +77,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
         Err(Unsettled::Refused(error)) => {
             Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}")))
         }
+        Err(Unsettled::Unhandled(unhandled)) => fail_unhandled(engine, job, after.context, unhandled).await,
         Err(Unsettled::Stopped) => Err(Halt::InDoubt("the engine stopped".into())),
     }
 }
@@ -95,13 +99,17 @@ async fn settle_within(
         Ok(settled) => proceed(engine, job, settled, after, sets_a_time),
         Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
         Err(Uncommitted::Halt(halt)) => Err(halt),
+        Err(Uncommitted::Unhandled(unhandled)) => fail_unhandled(engine, job, after.context, unhandled).await,
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => {
                 let saga = &*job.saga.definition.saga;
                 warn!(saga, run = %job.key.id, why, "what cleaned up after a failed step is not committed");
                 settle_batched(engine, job, conclusion).await
             }
-            None => fail(engine, job, after.context, &why).await,
+            None => {
+                let failure = Failure::new("TransactionError", why, &job.run.source);
+                fail(engine, job, after.context, failure).await
+            }
         },
     }
 }
@@ -124,16 +132,21 @@ struct After {
     run: Option<Run>,
     backward: bool,
     context: Context,
+    /// The topics of the messages that were launched.
+    topics: BTreeSet<String>,
 }
 
 impl After {
     fn of(conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
+        let topics = conclusion.emissions.iter().map(|emission| emission.topic.clone()).collect();
         match &conclusion.fate {
-            Fate::GoesOn(run) => Self { backward: run.is_backward(), run: Some(run.clone()), context },
-            Fate::Committed => Self { run: None, backward: false, context },
+            Fate::GoesOn(run) => {
+                Self { backward: run.is_backward(), run: Some(run.clone()), context, topics }
+            }
+            Fate::Committed => Self { run: None, backward: false, context, topics },
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => {
-                Self { run: None, backward: true, context }
+                Self { run: None, backward: true, context, topics }
             }
         }
     }
@@ -145,6 +158,8 @@ enum Uncommitted {
     Halt(Halt),
     /// It is the step's own doing.
     Failed(String),
+    /// A message of the step requires a handler, and there is none.
+    Unhandled(Unhandled),
 }
 
 /// Writes what follows into the transaction of the step, and commits it.
@@ -197,6 +212,9 @@ const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Whose fault it is that nothing could be written.
 fn not_written(error: sqlx::Error) -> Uncommitted {
+    if let Some(unhandled) = Unhandled::of(&error) {
+        return Uncommitted::Unhandled(unhandled.clone());
+    }
     if is_transient_in_step(&error) {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
@@ -212,14 +230,24 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
 }
 
 /// The step, whose code returned well and left this context behind, has failed after all.
-async fn fail(engine: &Engine, job: &mut Job, context: Context, why: &str) -> Result<(), Halt> {
-    let failure = Failure::new("TransactionError", why, &job.run.source);
+async fn fail(engine: &Engine, job: &mut Job, context: Context, failure: Failure) -> Result<(), Halt> {
     let (conclusion, opened) = match next(job)? {
         Continuation::Call(call) => conclude_failed(engine, job, call, context, failure).await?,
         Continuation::Record(record) => (record.conclude(), None),
     };
     // It does not come back here: a failure is written even if its transaction cannot be.
     Box::pin(settle(engine, job, conclusion, opened)).await
+}
+
+/// The same, since a message that it launched requires a handler, and there is none.
+async fn fail_unhandled(
+    engine: &Engine,
+    job: &mut Job,
+    context: Context,
+    unhandled: Unhandled,
+) -> Result<(), Halt> {
+    let text = unhandled.explained(&engine.store).await.to_string();
+    fail(engine, job, context, Failure::new("NoHandler", text, &job.run.source)).await
 }
 
 /// Whether the transaction is still the one that the engine began.
@@ -242,6 +270,9 @@ fn proceed(
         && rehearsal.committed(commit)
     {
         return Err(Halt::InDoubt("the process crashes after the commit, as it was to".into()));
+    }
+    if !after.topics.is_empty() {
+        engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.started);
     }
     engine.announce(&settled.started);
     if sets_a_time {

@@ -43,6 +43,7 @@ use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::unhandled::UnhandledWarnings;
 pub(crate) use connections::{Connections, Opened};
 pub(crate) use hand_over::Start;
 use scoop_core::{Failure, Run};
@@ -77,6 +78,7 @@ pub(crate) struct Engine {
     wakeups: wake::Wakeups,
     watched: time::Watched,
     pub(crate) waiters: Waiters,
+    pub(crate) unhandled: Arc<UnhandledWarnings>,
     stopping: CancellationToken,
     stopped: CancellationToken,
     runs: TaskTracker,
@@ -100,6 +102,7 @@ impl Engine {
             spare,
             shares: shares::Shares::default(),
             connections,
+            unhandled: UnhandledWarnings::new(store.clone()),
             store,
             registry,
             settings,

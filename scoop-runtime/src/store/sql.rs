@@ -132,6 +132,7 @@ statements! {
     step_settle,
     step_suspend,
     step_tell,
+    step_unhandled,
     undo_begin,
     undo_check,
     undo_lock,

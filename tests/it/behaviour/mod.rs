@@ -21,6 +21,8 @@ mod keys;
 mod late_claim;
 mod launching;
 mod lost_answers;
+mod no_handler;
+mod no_handler_within;
 mod other_schema;
 mod panics;
 mod passed_on;
