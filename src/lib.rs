@@ -14,9 +14,9 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, Child, ChildOutcome, Emit, FailedCompensation, Handle, InMemory,
     Intervention, Launch, LaunchAll, ListedHandler, Listing, LoggedEvent, Mending, Outcome, Rebuild,
-    RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RunEvent, RunInfo, RunState,
-    RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed,
-    Tick, Tree, When, WorkingRun, embedded, testing,
+    Redeliver, Redelivered, RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RunEvent,
+    RunInfo, RunState, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal,
+    StuckRun, Subscribed, Tick, Tree, UnhandledMessage, When, WorkingRun, embedded, testing,
 };
 
 pub mod guide;

@@ -10,6 +10,7 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::clock::since_1970;
 use crate::store::lineage;
 
 use crate::Intervention;
@@ -18,6 +19,7 @@ use crate::Intervention;
 #[derive(Clone, Debug)]
 pub struct Tree {
     roots: Vec<RunInfo>,
+    unhandled: Option<UnhandledMessage>,
 }
 
 /// One run, as far as it is.
@@ -40,6 +42,22 @@ pub struct RunInfo {
     pub interventions: Vec<Intervention>,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
+    /// The messages that it launched without any handler.
+    pub unhandled: Vec<UnhandledMessage>,
+}
+
+/// A message for which no handler was subscribed when it was launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnhandledMessage {
+    /// Where it was published.
+    pub topic: String,
+    /// The message.
+    pub message_id: Uuid,
+    /// When it was launched, since 1970.
+    pub at: Duration,
+    /// The hierarchy that handles it after all, if it was [redelivered](crate::Scoop::redeliver).
+    pub redelivered_as: Option<Uuid>,
 }
 
 /// How far a run is.
@@ -88,10 +106,15 @@ pub struct RunEvent {
     pub failure: Option<Failure>,
 }
 
-/// A run as `run_tree.sql` gives it.
+/// A row of `run_tree.sql`: a run, or a message of the run with this lineage.
 pub(crate) struct RunRow {
     lineage: Lineage,
-    info: RunInfo,
+    entry: Entry,
+}
+
+enum Entry {
+    Run(Box<RunInfo>),
+    Unhandled(UnhandledMessage),
 }
 
 #[derive(Deserialize)]
@@ -124,8 +147,20 @@ impl RunRow {
             events,
             interventions: vec![],
             children: vec![],
+            unhandled: vec![],
         };
-        Self { lineage, info }
+        Self { lineage, entry: Entry::Run(Box::new(info)) }
+    }
+
+    /// A message without a handler; `lineage` is that of its emitter.
+    pub(crate) fn unhandled(
+        lineage: Lineage,
+        (message_id, topic): (Uuid, &str),
+        at: Duration,
+        redelivered_as: Option<Uuid>,
+    ) -> Self {
+        let message = UnhandledMessage { topic: topic.to_owned(), message_id, at, redelivered_as };
+        Self { lineage, entry: Entry::Unhandled(message) }
     }
 
     pub(crate) fn lineage(&self) -> &Lineage {
@@ -134,6 +169,11 @@ impl RunRow {
 
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
+        let (message_id, topic): (_, &str) = (row.try_get("message_id")?, row.try_get("topic")?);
+        let Some(handler) = row.try_get("handler")? else {
+            let at = since_1970(row.try_get("began_at")?);
+            return Ok(Self::unhandled(lineage, (message_id, topic), at, row.try_get("redelivered_as")?));
+        };
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
         let events: Vec<RunEvent> =
             events.into_iter().flat_map(|Json(events)| events).filter_map(EventRow::into_event).collect();
@@ -142,8 +182,7 @@ impl RunRow {
         let attempts: Option<i32> = row.try_get("attempts")?;
         let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok()).unwrap_or(0);
         let stands = state.as_deref().map(|state| (state, attempts, reason));
-        let pair = (row.try_get("handler")?, row.try_get("topic")?);
-        Ok(Self::new(lineage, row.try_get("message_id")?, pair, stands, events))
+        Ok(Self::new(lineage, message_id, (handler, topic), stands, events))
     }
 }
 
@@ -186,8 +225,15 @@ fn state_of(state: Option<&str>, attempts: u32, reason: Option<String>, events: 
 impl Tree {
     /// Puts the runs, parents before children, into their places, and with them what was done about them.
     pub(crate) fn of(rows: Vec<RunRow>, interventions: Vec<Intervention>) -> Self {
-        let mut roots: Vec<RunInfo> = vec![];
-        for RunRow { lineage, mut info } in rows {
+        let (mut roots, mut unhandled): (Vec<RunInfo>, Vec<_>) = Default::default();
+        for RunRow { lineage, entry } in rows {
+            let mut info = match entry {
+                Entry::Run(info) => *info,
+                Entry::Unhandled(message) => {
+                    unhandled.push((lineage, message));
+                    continue;
+                }
+            };
             info.interventions =
                 interventions.iter().filter(|done| done.run == lineage.id()).cloned().collect();
             let mut siblings = &mut roots;
@@ -201,12 +247,38 @@ impl Tree {
             }
             siblings.push(info);
         }
-        Self { roots }
+        let mut tree = Self { roots, unhandled: None };
+        for (emitter, message) in unhandled {
+            match tree.run_mut(&emitter) {
+                Some(run) => run.unhandled.push(message),
+                None => tree.unhandled = Some(message),
+            }
+        }
+        tree
+    }
+
+    fn run_mut(&mut self, lineage: &Lineage) -> Option<&mut RunInfo> {
+        let (mut runs, mut found) = (&mut self.roots, None);
+        for id in lineage.ids().get(1..)? {
+            let run = runs.iter_mut().find(|run| run.lineage.id() == *id)?;
+            if run.lineage == *lineage {
+                found = Some(run);
+                break;
+            }
+            runs = &mut run.children;
+        }
+        found
     }
 
     /// The runs of the message that started the hierarchy.
     pub fn roots(&self) -> &[RunInfo] {
         &self.roots
+    }
+
+    /// The messages of the hierarchy that no handler was subscribed for: the one that started it, or those of its runs.
+    pub fn unhandled(&self) -> Vec<&UnhandledMessage> {
+        let of_runs = self.runs().into_iter().flat_map(|run| &run.unhandled);
+        self.unhandled.iter().chain(of_runs).collect()
     }
 
     /// All runs, each before its children.
@@ -249,6 +321,9 @@ fn essence(failure: &Failure) -> String {
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let begin = self.runs().iter().filter_map(|run| run.events.first()).map(|event| event.at).min();
+        if let Some(message) = &self.unhandled {
+            writeln!(f, "{message}")?;
+        }
         for root in &self.roots {
             write_run(f, root, begin.unwrap_or_default(), "", "", "")?;
         }
@@ -271,7 +346,7 @@ fn write_run(
     }
     writeln!(f, "{indent}{branch}{} (on {}): {}", run.handler, run.topic, run.state)?;
     let indent = format!("{indent}{below}");
-    let bar = if run.children.is_empty() { "  " } else { "│ " };
+    let bar = if run.children.is_empty() && run.unhandled.is_empty() { "  " } else { "│ " };
     let events = run.events.iter().map(|event| {
         let step = event.step.as_deref().unwrap_or("");
         (event.at, format!("{:<15} {step}", event.kind.as_str()))
@@ -283,12 +358,26 @@ fn write_run(
         let millis = at.saturating_sub(begin).as_secs_f64() * 1000.0;
         writeln!(f, "{}", format!("{indent}{bar}{millis:>9.1} ms  {line}").trim_end())?;
     }
+    let last = (run.children.len() + run.unhandled.len()).saturating_sub(1);
+    let branch = |at: usize| if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
     for (at, child) in run.children.iter().enumerate() {
-        let (branch, below) =
-            if at + 1 == run.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let (branch, below) = branch(at);
         write_run(f, child, begin, &indent, branch, below)?;
     }
+    for (at, message) in run.unhandled.iter().enumerate() {
+        writeln!(f, "{indent}{}{message}", branch(run.children.len() + at).0)?;
+    }
     Ok(())
+}
+
+impl fmt::Display for UnhandledMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no handler (on {})", self.topic)?;
+        match self.redelivered_as {
+            Some(hierarchy) => write!(f, ": redelivered as hierarchy {hierarchy}"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -309,8 +398,9 @@ mod fuzz {
             events: vec![],
             interventions: vec![],
             children: vec![],
+            unhandled: vec![],
         };
-        RunRow { lineage, info }
+        RunRow { lineage, entry: Entry::Run(Box::new(info)) }
     }
 
     proptest! {

@@ -7,6 +7,8 @@ mod keys;
 mod no_handler;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
+#[path = "../it/behaviour/redelivered.rs"]
+mod redelivered;
 #[path = "../it/behaviour/repair.rs"]
 mod repair;
 #[path = "../it/behaviour/replies_windows.rs"]

@@ -45,6 +45,7 @@ impl History {
             exception: None,
             context: Context::default(),
             at: at(second),
+            redelivered_at: None,
         });
         self
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use scoop_core::{Definition, Failure, Run};
 use sqlx::{PgConnection, PgExecutor};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::client::Launch;
@@ -13,8 +14,8 @@ use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Release, Settled,
-    Settlement, Standing, Tables, Target, Undone, Unreadable,
+    Claimed, FailedPart, Fired, Key, Launched, Memory, Parent, Progress, Published, Redelivery, Release,
+    Settled, Settlement, Standing, Tables, Target, Undone, Unreadable,
 };
 use crate::children::Child;
 use crate::clock::Now;
@@ -98,6 +99,10 @@ either! {
     async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
     async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
     async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
+
+    async fn redeliver(
+        &self, topic: &str, since: OffsetDateTime, after: Option<Uuid>, limit: usize,
+    ) -> Redelivery;
 
     async fn publish(&self, pairs: Pairs<'_>) -> ();
     async fn listed_handlers(&self) -> Vec<ListedHandler>;

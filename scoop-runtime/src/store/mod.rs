@@ -14,6 +14,7 @@ mod plans;
 mod progress;
 mod reach;
 mod rebuild;
+mod redelivery;
 mod repair;
 mod requests;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) use memory::{Memory, MemorySession};
 pub(crate) use migrate::migrate;
 pub(crate) use progress::Progress;
 pub(crate) use reach::check;
+pub(crate) use redelivery::Redelivery;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Target, Undone};
 pub(crate) use rows::{Claimed, FailedPart, Key, Surroundings, Unreadable, failure, lineage, timestamps};

@@ -28,6 +28,8 @@ mod panics;
 mod passed_on;
 mod processes;
 mod rebuild;
+mod redelivered;
+mod redelivered_pages;
 mod rehearsals;
 mod repair;
 mod replies;

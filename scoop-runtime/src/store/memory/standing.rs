@@ -8,7 +8,7 @@ use super::Memory;
 use super::record::{Event, Record};
 use super::requests::children_of;
 use super::row::Row;
-use super::state::Hierarchy;
+use super::state::{Hierarchy, State};
 use crate::clock::since_1970;
 use crate::tree::{RunEvent, RunRow};
 
@@ -45,9 +45,40 @@ impl Memory {
     /// The runs of a hierarchy, parents before their children.
     pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<RunRow>> {
         self.run("tree", |state| {
-            Ok(state.home_of(message).map_or_else(Vec::new, |hierarchy| hierarchy.tree(message)))
+            Ok(state.home_of(message).map_or_else(Vec::new, |hierarchy| {
+                let mut rows = hierarchy.tree(message);
+                rows.extend(state.unhandled_in(hierarchy));
+                rows
+            }))
         })
         .await
+    }
+}
+
+impl State {
+    /// The messages that no handler was listed for when they were emitted.
+    fn unhandled_in<'a>(&'a self, hierarchy: &'a Hierarchy) -> impl Iterator<Item = RunRow> + 'a {
+        let record = &hierarchy.record;
+        let emitted = record.events.iter().filter(|event| event.kind == EventKind::Emitted);
+        let unhandled = emitted.filter(|event| {
+            let topic = record.topic_of(event.message);
+            let listened = self.topology.iter().any(|listed| {
+                let until = listed.until.is_none_or(|until| until > event.at);
+                listed.topic == topic && listed.since <= event.at && until
+            });
+            let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
+            !listened && !seen && !hierarchy.rows.values().any(|row| row.message == event.message)
+        });
+        unhandled.map(|event| {
+            let topic = record.topic_of(event.message);
+            let redelivered = record.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
+            RunRow::unhandled(
+                event.lineage.clone(),
+                (event.message, &topic),
+                since_1970(event.at),
+                redelivered,
+            )
+        })
     }
 }
 
