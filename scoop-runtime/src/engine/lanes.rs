@@ -133,13 +133,14 @@ struct After {
     backward: bool,
     context: Context,
     /// The topics of the messages that were launched.
-    topics: BTreeSet<String>,
+    topics: Vec<String>,
 }
 
 impl After {
     fn of(conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
-        let topics = conclusion.emissions.iter().map(|emission| emission.topic.clone()).collect();
+        let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
+        let topics = topics.into_iter().map(str::to_owned).collect();
         match &conclusion.fate {
             Fate::GoesOn(run) => {
                 Self { backward: run.is_backward(), run: Some(run.clone()), context, topics }

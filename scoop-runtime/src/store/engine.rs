@@ -241,47 +241,6 @@ impl Tables {
         rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
     }
 
-    /// The same, if a message that is launched requires a handler: in a transaction, which fails with [`Unhandled`]
-    /// if a handler is missing.
-    async fn settle_required(
-        &self,
-        identifier: &str,
-        settlements: &[Settlement],
-    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
-        let mut tx = self.sessions.begin().await?;
-        let rows = self.settle_on(&mut tx, identifier, settlements, None).await?;
-        let settled: BTreeMap<_, _> = rows.iter().map(Settled::from_row).collect::<sqlx::Result<_>>()?;
-        let applied = settlements.iter().filter(|settlement| settled.contains_key(&settlement.id()));
-        for settlement in applied.filter(|settlement| settlement.requires_handlers()) {
-            self.check_handlers(&mut tx, settlement).await?;
-        }
-        tx.commit().await?;
-        Ok(settled)
-    }
-
-    /// Fails with [`Unhandled`] if no run was created for a message that requires a handler, by a settlement
-    /// that this transaction has applied.
-    async fn check_handlers(
-        &self,
-        connection: &mut PgConnection,
-        settlement: &Settlement,
-    ) -> sqlx::Result<()> {
-        let required = settlement.emissions.iter().filter(|row| row.required.is_some());
-        let (own, detached): (Vec<_>, Vec<_>) = required.partition(|row| row.detached_root.is_none());
-        let missing: Option<Uuid> = sqlx::query_scalar(self.sql.step_unhandled.clone())
-            .bind(settlement.root)
-            .bind(settlement.id)
-            .bind(own.iter().map(|row| row.id).collect::<Vec<_>>())
-            .bind(detached.iter().map(|row| row.id).collect::<Vec<_>>())
-            .bind(detached.iter().filter_map(|row| row.detached_root).collect::<Vec<_>>())
-            .persistent(self.sessions.keeps_statements())
-            .fetch_optional(connection)
-            .await?;
-        let mut missing = settlement.emissions.iter().filter(|row| Some(row.id) == missing);
-        let unhandled = missing.next().and_then(|row| row.unhandled());
-        unhandled.map_or(Ok(()), |unhandled| Err(unhandled.into()))
-    }
-
     /// As [`Tables::settle`], by the function that can do anything, and outside the transaction of a step.
     #[cfg(test)]
     pub(super) async fn settle_by_function(
@@ -293,7 +252,7 @@ impl Tables {
         self.sessions.run(settle).await?.iter().map(Settled::from_row).collect()
     }
 
-    async fn settle_on(
+    pub(super) async fn settle_on(
         &self,
         connection: &mut PgConnection,
         identifier: &str,

@@ -17,6 +17,7 @@ mod rebuild;
 mod redelivery;
 mod repair;
 mod requests;
+mod required;
 #[cfg(test)]
 mod rounds;
 mod rows;
