@@ -33,6 +33,9 @@ use proc_macro::TokenStream;
 /// `#[message(reply = Quote)]` says that its handlers answer with a `Quote`, which needs the same
 /// two traits. Without it nobody answers.
 ///
+/// `#[message(handlers = "required")]` makes it an error of each launch that no handler is subscribed
+/// to the topic at that moment. Without it such a message is stored, and a warning is logged.
+///
 /// ```
 /// use scoop::prelude::*;
 ///
@@ -56,6 +59,13 @@ use proc_macro::TokenStream;
 ///     cents: u64,
 /// }
 ///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[message(handlers = "required")]
+/// struct ChargeCard {
+///     cents: u64,
+/// }
+///
+/// assert!(ChargeCard::REQUIRES_HANDLER && !OrderPlaced::REQUIRES_HANDLER);
 /// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// assert_eq!(OrderCancelled::TOPIC, "order-cancelled");
 /// let _: <QuotesWanted as Message>::Reply = vec![Quote { cents: 990 }];

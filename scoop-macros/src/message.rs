@@ -2,14 +2,17 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::DeriveInput;
+use syn::{DeriveInput, LitStr};
 
 use crate::derive::{self, Attribute};
 use crate::errors::Errors;
-use crate::names::{self, Kind, kebab_case};
+use crate::names::{self, Kind, did_you_mean, kebab_case};
 
-const MESSAGE: Attribute =
-    Attribute { name: "message", keys: &["topic", "reply"], example: "#[message(topic = \"..\")]" };
+const MESSAGE: Attribute = Attribute {
+    name: "message",
+    keys: &["topic", "reply", "handlers"],
+    example: "#[message(topic = \"..\")]",
+};
 
 /// The implementation of `Message`; serde's traits are asked for by its supertraits, so that
 /// the compiler reports their lack at the user's type.
@@ -24,6 +27,13 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let topic = names::stored(Kind::Topic, topic.as_ref(), &input.ident, kebab_case, &mut errors);
     let reply = settings.ty("reply", &mut errors);
     let reply = reply.map_or_else(|| quote!(()), ToTokens::into_token_stream);
+    let handlers = settings.text("handlers", &mut errors);
+    let handlers = handlers.and_then(|text| errors.keep(is_required(&text)));
+    let requires_handler = handlers.map(|_| {
+        quote!(
+            const REQUIRES_HANDLER: bool = true;
+        )
+    });
 
     let generic = "its topic names one type; derive `Message` on a type without parameters";
     if !derive::is_one_type(&input, "a message", generic, &mut errors) {
@@ -35,6 +45,18 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         impl ::scoop::Message for #ident {
             const TOPIC: &'static str = #topic;
             type Reply = #reply;
+            #requires_handler
         }
     }
+}
+
+/// The one value that `handlers` has.
+fn is_required(literal: &LitStr) -> syn::Result<()> {
+    let value = literal.value();
+    if value == "required" {
+        return Ok(());
+    }
+    let meant = did_you_mean(&value, ["required"]);
+    let message = format!("`handlers` is `\"required\"`, or left out{meant}");
+    Err(syn::Error::new(literal.span(), message))
 }

@@ -5,8 +5,12 @@ mod children;
 mod keys;
 #[path = "../it/behaviour/names.rs"]
 mod names;
+#[path = "../it/behaviour/no_handler.rs"]
+mod no_handler;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
+#[path = "../it/behaviour/redelivered.rs"]
+mod redelivered;
 #[path = "../it/behaviour/repair.rs"]
 mod repair;
 #[path = "../it/behaviour/replies_windows.rs"]
@@ -21,7 +25,7 @@ mod stuck;
 mod trees;
 
 use scoop::prelude::*;
-use scoop::{RollbackAnswer, RunInfo, RunState, Tree};
+use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 
 use crate::support::Ends as _;
 use crate::support::messages::*;

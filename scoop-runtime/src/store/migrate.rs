@@ -22,6 +22,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "lean", include_str!("../../migrations/0005_lean.sql")),
     (6, "settle", include_str!("../../migrations/0006_settle.sql")),
     (7, "repeated failure", include_str!("../../migrations/0007_repeated_failure.sql")),
+    (10, "redelivery", include_str!("../../migrations/0010_redelivery.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.
