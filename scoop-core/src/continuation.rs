@@ -101,6 +101,8 @@ pub struct Emission {
     pub detached_root: Option<Uuid>,
     /// What its handlers start with.
     pub context: Context,
+    /// The Rust type of the message if the step fails without a handler of its topic.
+    pub required: Option<&'static str>,
 }
 
 /// What user code did when it succeeded.
@@ -700,7 +702,14 @@ mod tests {
 
     fn emission(detached_root: Option<Uuid>) -> Emission {
         let (message, topic) = (Uuid::from_u128(4), "elsewhere".into());
-        Emission { message, topic, payload: json!(null), detached_root, context: Context::default() }
+        Emission {
+            message,
+            topic,
+            payload: json!(null),
+            detached_root,
+            context: Context::default(),
+            required: None,
+        }
     }
 
     fn went_on(conclusion: Conclusion) -> Run {

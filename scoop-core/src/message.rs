@@ -37,6 +37,10 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
     const TOPIC: &'static str;
 
+    /// Whether a launch fails if no handler is subscribed to the topic at that moment. Set by
+    /// `#[message(handlers = "required")]`.
+    const REQUIRES_HANDLER: bool = false;
+
     /// What its handlers may reply; `()` if no reply is expected.
     type Reply: Stored + Send + Sync + 'static;
 

@@ -34,6 +34,9 @@ use proc_macro::TokenStream;
 /// same two traits; `#[message(replies = Quote)]` that each may reply any number of times. Without either no
 /// handler replies.
 ///
+/// `#[message(handlers = "required")]` makes it an error of each launch that no handler is subscribed
+/// to the topic at that moment. Without it such a message is stored, and a warning is logged.
+///
 /// ```
 /// use scoop::prelude::*;
 ///
@@ -63,6 +66,13 @@ use proc_macro::TokenStream;
 ///     cents: u64,
 /// }
 ///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[message(handlers = "required")]
+/// struct ChargeCard {
+///     cents: u64,
+/// }
+///
+/// assert!(ChargeCard::REQUIRES_HANDLER && !OrderPlaced::REQUIRES_HANDLER);
 /// assert_eq!(OrderPlaced::TOPIC, "orders.placed");
 /// assert_eq!(OrderCancelled::TOPIC, "order-cancelled");
 /// let _: <QuotesWanted as Message>::Reply = vec![Quote { cents: 990 }];

@@ -2,15 +2,15 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::DeriveInput;
+use syn::{DeriveInput, LitStr};
 
 use crate::derive::{self, Attribute};
 use crate::errors::Errors;
-use crate::names::{self, Kind, kebab_case};
+use crate::names::{self, Kind, did_you_mean, kebab_case};
 
 const MESSAGE: Attribute = Attribute {
     name: "message",
-    keys: &["topic", "reply", "replies"],
+    keys: &["topic", "reply", "replies", "handlers"],
     example: "#[message(topic = \"..\")]",
 };
 
@@ -35,6 +35,13 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         )
     });
     let reply = many.or(one).map_or_else(|| quote!(()), ToTokens::into_token_stream);
+    let handlers = settings.text("handlers", &mut errors);
+    let handlers = handlers.and_then(|text| errors.keep(is_required(&text)));
+    let requires_handler = handlers.map(|_| {
+        quote!(
+            const REQUIRES_HANDLER: bool = true;
+        )
+    });
 
     let generic = "its topic names one type; derive `Message` on a type without parameters";
     if !derive::is_one_type(&input, "a message", generic, &mut errors) {
@@ -47,6 +54,18 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             const TOPIC: &'static str = #topic;
             type Reply = #reply;
             #many_replies
+            #requires_handler
         }
     }
+}
+
+/// The one value that `handlers` has.
+fn is_required(literal: &LitStr) -> syn::Result<()> {
+    let value = literal.value();
+    if value == "required" {
+        return Ok(());
+    }
+    let meant = did_you_mean(&value, ["required"]);
+    let message = format!("`handlers` is `\"required\"`, or left out{meant}");
+    Err(syn::Error::new(literal.span(), message))
 }

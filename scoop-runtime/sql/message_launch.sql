@@ -1,8 +1,8 @@
 -- Publishes messages that start hierarchies of their own, one run for each handler listed at
--- this moment; but none that is there already, as one that may be launched only once can be. Runs in
--- the caller's transaction. A run that the launching worker has room for is claimed right here, as
--- run_claim.sql would; of anything else it says that it is ready. Whoever changes this changes
--- message_launch_one.sql, too.
+-- this moment; but none that is there already, as one that may be launched only once can be, and none
+-- at all if one of them requires a handler and there is none. Runs in the caller's transaction. A run
+-- that the launching worker has room for is claimed right here, as run_claim.sql would; of anything else
+-- it says that it is ready. Whoever changes this changes message_launch_one.sql, too.
 -- Locks: a message that another transaction is launching with the same id: waits for that. Then, if
 -- there is a worker, its row, as a claim does, and not before it has anything to claim. If
 -- somebody has declared it dead, nothing is claimed.
@@ -10,10 +10,22 @@
 -- `here` has the ids of the runs that there is room for, by handler
 -- $2 the worker and $3 its identifier in events; null where nothing is to be claimed, $4 the topology that it knows, as in
 -- run_claim.sql
-WITH launched AS MATERIALIZED (
+WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS m (
         id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz,
-        deadlines timestamptz[], here jsonb)
+        deadlines timestamptz[], here jsonb, required text)
+),
+-- by the same snapshot as the deliveries below; counts, so that these are looked up, one by one
+refused AS MATERIALIZED (
+    SELECT a.topic, a.required
+    FROM asked a
+    WHERE a.required IS NOT NULL
+      AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.until IS NULL) = 0
+      AND (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
+    LIMIT 1
+),
+launched AS MATERIALIZED (
+    SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM refused)
 ),
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
@@ -66,4 +78,5 @@ begun AS (
 )
 SELECT (SELECT count(*) FROM published) AS launched,
        ARRAY(SELECT DISTINCT handler FROM delivered WHERE state = 'ready')::text[] AS handlers,
-       ARRAY(SELECT id FROM delivered WHERE state = 'running') AS claimed
+       ARRAY(SELECT id FROM delivered WHERE state = 'running') AS claimed,
+       (SELECT topic FROM refused)::text AS refused, (SELECT required FROM refused) AS refused_type

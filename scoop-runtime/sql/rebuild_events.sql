@@ -3,13 +3,14 @@
 SELECT * FROM (
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS type, e.coroutine_name AS handler,
            m.topic, e.step, e.jump, e.definition, e.child_failure_handler_iteration AS handling, e.exception, e.context,
-           e.created_at, e.id
+           e.created_at, e.id, d.redelivered_at
     FROM scoop.message_event e
     JOIN scoop.message m ON m.id = e.message_id
+    LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id AND d.copy IS NULL AND e.type = 'EMITTED'
     UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
            m.topic, f.step, NULL, NULL, f.handling, f.exception, newest.context,
-           f.failed_at, e.id
+           f.failed_at, e.id, NULL
     FROM scoop.repeated_failure f
     JOIN scoop.message_event e
         ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = f.run AND e.type = 'ROLLBACK_FAILED'

@@ -1,5 +1,7 @@
 -- Which runs does a hierarchy have, finished or not, and how far is each? Goes down from the root
--- message through what each run emitted. Runs that nobody has begun are only in the working set.
+-- message through what each run emitted. Runs that nobody has begun are only in the working set. Also
+-- the messages that no handler was listed for when they were emitted, as rows without a handler, with the lineage of
+-- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
 -- Locks: nothing.
 -- $1 the root message
 WITH RECURSIVE begun AS (
@@ -25,6 +27,31 @@ waiting_to_begin AS (
     FROM scoop.run r
     JOIN root ON r.root = root.id
     WHERE r.epoch = 0 AND NOT r.told
+),
+emitted AS (
+    SELECT e.cooperation_lineage AS lineage, e.message_id, e.created_at
+    FROM scoop.message_event e
+    WHERE e.type = 'EMITTED' AND e.message_id = $1
+  UNION ALL
+    SELECT e.cooperation_lineage, e.message_id, e.created_at
+    FROM begun
+    JOIN scoop.message_event e
+      ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = begun.lineage[cardinality(begun.lineage)]
+     AND e.type = 'EMITTED' AND e.coroutine_name = begun.handler
+),
+unhandled AS (
+    SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
+    FROM emitted e
+    JOIN scoop.message m ON m.id = e.message_id
+    LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id
+    WHERE NOT EXISTS (
+        SELECT FROM scoop.message_event seen WHERE seen.type = 'SEEN' AND seen.message_id = e.message_id
+    )
+      AND e.message_id NOT IN (SELECT message_id FROM waiting_to_begin)
+      AND NOT EXISTS (
+        SELECT FROM scoop.handler h
+        WHERE h.topic = m.topic AND h.since <= e.created_at AND coalesce(h.until, 'infinity') > e.created_at
+    )
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
        r.state::text AS state, r.attempts + r.retries AS attempts, r.reason, r.backward, r.gives_up, r.owner,
@@ -33,7 +60,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        CASE WHEN r.give_up_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.give_up_at
        END AS give_up_at,
        clock_timestamp() AS read_at,
-       events.list AS events
+       events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as
 FROM (SELECT * FROM begun UNION ALL SELECT * FROM waiting_to_begin) n
 JOIN scoop.message m ON m.id = n.message_id
 LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = n.lineage[cardinality(n.lineage)]
@@ -49,4 +76,9 @@ LEFT JOIN LATERAL (
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]
       AND e.message_id = n.message_id AND e.coroutine_name = n.handler
 ) events ON true
-ORDER BY n.lineage
+UNION ALL
+SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
+       u.redelivered_as
+FROM unhandled u
+ORDER BY lineage, launched_at NULLS FIRST

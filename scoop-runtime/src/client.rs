@@ -5,6 +5,7 @@ mod result;
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -18,6 +19,7 @@ use crate::launch::{Options, launch_options};
 use crate::patience::{Trial, Vain};
 use crate::payload;
 use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
+use crate::unhandled::{Unhandled, UnhandledWarnings};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// How soon to look again for the end of a hierarchy that another process may be working on;
@@ -77,7 +79,7 @@ impl<M: Message> Launch<M> {
     pub async fn within(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
         let (scoop, launched) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
-        launch_within(scoop.store(), connection, launched).await?;
+        launch_within(scoop.store(), scoop.unhandled(), connection, launched).await?;
         // Nobody tells us of the commit, so we look again soon.
         scoop.expect();
         Ok(Handle::new(scoop, root, id))
@@ -91,6 +93,9 @@ impl<M: Message> Launch<M> {
         if let Some(key) = key {
             launched = launched.unique(&key);
         }
+        if options.required {
+            launched.required = Some(std::any::type_name::<M>());
+        }
         let limit = limits.context_bytes_max;
         let context = Context::default();
         let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
@@ -101,12 +106,24 @@ impl<M: Message> Launch<M> {
 /// Launches a message in somebody's transaction.
 pub(crate) fn launch_within<'a>(
     store: &'a Store,
+    unhandled: &'a Arc<UnhandledWarnings>,
     connection: &'a mut PgConnection,
     launched: Launched,
 ) -> BoxFuture<'a, Result<store::Launch, RuntimeError>> {
     async move {
-        let launch = store.launch(connection, &[launched]).await;
-        launch.map_err(RuntimeError::database("a message was launched"))
+        let topic = launched.topic;
+        match store.launch(connection, &[launched]).await {
+            Ok(launch) => {
+                if launch.launched > 0 {
+                    unhandled.launched([topic], &launch.handlers);
+                }
+                Ok(launch)
+            }
+            Err(error) => Err(match Unhandled::of(&error) {
+                Some(unhandled) => unhandled.explained(store).await,
+                None => RuntimeError::database("a message was launched")(error),
+            }),
+        }
     }
     .boxed()
 }
@@ -119,13 +136,68 @@ impl<M: Message> IntoFuture for Launch<M> {
         async move {
             let (scoop, launched) = self.prepare().await?;
             let (root, id) = (launched.root, launched.id);
-            let published = scoop.publish(vec![launched]).await;
-            let start = published.map_err(Vain::error("a message was launched"))?;
+            let start = publish(&scoop, vec![launched], "a message was launched").await?;
             let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
             let begun = runs_here.then(|| Begun { at: Instant::now(), start });
             Ok(Handle { begun, ..Handle::new(scoop, root, id) })
         }
         .boxed()
+    }
+}
+
+/// Many messages about to be launched in one transaction. Await it.
+#[must_use = "nothing is launched before this is awaited"]
+pub struct LaunchAll {
+    scoop: Scoop,
+    prepared: Result<Vec<Launched>, RuntimeError>,
+    /// The Rust type of the messages.
+    message: &'static str,
+}
+
+impl LaunchAll {
+    pub(crate) fn new(
+        scoop: Scoop,
+        prepared: Result<Vec<Launched>, RuntimeError>,
+        message: &'static str,
+    ) -> Self {
+        Self { scoop, prepared, message }
+    }
+
+    /// Makes it an error that no handler is subscribed to the topic at the moment of the launch:
+    /// [`RuntimeError::NoHandler`], and none of the messages is stored.
+    pub fn required(mut self) -> Self {
+        for launched in self.prepared.iter_mut().flatten() {
+            launched.required = Some(self.message);
+        }
+        self
+    }
+}
+
+impl IntoFuture for LaunchAll {
+    type Output = Result<Vec<Handle>, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let Self { scoop, prepared, .. } = self;
+            let prepared = prepared?;
+            let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
+            publish(&scoop, prepared, "messages were launched").await?;
+            Ok(ids.into_iter().map(|(root, id)| Handle::new(scoop.clone(), root, id)).collect())
+        }
+        .boxed()
+    }
+}
+
+/// Launches messages in a transaction of their own.
+async fn publish(scoop: &Scoop, messages: Vec<Launched>, doing: &'static str) -> Result<Start, RuntimeError> {
+    match scoop.publish(messages).await {
+        Ok(start) => Ok(start),
+        Err(vain) => Err(match Unhandled::of(&vain.source) {
+            // What an earlier attempt had launched would not be refused.
+            Some(unhandled) => unhandled.explained(scoop.store()).await,
+            None => Vain::error(doing)(vain),
+        }),
     }
 }
 

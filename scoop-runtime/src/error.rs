@@ -155,6 +155,21 @@ pub enum RuntimeError {
         why: NoResult,
     },
 
+    /// A handler is required, and none is subscribed to the topic. Nothing is stored. See
+    /// `#[message(handlers = "required")]`.
+    #[error(
+        "no handler is subscribed to topic `{topic}`, and `{message}` requires one; {subscribed}; \
+         correct the topic, or first start a program with a saga that subscribes to it"
+    )]
+    NoHandler {
+        /// The topic.
+        topic: String,
+        /// What requires it: the Rust type of the message, or `Scoop::redeliver`.
+        message: String,
+        /// The topics that do have handlers.
+        subscribed: crate::Subscribed,
+    },
+
     /// A saga that was to run by hand has no schedule that any program has listed.
     #[error("saga `{saga}` has no schedule; did a program that has it ever start?")]
     NoSchedule {

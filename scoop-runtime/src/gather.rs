@@ -14,8 +14,9 @@ use uuid::Uuid;
 use crate::error::is_transient;
 use crate::patience::{Trial, Vain};
 use crate::settings::CLIENT_CONNECTIONS;
-use crate::store::{Launched, Store, known_before};
+use crate::store::{Launch, Launched, Store, known_before};
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::unhandled::{Unhandled, UnhandledWarnings};
 
 /// How many are written at once, in each of so many statements as there are connections.
 const BATCH_MAX: usize = 200;
@@ -30,6 +31,7 @@ const TELL_PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Gathered {
     store: Store,
     queue: Arc<Mutex<Queue>>,
+    unhandled: Arc<UnhandledWarnings>,
 }
 
 #[derive(Default)]
@@ -49,8 +51,8 @@ struct Waiting {
 }
 
 impl Gathered {
-    pub(crate) fn new(store: Store) -> Arc<Self> {
-        Arc::new(Self { store, queue: Arc::default() })
+    pub(crate) fn new(store: Store, unhandled: Arc<UnhandledWarnings>) -> Arc<Self> {
+        Arc::new(Self { store, queue: Arc::default(), unhandled })
     }
 
     /// Launches a message, perhaps with others, none of which may be there already.
@@ -128,13 +130,20 @@ impl Gathered {
                 break launch?;
             }
         };
+        self.launched(messages, &launch);
         if trial.is_repeated() {
             // What an earlier attempt has launched was announced to nobody.
             self.tell();
-        } else {
-            self.announce(&launch.handlers);
         }
         Ok(())
+    }
+
+    /// Has the workers of the handlers look, and takes note of messages without any.
+    fn launched(self: &Arc<Self>, messages: &[Launched], launch: &Launch) {
+        if launch.launched > 0 {
+            self.unhandled.launched(messages.iter().map(|message| message.topic), &launch.handlers);
+        }
+        self.announce(&launch.handlers);
     }
 
     /// Has whoever runs these handlers look: at once, but not again before a pause.
@@ -253,7 +262,7 @@ impl Drop for Teller {
 /// Whether the server has refused what it was to write. Then nothing is written; after any
 /// other failure, that may not be known.
 fn is_the_messages(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some() && !is_transient(error)
+    error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
 }
 
 /// The failure that several have in common, for one of them.

@@ -18,6 +18,8 @@ pub(crate) struct Options {
     /// Who sets the deadlines.
     source: Option<String>,
     not_before: Option<When>,
+    /// Whether the launch fails without a handler.
+    pub(crate) required: bool,
 }
 
 type Element = Box<dyn FnOnce(&mut Context) -> Result<(), ContextError> + Send>;
@@ -123,6 +125,15 @@ macro_rules! launch_options {
         /// Who sets the deadlines of this launch, for the failures of those who miss them.
         pub fn source(mut self, source: impl Into<String>) -> Self {
             self.options.source(source.into());
+            self
+        }
+
+        /// Makes it an error that no handler is subscribed to the topic at the moment of the launch, as
+        /// `#[message(handlers = "required")]` does for all messages of a type. A client gets
+        /// [`RuntimeError::NoHandler`]($crate::RuntimeError::NoHandler), and nothing is stored; a step fails with
+        /// that when it ends, and nothing of it is committed.
+        pub fn required(mut self) -> Self {
+            self.options.required = true;
             self
         }
 

@@ -28,7 +28,9 @@ pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError>
 pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
     let (payload, bytes) = measured(of_message(message)?, limit, what)?;
-    Ok(Launched::new(M::TOPIC, payload, bytes))
+    let mut launched = Launched::new(M::TOPIC, payload, bytes);
+    launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
+    Ok(launched)
 }
 
 /// The value, if PostgreSQL can store it, it is not too large, and it can be read back. `what` names it in the error.

@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::client::{Handle, Launch};
+use crate::client::{Handle, Launch, LaunchAll};
 use crate::embedded::Embedded;
 use crate::engine::{Engine, Start};
 use crate::gather::Gathered;
@@ -16,6 +16,7 @@ use crate::ids;
 use crate::patience::{Trial, Vain};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
 use crate::store::{Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::unhandled::UnhandledWarnings;
 use crate::uninterrupted::uninterrupted;
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted, payload};
 use scoop_core::{Definition, Message};
@@ -37,6 +38,7 @@ struct Inner {
     engine: Option<Arc<Engine>>,
     /// What is launched without an engine.
     gathered: Arc<Gathered>,
+    unhandled: Arc<UnhandledWarnings>,
     /// For launches with a key. Each may have to wait for the transaction of somebody else, and they must leave a
     /// connection to others.
     keyed: Semaphore,
@@ -151,10 +153,12 @@ impl Scoop {
         limits: Limits,
     ) -> Self {
         let embedded = tokio::sync::Mutex::new(embedded);
-        let gathered = Gathered::new(store.clone());
+        let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
+        let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
+        let gathered = Gathered::new(store.clone(), unhandled.clone());
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
-        Self { inner: Arc::new(Inner { pool, store, engine, gathered, keyed, embedded, limits }) }
+        Self { inner: Arc::new(Inner { pool, store, engine, gathered, unhandled, keyed, embedded, limits }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. What a client launches
@@ -162,7 +166,8 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// When the message cannot be stored; it is then not launched. Or [`RuntimeError::Unavailable`] if the database is
+    /// When the message cannot be stored, or [`RuntimeError::NoHandler`] if it requires a handler and none is
+    /// subscribed; it is then not launched. Or [`RuntimeError::Unavailable`] if the database is
     /// away for longer than the [patience](Builder::patience) lasts: until then the launch is tried again, with the same
     /// ids, so that it is there once. Whether it may be there after all, since an answer was lost, says
     /// [`RuntimeError::may_have_happened`].
@@ -185,7 +190,7 @@ impl Scoop {
         Launch::new(self.clone(), message)
     }
 
-    /// Launches many messages in one transaction: all or none.
+    /// Launches many messages in one transaction: all or none. Await it for their [`Handle`]s.
     ///
     /// # Errors
     ///
@@ -206,16 +211,10 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn launch_all<M: Message>(
-        &self,
-        messages: impl IntoIterator<Item = M>,
-    ) -> Result<Vec<Handle>, RuntimeError> {
+    pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
         let limit = self.limits().payload_bytes_max;
-        let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit));
-        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
-        let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-        self.publish(prepared).await.map_err(Vain::error("messages were launched"))?;
-        Ok(ids.into_iter().map(|(root, id)| Handle::new(self.clone(), root, id)).collect())
+        let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit)).collect();
+        LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
     }
 
     /// Launches a message in a transaction of the caller: it exists exactly if that commits.
@@ -397,6 +396,10 @@ impl Scoop {
 
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.inner.engine.as_deref()
+    }
+
+    pub(crate) fn unhandled(&self) -> &Arc<UnhandledWarnings> {
+        &self.inner.unhandled
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -141,7 +141,8 @@ impl<'a> Scope<'a> {
     /// Launches a message: the next step starts only when every handler of it has finished.
     ///
     /// Nothing happens before the returned builder is awaited, and nobody can see the message
-    /// before the step has ended well.
+    /// before the step has ended well. If the message requires a handler and none is subscribed then, the step
+    /// fails with `NoHandler` when it ends.
     ///
     /// # Errors
     ///
@@ -213,7 +214,7 @@ impl<'a> Scope<'a> {
         let launched = payload::prepare(&message, limit)?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
-        let launch = launch_within(store, self.tx().await?, launched).await?;
+        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await?;
         if let Some(opened) = &mut self.opened {
             opened.started.extend(launch.handlers);
         }
@@ -294,7 +295,8 @@ impl<'a> Scope<'a> {
         let context =
             options.context(context, self.handler(), self.engine.store(), Duration::ZERO, limit).await?;
         let (message, topic) = (ids::now_v7(), SLEEP_TOPIC.to_owned());
-        self.emissions.push(Emission { message, topic, payload: json!({}), detached_root: None, context });
+        let (payload, detached_root, required) = (json!({}), None, None);
+        self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
         Ok(())
     }
 
@@ -471,12 +473,14 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             let what = || format!("a message for topic `{}`", M::TOPIC);
             let payload = payload::storable(self.payload?, settings.payload_bytes_max, what)?;
             let limit = settings.context_bytes_max;
+            let required = M::REQUIRES_HANDLER || self.options.required;
+            let required = required.then(std::any::type_name::<M>);
             let context = self
                 .options
                 .context(self.context, self.handler, self.engine.store(), Duration::ZERO, limit)
                 .await?;
             let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
-            self.emissions.push(Emission { message, topic, payload, detached_root, context });
+            self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
             Ok(message)
         }
         .boxed()

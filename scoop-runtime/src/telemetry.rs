@@ -17,6 +17,7 @@ use tracing::Span;
 use tracing::field::display as shown;
 use uuid::Uuid;
 
+use crate::unhandled::Subscribed;
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
@@ -221,6 +222,15 @@ events! {
     /// A session was gone before it was closed.
     DEBUG "session_gone" = session_gone(error: &sqlx::Error) { error = shown(Scrubbed(error)) }
         ("worker session gone before it was closed: {}", Scrubbed(error))
+}
+
+events! {
+    OF_LAUNCHES: "scoop::launch", shared {};
+
+    /// The first message of this process on a topic was launched that no handler is subscribed to.
+    WARN "unhandled" = unhandled(topic: &str, subscribed: &Subscribed)
+        { topic = topic, near = shown(subscribed.near.join(", ")) }
+        ("message left unhandled: topic `{topic}` has no handler; {subscribed}")
 }
 
 events! {

@@ -18,6 +18,8 @@ use crate::{HierarchyId, Intervention, RollbackFailure, RunId};
 #[derive(Clone, Debug)]
 pub struct Tree {
     roots: Vec<RunInfo>,
+    /// The message that started the hierarchy, and those whose emitter cannot be read.
+    unhandled: Vec<UnhandledMessage>,
     cancellations: Vec<CancellationRequest>,
     unreadable: Vec<String>,
 }
@@ -57,8 +59,24 @@ pub struct RunInfo {
     pub interventions: Vec<Intervention>,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
+    /// The messages that it launched without any handler, in the order of their launch.
+    pub unhandled: Vec<UnhandledMessage>,
     /// When this was read, by the clock of the database.
     read_at: Option<SystemTime>,
+}
+
+/// A message for which no handler was subscribed when it was launched. Display it for one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnhandledMessage {
+    /// Where it was published.
+    pub topic: String,
+    /// The message.
+    pub message_id: Uuid,
+    /// When it was launched; `None` if the time on record is none of the years 1 to 9999.
+    pub at: Option<SystemTime>,
+    /// The hierarchy that handles it after all, if it was [redelivered](crate::Scoop::redeliver).
+    pub redelivered_as: Option<HierarchyId>,
 }
 
 /// How far a run is.
@@ -261,6 +279,12 @@ impl Tree {
             ahead.extend(run.children.iter().rev());
         }
         all
+    }
+
+    /// The messages of the hierarchy that no handler was subscribed for: the one that started it, or those of its runs.
+    pub fn unhandled(&self) -> Vec<&UnhandledMessage> {
+        let of_runs = self.runs().into_iter().flat_map(|run| &run.unhandled);
+        self.unhandled.iter().chain(of_runs).collect()
     }
 
     /// The requests to give up that were made in this hierarchy, oldest first, whatever became of them.

@@ -5,8 +5,12 @@ mod children;
 mod keys;
 #[path = "../it/behaviour/names.rs"]
 mod names;
+#[path = "../it/behaviour/no_handler.rs"]
+mod no_handler;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
+#[path = "../it/behaviour/redelivered.rs"]
+mod redelivered;
 #[path = "../it/behaviour/repair.rs"]
 mod repair;
 #[path = "../it/behaviour/replies_last_step.rs"]

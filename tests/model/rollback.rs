@@ -475,6 +475,7 @@ fn emission(child: usize) -> Emission {
         payload: serde_json::Value::Null,
         detached_root: None,
         context: Default::default(),
+        required: None,
     }
 }
 

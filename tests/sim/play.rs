@@ -264,7 +264,7 @@ impl<'a> Stage<'a> {
         {
             let mut notes = self.world.notes();
             notes.messages.insert(handle.message_id(), Emit::default());
-            notes.fresh = Some(handle.id());
+            notes.fresh = Some(handle.id().uuid());
         }
         self.comes_to_rest(helper).await
     }

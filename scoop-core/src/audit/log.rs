@@ -30,6 +30,17 @@ pub struct Log {
     /// The runs that no program at hand can continue: at rest they, and who waits for them, may be
     /// unfinished.
     pub set_aside: Vec<Uuid>,
+    /// The messages that started a hierarchy without any handler, and that others got later.
+    pub redeliveries: Vec<Redelivery>,
+}
+
+/// That a message was delivered to the handlers that listened at a later moment than that of its emission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redelivery {
+    /// The message.
+    pub message: Uuid,
+    /// That moment.
+    pub at: OffsetDateTime,
 }
 
 /// A message that was emitted.

@@ -20,7 +20,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-pub use self::log::{AtRest, Effect, Listing, Log, LoggedEvent, LoggedMessage, Part, Place};
+pub use self::log::{AtRest, Effect, Listing, Log, LoggedEvent, LoggedMessage, Part, Place, Redelivery};
 use crate::Definition;
 
 /// What must hold of every history. [`Invariant::id`] is how documents cite it.

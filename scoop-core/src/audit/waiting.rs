@@ -1,12 +1,15 @@
 //! I1: who is waited for. I7, as far as a log at rest tells: nothing is left that should have happened.
 
+use time::OffsetDateTime;
+
 use super::Invariant;
 use super::history::{Findings, Hierarchy, Row, Run, Window};
-use super::log::Listing;
+use super::log::{Listing, Redelivery};
 use crate::EventKind;
 
 pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     for emitted in hierarchy.rows.iter().filter(|row| row.kind() == EventKind::Emitted) {
+        redelivered_once(hierarchy, *emitted, findings);
         only_listeners_hear(hierarchy, *emitted, findings);
         if emitted.event.handler.is_none() {
             all_listeners_heard(hierarchy, *emitted, None, findings);
@@ -21,10 +24,31 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     }
 }
 
-/// Who listened on the topic when the message was emitted: for certain, or perhaps.
+/// When the message found its handlers: at its emission, or when it was delivered later, since it had none. Nobody
+/// waits for it then, so it has started a hierarchy.
+fn delivered_at(hierarchy: &Hierarchy<'_>, emitted: Row<'_>) -> OffsetDateTime {
+    let mut redeliveries = hierarchy.log.redeliveries.iter().filter(|_| emitted.event.handler.is_none());
+    let redelivered = redeliveries.find(|redelivery| redelivery.message == emitted.event.message);
+    redelivered.map_or(emitted.event.at, |redelivery| redelivery.at)
+}
+
+/// A redelivery comes once, and after an emission that nobody heard.
+fn redelivered_once(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
+    let of_message = |it: &&Redelivery| it.message == emitted.event.message;
+    for (nth, redelivery) in hierarchy.log.redeliveries.iter().filter(of_message).enumerate() {
+        let mut runs = hierarchy.handling(emitted.event.message);
+        let early = redelivery.at <= emitted.event.at || runs.any(|run| run.seen.event.at < redelivery.at);
+        if nth > 0 || early || emitted.event.handler.is_some() {
+            let what = format!("{} was delivered a second time", emitted.told());
+            hierarchy.find(findings, Invariant::Once, what);
+        }
+    }
+}
+
+/// Who listened on the topic when the message found its handlers: for certain, or perhaps.
 fn listened(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, listing: &Listing, certainly: bool) -> bool {
     let slack = if certainly { hierarchy.log.tolerance } else { -hierarchy.log.tolerance };
-    let at = emitted.event.at;
+    let at = delivered_at(hierarchy, emitted);
     hierarchy.topic(emitted.event.message) == Some(&listing.topic)
         && listing.since + slack <= at
         && listing.until.is_none_or(|until| at < until - slack)

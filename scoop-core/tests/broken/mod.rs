@@ -1,6 +1,8 @@
 //! That the reference model finds what is wrong: good records, each broken in one place.
 
-use scoop_core::audit::{AtRest, Effect, Invariant, Log, LoggedEvent, Part, Place, audit, audit_effects};
+use scoop_core::audit::{
+    AtRest, Effect, Invariant, Log, LoggedEvent, Part, Place, Redelivery, audit, audit_effects,
+};
 use scoop_core::{Definition, EventKind, Failure, Lineage};
 use time::Duration;
 use uuid::Uuid;
@@ -536,4 +538,44 @@ fn effects_that_are_missing_doubled_or_too_many() {
         effects.push(stranger);
         assert_eq!(check(&effects)[0].invariant, Invariant::Atomic);
     }
+}
+
+/// A record in which the saga of the root was listed after the launch.
+fn listed_late() -> Broken {
+    let mut broken = good(DONE);
+    broken.new_times();
+    let emitted = broken.row(Emitted, "", "").at;
+    let mut listings = broken.log.listings.iter_mut();
+    listings.find(|it| it.handler == "parent").unwrap().since = emitted + Duration::nanoseconds(100);
+    broken
+}
+
+impl Broken {
+    fn redelivered(mut self, nanoseconds: i64) -> Self {
+        let LoggedEvent { message, at, .. } = self.row(Emitted, "", "").clone();
+        let at = at + Duration::nanoseconds(nanoseconds);
+        self.log.redeliveries.push(Redelivery { message, at });
+        self
+    }
+}
+
+#[test]
+fn redelivery_after_a_listing_makes_it_count() {
+    let found = |broken: Broken| audit(&broken.log, &broken.definitions, AtRest::Yes);
+    listed_late().violates(Invariant::Waits);
+    assert_eq!(found(listed_late().redelivered(200)), []);
+    listed_late().redelivered(50).violates(Invariant::Waits);
+}
+
+#[test]
+fn redelivery_of_a_message_that_was_handled_or_redelivered_is_found() {
+    listed_late().redelivered(200).redelivered(300).violates(Invariant::Once);
+    good(DONE).redelivered(1_000_000_000_000).violates(Invariant::Once);
+}
+
+#[test]
+fn redelivery_that_a_listener_does_not_hear_of_is_found() {
+    let mut broken = listed_late().redelivered(200);
+    broken.drop_handler("parent");
+    broken.violates(Invariant::Progress);
 }

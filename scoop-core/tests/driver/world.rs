@@ -337,6 +337,7 @@ impl<'a> World<'a> {
                 payload: json!({ "from": called.handler }),
                 detached_root: emit.detached.then(|| self.id()),
                 context,
+                required: None,
             });
         }
         let next = match &outcome.end {

@@ -19,6 +19,7 @@ use super::{Engine, claim};
 use crate::error::is_transient;
 use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, known_before};
 use crate::telemetry;
+use crate::unhandled::Unhandled;
 use crate::uninterrupted::uninterrupted;
 
 /// Room for one run.
@@ -57,7 +58,7 @@ pub(super) async fn launch(
     let rooms = keep_rooms(engine, own);
     let launched = if rooms.is_empty() {
         let launch = engine.store.launch_alone(messages).await?;
-        tell(engine, messages, &launch);
+        tell(engine, messages, &launch, vec![]);
         Start::Otherwise
     } else {
         // What is claimed has to begin.
@@ -107,27 +108,34 @@ async fn launch_here(
         Err(error) => {
             // From here on what may have been claimed all the same is not in flight.
             drop(rooms);
-            if is_transient(&error) || error.as_database_error().is_none() {
+            let refused = error.as_database_error().is_some() || Unhandled::of(&error).is_some();
+            if is_transient(&error) || !refused {
                 telemetry::launch_unknown(engine.worker, &error);
                 engine.doubt();
             }
             return Err(error);
         }
     };
+    let mut begun = vec![];
     for Room { message, key, handler, flight, share, slot } in rooms {
         // Not if its message was there before, or its handler is not listed any more.
         if launch.claimed.contains(&key.id) {
+            begun.push(handler.clone());
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
             claim::begin(&engine, flight, claimed, Seat::new(share, slot));
         }
     }
-    tell(&engine, &messages, &launch);
+    tell(&engine, &messages, &launch, begun);
     let lone = launch.launched == 1 && launch.claimed.len() == 1 && launch.handlers.is_empty();
     Ok(if lone { Start::LoneRunHere } else { Start::Otherwise })
 }
 
-/// What does not begin here may begin elsewhere, or later.
-fn tell(engine: &Engine, messages: &[Launched], launch: &Launch) {
+/// What does not begin here may begin elsewhere, or later. The runs of the handlers in `begun` have.
+fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<String>) {
+    if launch.launched > 0 {
+        let handlers = [begun, launch.handlers.clone()].concat();
+        engine.unhandled.launched(messages.iter().map(|message| message.topic), &handlers);
+    }
     engine.announce(&launch.handlers);
     if messages.iter().any(Launched::sets_a_time) {
         engine.set_a_time();

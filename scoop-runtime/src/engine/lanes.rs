@@ -1,6 +1,8 @@
 //! Has written what follows from a move: in the step's own transaction if it opened one (the
 //! transactional lane), otherwise together with other runs (the batched lane).
 
+use std::collections::BTreeSet;
+
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
 use sqlx::{Postgres, Transaction};
 
@@ -16,6 +18,7 @@ use crate::error::{is_cancelled, is_transient_in_step};
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
 use crate::telemetry;
+use crate::unhandled::Unhandled;
 
 /// How many events are gathered at most before they are written.
 const GATHERED_EVENTS_MAX: usize = 100;
@@ -85,6 +88,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
             job.undecided = after.outcome;
             Err(Halt::InDoubt("the engine stopped".into()))
         }
+        Err(Unsettled::Unhandled(unhandled)) => fail_unhandled(engine, job, after.context, unhandled).await,
     }
 }
 
@@ -109,12 +113,16 @@ async fn settle_within(
             job.undecided = after.outcome;
             Err(halt)
         }
+        Err(Uncommitted::Unhandled(unhandled)) => fail_unhandled(engine, job, after.context, unhandled).await,
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => {
                 telemetry::cleanup_lost(job.at(&job.step()), &why);
                 settle_batched(engine, job, conclusion).await
             }
-            None => fail(engine, job, after.context, &why).await,
+            None => {
+                let failure = Failure::new("TransactionError", why, &job.run.source);
+                fail(engine, job, after.context, failure).await
+            }
         },
     }
 }
@@ -142,18 +150,22 @@ struct After {
     definition: Option<i32>,
     /// What to report.
     outcome: Option<Box<Outcome>>,
+    /// The topics of the messages that were launched.
+    topics: Vec<String>,
 }
 
 impl After {
     fn of(before: &Run, conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
         let outcome = Outcome::of(before, conclusion);
+        let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
+        let topics = topics.into_iter().map(str::to_owned).collect();
         let (run, backward) = match &conclusion.fate {
             Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
         };
-        Self { run, backward, context, definition: None, outcome }
+        Self { run, backward, context, definition: None, outcome, topics }
     }
 }
 
@@ -163,6 +175,8 @@ enum Uncommitted {
     Halt(Halt),
     /// It is the step's own doing.
     Failed(String),
+    /// A message of the step requires a handler, and there is none.
+    Unhandled(Unhandled),
 }
 
 /// Writes what follows into the transaction of the step, and commits it.
@@ -215,6 +229,9 @@ const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Whose fault it is that nothing could be written.
 fn not_written(error: sqlx::Error) -> Uncommitted {
+    if let Some(unhandled) = Unhandled::of(&error) {
+        return Uncommitted::Unhandled(unhandled.clone());
+    }
     if is_transient_in_step(&error) {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
@@ -234,14 +251,24 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
 }
 
 /// The step, whose code returned well and left this context behind, has failed after all.
-async fn fail(engine: &Engine, job: &mut Job, context: Context, why: &str) -> Result<(), Halt> {
-    let failure = Failure::new("TransactionError", why, &job.run.source);
+async fn fail(engine: &Engine, job: &mut Job, context: Context, failure: Failure) -> Result<(), Halt> {
     let (conclusion, opened) = match next(job)? {
         Continuation::Call(call) => conclude_failed(engine, job, call, context, failure).await?,
         Continuation::Record(record) => (record.conclude(), None),
     };
     // It does not come back here: a failure is written even if its transaction cannot be.
     Box::pin(settle(engine, job, conclusion, opened)).await
+}
+
+/// The same, since a message that it launched requires a handler, and there is none.
+async fn fail_unhandled(
+    engine: &Engine,
+    job: &mut Job,
+    context: Context,
+    unhandled: Unhandled,
+) -> Result<(), Halt> {
+    let text = unhandled.explained(&engine.store).await.to_string();
+    fail(engine, job, context, Failure::new("NoHandler", text, &job.run.source)).await
 }
 
 /// Whether the transaction is still the one that the engine began.
@@ -267,6 +294,9 @@ fn proceed(
     }
     if let Some(outcome) = after.outcome {
         outcome.report(job);
+    }
+    if !after.topics.is_empty() {
+        engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.started);
     }
     engine.announce(&settled.started);
     if sets_a_time {

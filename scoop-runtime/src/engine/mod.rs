@@ -48,6 +48,7 @@ use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::telemetry;
+use crate::unhandled::UnhandledWarnings;
 pub(crate) use connections::{Connections, Opened};
 pub(crate) use hand_over::Start;
 use scoop_core::{Failure, Run};
@@ -83,6 +84,7 @@ pub(crate) struct Engine {
     wakeups: wake::Wakeups,
     watched: time::Watched,
     pub(crate) waiters: Waiters,
+    pub(crate) unhandled: Arc<UnhandledWarnings>,
     stopping: CancellationToken,
     stopped: CancellationToken,
     runs: TaskTracker,
@@ -107,6 +109,7 @@ impl Engine {
             spare,
             shares: shares::Shares::default(),
             connections,
+            unhandled: UnhandledWarnings::new(store.clone()),
             store,
             registry,
             definitions,

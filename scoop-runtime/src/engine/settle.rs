@@ -11,6 +11,7 @@ use super::Engine;
 use crate::error::is_transient;
 use crate::store::{Settled, Settlement, Shape};
 use crate::telemetry;
+use crate::unhandled::Unhandled;
 
 /// How many tasks settle side by side: while one commits, the other gathers.
 pub(super) const SETTLERS: usize = 2;
@@ -47,6 +48,8 @@ pub(super) enum Unsettled {
     TakenOver,
     /// The database refuses this outcome, and will do so again: what it says.
     Refused(String),
+    /// A message that was to be launched requires a handler, and there is none.
+    Unhandled(Unhandled),
     /// The engine is gone.
     Stopped,
 }
@@ -78,9 +81,10 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
         }
         drop(outcomes);
         // One that takes a long statement must not have all others take it.
-        let mut shapes: [Vec<Pending>; 4] = Default::default();
+        let mut shapes: [Vec<Pending>; 5] = Default::default();
         for pending in batch.drain(..) {
             let place = match pending.settlement.shape() {
+                _ if pending.settlement.requires_handlers() => 4,
                 Shape::Plain => 0,
                 Shape::Launching => 1,
                 Shape::Telling => 2,
@@ -120,7 +124,10 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
         }
         Err(error) if settlements.len() == 1 => {
             for answer in answers {
-                let _ = answer.send(Err(Unsettled::Refused(error.to_string())));
+                let _ = answer.send(Err(match Unhandled::of(&error) {
+                    Some(unhandled) => Unsettled::Unhandled(unhandled.clone()),
+                    None => Unsettled::Refused(error.to_string()),
+                }));
             }
         }
         Err(_) => {

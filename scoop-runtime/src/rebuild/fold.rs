@@ -357,7 +357,7 @@ impl<'a> Hierarchy<'a> {
         let mut rows = vec![];
         for emission in awaited {
             let listened = |entry: &&Listened| {
-                let at = emission.at;
+                let at = delivered_at(emission);
                 entry.topic == emission.topic
                     && entry.since <= at
                     && entry.until.is_none_or(|until| at < until)
@@ -396,7 +396,7 @@ impl<'a> Hierarchy<'a> {
         let deadlines = emission.context.give_up_at(row.undoing_since.is_some());
         let counts = |deadline: &OffsetDateTime| row.undoing_since.is_none_or(|since| *deadline > since);
         row.give_up_at = deadlines.into_iter().filter(counts).min();
-        let due = emission.context.not_before().unwrap_or(emission.at);
+        let due = emission.context.not_before().unwrap_or(delivered_at(emission));
         row.ready_at = row.give_up_at.map_or(due, |deadline| deadline.min(due));
         row
     }
@@ -434,4 +434,9 @@ impl<'a> Hierarchy<'a> {
             reason: None,
         }
     }
+}
+
+/// When the handlers of a message were determined: at its launch, or later if there was none.
+fn delivered_at(emission: &Recorded) -> OffsetDateTime {
+    emission.redelivered_at.unwrap_or(emission.at)
 }

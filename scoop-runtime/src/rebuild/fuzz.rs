@@ -51,6 +51,7 @@ fn row() -> impl Strategy<Value = Recorded> {
             exception: None,
             context: serde_json::from_value::<Context>(context).expect("an object"),
             at: OffsetDateTime::UNIX_EPOCH + Duration::seconds(second),
+            redelivered_at: None,
         })
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Recorded {
     pub(crate) exception: Option<Value>,
     pub(crate) context: Context,
     pub(crate) at: OffsetDateTime,
+    /// Of a launch that started a hierarchy without a handler: when others got it.
+    pub(crate) redelivered_at: Option<OffsetDateTime>,
 }
 
 /// An operator wanted this run to go on.

@@ -46,6 +46,7 @@ impl History {
             exception: None,
             context: Context::default(),
             at: at(second),
+            redelivered_at: None,
         });
         self
     }

@@ -17,6 +17,7 @@ use super::rows::{failure, timestamps};
 use super::{Claimed, Key, Surroundings, Tables};
 use crate::ids;
 use crate::tree::RunRow;
+use crate::unhandled::Unhandled;
 
 /// A message that starts a hierarchy of its own.
 #[derive(Debug, Serialize)]
@@ -33,6 +34,9 @@ pub(crate) struct Launched {
     /// The runs that whoever launches it has room for, by handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) here: BTreeMap<String, Uuid>,
+    /// The Rust type of the message if the launch is refused without a handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) required: Option<&'static str>,
     /// How large it is about, in bytes of JSON.
     #[serde(skip)]
     pub(crate) bytes: usize,
@@ -67,7 +71,19 @@ impl Launched {
     pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
         let (id, root) = (ids::now_v7(), ids::now_v7());
         let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
-        Self { id, root, topic, payload, context, due: None, deadlines, here, bytes, only_once: false }
+        Self {
+            id,
+            root,
+            topic,
+            payload,
+            context,
+            due: None,
+            deadlines,
+            here,
+            required: None,
+            bytes,
+            only_once: false,
+        }
     }
 
     /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
@@ -99,9 +115,14 @@ impl Launched {
         self.due.is_some() || !self.deadlines.is_empty()
     }
 
-    /// Whether it cannot be there already, and nothing of it is to be done at a certain time.
+    /// Whether it may be there already or be refused, of which only `message_launch.sql` knows.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.only_once || self.required.is_some()
+    }
+
+    /// Whether it is launched in any case, and nothing of it is to be done at a certain time.
     fn is_plain(&self) -> bool {
-        !self.only_once && !self.sets_a_time()
+        !self.is_conditional() && !self.sets_a_time()
     }
 
     /// Until when its runs have to be done.
@@ -240,13 +261,14 @@ fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, 
 }
 
 impl Tables {
-    /// Publishes messages and starts a run for each listed handler.
+    /// Publishes messages and starts a run for each listed handler. Fails with [`Unhandled`] if one of them
+    /// requires a handler and there is none; then none of them is published.
     pub(crate) async fn launch(
         &self,
         executor: impl PgExecutor<'_>,
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
-        if messages.iter().any(|message| message.only_once) {
+        if messages.iter().any(Launched::is_conditional) {
             return self.launch_for(executor, messages, None).await;
         }
         let publish = match messages {
@@ -302,6 +324,9 @@ impl Tables {
         let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).persistent(named);
         let launch = launch.bind(claimer.map(|it| it.worker)).bind(claimer.map(|it| it.identifier));
         let row = launch.bind(claimer.map(|it| it.topology)).fetch_one(executor).await?;
+        if let Some(topic) = row.try_get("refused")? {
+            return Err(Unhandled { topic, message: row.try_get("refused_type")? }.into());
+        }
         Ok(Launch {
             launched: row.try_get("launched")?,
             handlers: row.try_get("handlers")?,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use scoop_core::{Definition, EventKind, Failure, Run};
 use sqlx::{PgConnection, PgExecutor};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::client::Launch;
@@ -14,8 +15,8 @@ use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
     Asked, Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
-    Published, PublishedDefinition, Release, SetAside, Settled, Settlement, Standing, Tables, Target, Undone,
-    Unreadable,
+    Published, PublishedDefinition, Redelivery, Release, SetAside, Settled, Settlement, Standing, Tables,
+    Target, Undone, Unreadable,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
@@ -101,6 +102,10 @@ either! {
     async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
     async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
     async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
+
+    async fn redeliver(
+        &self, topic: &str, since: OffsetDateTime, after: Option<Uuid>, limit: usize,
+    ) -> Redelivery;
 
     async fn publish(&self, subscriptions: &[Subscription]) -> ();
     async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;

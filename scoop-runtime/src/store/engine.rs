@@ -203,6 +203,9 @@ impl Tables {
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        if settlements.iter().any(Settlement::requires_handlers) {
+            return self.settle_required(identifier, settlements).await;
+        }
         if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
             // Lists of one are dear.
             if let ([plain], [settlement]) = (&plain[..], settlements)
@@ -239,10 +242,13 @@ impl Tables {
         }
         let settlements = std::slice::from_ref(settlement);
         let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
+        if !rows.is_empty() && settlement.requires_handlers() {
+            self.check_handlers(connection, settlement).await?;
+        }
         rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
     }
 
-    /// The same, by the function that can do anything, and outside the transaction of a step.
+    /// As [`Tables::settle`], by the function that can do anything, and outside the transaction of a step.
     #[cfg(test)]
     pub(super) async fn settle_by_function(
         &self,
@@ -253,7 +259,7 @@ impl Tables {
         self.sessions.run(settle).await?.iter().map(Settled::from_row).collect()
     }
 
-    async fn settle_on(
+    pub(super) async fn settle_on(
         &self,
         connection: &mut PgConnection,
         identifier: &str,

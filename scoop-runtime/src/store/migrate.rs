@@ -22,7 +22,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "lean", include_str!("../../migrations/0005_lean.sql")),
     (6, "settle", include_str!("../../migrations/0006_settle.sql")),
     (7, "repeated failure", include_str!("../../migrations/0007_repeated_failure.sql")),
-    (9, "reply", include_str!("../../migrations/0009_reply.sql")),
+    (8, "reply", include_str!("../../migrations/0008_reply.sql")),
+    (9, "redelivery", include_str!("../../migrations/0009_redelivery.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.

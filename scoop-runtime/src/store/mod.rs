@@ -17,8 +17,10 @@ mod progress;
 mod reach;
 mod rebuild;
 mod recorded;
+mod redelivery;
 mod repair;
 mod requests;
+mod required;
 #[cfg(test)]
 mod rounds;
 mod rows;
@@ -44,6 +46,7 @@ pub(crate) use memory::{Memory, MemorySession};
 pub(crate) use migrate::{migrate, unfit_for_clients};
 pub(crate) use progress::Progress;
 pub(crate) use reach::{check, refusal};
+pub(crate) use redelivery::Redelivery;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Asked, Target, Undone};
 pub(crate) use rows::{Claimed, FailedPart, Key, Surroundings, Unreadable, failure, lineage, timestamps};

@@ -130,6 +130,7 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
         exception: row.try_get("exception")?,
         context: context.map(|Json(context)| context).unwrap_or_default(),
         at: row.try_get("created_at")?,
+        redelivered_at: row.try_get("redelivered_at")?,
     })
 }
 

@@ -262,6 +262,7 @@ fn conclusion(run: &Run, messages: Vec<Launched>) -> Conclusion {
         detached_root: Some(message.root),
         context: message.context.clone(),
         payload: message.payload,
+        required: None,
     };
     let emissions = messages.into_iter().map(emission).collect();
     let returned = Returned { next: None, output: None, replies: vec![], emissions };

@@ -14,6 +14,7 @@ use super::launching::Launching;
 use super::plain::Plain;
 use super::rows::{Key, Surroundings, timestamps};
 use super::telling::Telling;
+use crate::unhandled::Unhandled;
 
 /// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
 /// written: each byte is read twice.
@@ -149,6 +150,9 @@ pub(super) struct EmissionRow {
     pub(super) due: Option<OffsetDateTime>,
     #[serde(serialize_with = "timestamps", skip_serializing_if = "Vec::is_empty")]
     pub(super) deadlines: Vec<OffsetDateTime>,
+    /// The Rust type of the message if it requires a handler.
+    #[serde(skip)]
+    pub(super) required: Option<&'static str>,
 }
 
 /// A message whose handlers have to roll back.
@@ -237,6 +241,11 @@ impl Settlement {
         } else {
             Shape::Any
         }
+    }
+
+    /// Whether a message that it launches requires a handler.
+    pub(crate) fn requires_handlers(&self) -> bool {
+        self.emissions.iter().any(|row| row.required.is_some())
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
@@ -399,6 +408,11 @@ impl EmissionRow {
         self.detached_root.is_none() && self.due.is_none() && self.deadlines.is_empty()
     }
 
+    /// The refusal of a launch without a handler, if the message requires one.
+    pub(super) fn unhandled(&self) -> Option<Unhandled> {
+        self.required.map(|message| Unhandled { topic: self.topic.clone(), message: message.to_owned() })
+    }
+
     /// An emission of a run that has this context then.
     fn new(at: usize, emission: Emission, undoing: bool, context: &Context) -> Self {
         let undoing = undoing && emission.detached_root.is_none();
@@ -410,6 +424,7 @@ impl EmissionRow {
             detached_root: emission.detached_root,
             due: emission.context.not_before(),
             deadlines: emission.context.give_up_at(undoing),
+            required: emission.required,
             context: Some(emission.context).filter(|own| own != context),
         }
     }
@@ -488,7 +503,7 @@ mod tests {
 
     fn emission(detached: bool, context: Context) -> Emission {
         let (message, topic, payload) = (Uuid::from_u128(9), "topic".into(), json!({}));
-        Emission { message, topic, payload, detached_root: detached.then(Uuid::nil), context }
+        Emission { message, topic, payload, detached_root: detached.then(Uuid::nil), context, required: None }
     }
 
     fn conclusion(events: Vec<Event>, fate: Fate) -> Conclusion {

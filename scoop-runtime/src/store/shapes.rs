@@ -104,6 +104,7 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
         payload: if nth == 1 { Value::Null } else { json!({ "nth": nth }) },
         detached_root: None,
         context: if nth == 1 { Context::default() } else { knows.clone() },
+        required: None,
     };
     let emissions: Vec<_> = topics.iter().enumerate().map(emission).collect();
     let (event, after) = suspended(run, "step");

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use scoop_core::Lineage;
 use uuid::Uuid;
 
-use super::{CancellationRequest, RunInfo, RunRow, Tree};
+use super::{CancellationRequest, RunInfo, RunRow, Tree, UnhandledMessage};
 use crate::Intervention;
 
 impl Tree {
-    /// The tree of these runs, parents before children, with what was done about them. Of a row that cannot be read
-    /// there is the reason.
+    /// The tree of these runs, parents before children, with what was done about them and the messages that they
+    /// launched without a handler. Of a row that cannot be read there is the reason.
     pub(crate) fn of(
         rows: Vec<Result<RunRow, String>>,
         interventions: Vec<Intervention>,
@@ -20,20 +21,26 @@ impl Tree {
             done.entry(intervention.run.uuid()).or_default().push(intervention);
         }
         let (mut runs, mut unreadable) = (vec![], vec![]);
+        let mut unhandled: BTreeMap<Lineage, Vec<UnhandledMessage>> = BTreeMap::new();
         for row in rows {
             match row {
-                Ok(row) => runs.push(row.into_info()),
+                Ok(RunRow::Run(run)) => runs.push(*run),
+                Ok(RunRow::Unhandled(emitter, message)) => {
+                    unhandled.entry(emitter).or_default().push(message)
+                }
                 Err(why) => unreadable.push(why),
             }
         }
         for run in &mut runs {
             run.interventions = done.remove(&run.lineage.id()).unwrap_or_default();
+            run.unhandled = unhandled.remove(&run.lineage).unwrap_or_default();
             if run.gives_up {
                 let concerns = |request: &&CancellationRequest| request.concerns(run);
                 run.pending_cancellations = cancellations.iter().filter(concerns).cloned().collect();
             }
         }
-        Self { roots: nested(runs), cancellations, unreadable }
+        let unhandled = unhandled.into_values().flatten().collect();
+        Self { roots: nested(runs), unhandled, cancellations, unreadable }
     }
 }
 
@@ -83,7 +90,6 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 mod fuzz {
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use scoop_core::Lineage;
 
     use super::*;
 
@@ -100,7 +106,7 @@ mod fuzz {
         fn every_run_has_its_place(places in vec(vec(1..4u128, 1..5), 0..12)) {
             let tree = Tree::of(places.iter().map(|ids| Ok(row(ids))).collect(), vec![], vec![]);
             let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
-            let mut expected: Vec<_> = places.iter().map(|ids| row(ids).into_info().lineage).collect();
+            let mut expected: Vec<_> = places.iter().map(|ids| row(ids).lineage().clone()).collect();
             found.sort();
             expected.sort();
             prop_assert_eq!(found, expected);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind};
 
-use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree};
+use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 use crate::shown::{ahead, humane, utc, utc_if_known};
 
 /// How many sagas are named of those that a run waits for.
@@ -234,6 +234,7 @@ impl fmt::Display for Tree {
                 asked.entry(request.lineage.id()).or_default().push(request);
             }
         }
+        self.unhandled.iter().try_for_each(|message| writeln!(f, "{message}"))?;
         for root in self.roots() {
             let requests = |run: &RunInfo| asked.get(&run.lineage.id()).cloned().unwrap_or_default();
             write_run(f, root, &requests, "", "", "")?;
@@ -257,19 +258,33 @@ fn write_run<'a>(
         return Ok(());
     }
     let indent = format!("{indent}{below}");
-    let bar = if run.children.is_empty() { "  " } else { "│ " };
+    let bar = if run.children.is_empty() && run.unhandled.is_empty() { "  " } else { "│ " };
     for note in run.notes() {
         writeln!(f, "{indent}{bar}{note}")?;
     }
     for line in run.happened(asked(run).into_iter()) {
         writeln!(f, "{indent}{bar}{line}")?;
     }
+    let last = (run.children.len() + run.unhandled.len()).saturating_sub(1);
+    let branch = |at: usize| if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
     for (at, child) in run.children.iter().enumerate() {
-        let (branch, below) =
-            if at + 1 == run.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let (branch, below) = branch(at);
         write_run(f, child, asked, &indent, branch, below)?;
     }
+    for (at, message) in run.unhandled.iter().enumerate() {
+        writeln!(f, "{indent}{}{message}", branch(run.children.len() + at).0)?;
+    }
     Ok(())
+}
+
+impl fmt::Display for UnhandledMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no handler (on {}): launched {}", Escaped(&self.topic), utc_if_known(self.at))?;
+        match self.redelivered_as {
+            Some(hierarchy) => write!(f, ", redelivered as hierarchy {hierarchy}"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A run as the database has it.
+//! A run, or a message without a handler, as the database has it.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -12,17 +12,22 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState};
+use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::shown::system_time;
 use crate::store::lineage;
-use crate::{RollbackFailure, shown};
+use crate::{HierarchyId, RollbackFailure, shown};
 
 /// How much is shown of what cannot be read.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// A run as `run_tree.sql` gives it.
-pub(crate) struct RunRow(RunInfo);
+/// A row of `run_tree.sql`.
+#[derive(Debug)]
+pub(crate) enum RunRow {
+    Run(Box<RunInfo>),
+    /// A message without a handler, with the lineage of its emitter.
+    Unhandled(Lineage, UnhandledMessage),
+}
 
 /// What the working set says of a run.
 #[derive(Debug, Default)]
@@ -67,7 +72,7 @@ impl RunRow {
         let is_ready = matches!(state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. });
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
-        Self(RunInfo {
+        Self::Run(Box::new(RunInfo {
             handler: handler.to_owned(),
             topic: topic.to_owned(),
             message_id,
@@ -83,19 +88,30 @@ impl RunRow {
             events,
             interventions: vec![],
             children: vec![],
+            unhandled: vec![],
             read_at,
-        })
+        }))
+    }
+
+    /// A message without a handler; `emitter` is the lineage of its emitter.
+    pub(crate) fn unhandled(
+        emitter: Lineage,
+        (message_id, topic): (Uuid, &str),
+        at: Option<SystemTime>,
+        redelivered_as: Option<Uuid>,
+    ) -> Self {
+        let redelivered_as = redelivered_as.map(HierarchyId::from);
+        Self::Unhandled(emitter, UnhandledMessage { topic: topic.to_owned(), message_id, at, redelivered_as })
     }
 
     pub(crate) fn lineage(&self) -> &Lineage {
-        &self.0.lineage
+        match self {
+            Self::Run(run) => &run.lineage,
+            Self::Unhandled(emitter, _) => emitter,
+        }
     }
 
-    pub(super) fn into_info(self) -> RunInfo {
-        self.0
-    }
-
-    /// The run, or why the row cannot be read.
+    /// The row, or why the row cannot be read.
     pub(crate) fn from_row(row: &PgRow) -> Result<Self, String> {
         Self::read(row).map_err(|error| {
             let handler: Option<&str> = row.try_get("handler").unwrap_or_default();
@@ -107,6 +123,11 @@ impl RunRow {
     }
 
     fn read(row: &PgRow) -> sqlx::Result<Self> {
+        let (message, topic): (Uuid, &str) = (row.try_get("message_id")?, row.try_get("topic")?);
+        let Some(handler) = row.try_get("handler")? else {
+            let at = time(row, "launched_at")?;
+            return Ok(Self::unhandled(lineage(row)?, (message, topic), at, row.try_get("redelivered_as")?));
+        };
         let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
         let events = events.into_iter().flat_map(|Json(events)| events);
         let events = events.filter_map(EventRow::into_event).collect();
@@ -114,9 +135,8 @@ impl RunRow {
             Some(state) => Some(Stands::read(row, state)?),
             None => None,
         };
-        let pair = (row.try_get("handler")?, row.try_get("topic")?);
         let read_at = time(row, "read_at")?;
-        Ok(Self::new(lineage(row)?, row.try_get("message_id")?, pair, stands, events, read_at))
+        Ok(Self::new(lineage(row)?, message, (handler, topic), stands, events, read_at))
     }
 }
 

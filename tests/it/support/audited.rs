@@ -2,7 +2,7 @@
 
 use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage};
-use scoop_core::audit::{AtRest, Listing, Log, LoggedEvent, LoggedMessage, audit};
+use scoop_core::audit::{AtRest, Listing, Log, LoggedEvent, LoggedMessage, Redelivery, audit};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
@@ -22,6 +22,8 @@ const LISTINGS: &str = "SELECT topic, handler, since, until, dropped IS NOT NULL
 const REPAIRED: &str = "SELECT DISTINCT run FROM {schema}.intervention";
 
 const SET_ASIDE: &str = "SELECT id FROM {schema}.run WHERE state = 'stuck'";
+
+const REDELIVERIES: &str = "SELECT message_id, redelivered_at FROM {schema}.redelivery WHERE copy IS NULL";
 
 /// Whoever is unfinished, but for those that wait for what is set aside.
 const UNFINISHED: &str = "
@@ -64,7 +66,9 @@ async fn read(tx: &mut PgConnection, schema: &str) -> sqlx::Result<(Log, AtRest)
     let unfinished: bool = sqlx::query_scalar(sql(UNFINISHED)).fetch_one(&mut *tx).await?;
     // A listing is committed some time after the time that stands in it.
     let tolerance = Duration::seconds(2);
-    let log = Log { messages, events, listings, tolerance, repaired, set_aside };
+    let redeliveries = sqlx::query(sql(REDELIVERIES)).try_map(|row| redelivery(&row));
+    let redeliveries = redeliveries.fetch_all(&mut *tx).await?;
+    let log = Log { messages, events, listings, tolerance, repaired, set_aside, redeliveries };
     Ok((log, if unfinished { AtRest::No } else { AtRest::Yes }))
 }
 
@@ -86,6 +90,10 @@ fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
         handler_iteration: count(6)?,
         context: row.try_get::<Json<_>, _>(9)?.0,
     })
+}
+
+fn redelivery(row: &PgRow) -> sqlx::Result<Redelivery> {
+    Ok(Redelivery { message: row.try_get(0)?, at: row.try_get(1)? })
 }
 
 fn listing(row: &PgRow) -> sqlx::Result<Listing> {

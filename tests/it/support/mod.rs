@@ -10,9 +10,11 @@ mod process;
 mod rows;
 mod server;
 mod signals;
+mod warnings;
 
 pub(crate) use calls::{calls_of, compensated, handled, invoked};
 pub(crate) use database::Database;
 pub(crate) use process::in_a_process_that_dies;
 pub(crate) use rows::History;
 pub(crate) use signals::{Ends, Gate, Notes, eventually, takes};
+pub(crate) use warnings::warnings;

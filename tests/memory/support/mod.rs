@@ -15,7 +15,10 @@ pub(crate) mod messages;
 mod rows;
 #[path = "../../it/support/signals.rs"]
 mod signals;
+#[path = "../../it/support/warnings.rs"]
+mod warnings;
 
 pub(crate) use calls::{calls_of, compensated, handled, invoked};
 pub(crate) use database::Database;
 pub(crate) use signals::{Ends, Gate, Notes, eventually, takes};
+pub(crate) use warnings::warnings;

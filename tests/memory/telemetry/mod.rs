@@ -308,6 +308,7 @@ async fn outcomes() -> Result<()> {
     let launch = |order| shop.scoop.launch(order);
     launch(Order { retries: 2, fails: true, ..Order::default() }).await?.ends().await?;
     launch(Order { child: true, ..Order::default() }).await?.ends().await?;
+    shop.scoop.launch(Visit).await?.ends().await?;
     let sleeping = Order { sleeps: true, ..Order::default() };
     launch(sleeping.clone()).deadline(SOON).await?.ends().await?;
     let cancelled = launch(sleeping.clone()).await?;

@@ -15,6 +15,7 @@ use super::Memory;
 use super::record::{Event, Message};
 use super::row::{Row, RunState};
 use super::state::{Pair, State, after, child_of};
+use crate::unhandled::Unhandled;
 
 /// A message as it is launched.
 pub(super) struct Root<'a> {
@@ -56,7 +57,11 @@ impl<'a> Root<'a> {
 impl Memory {
     /// Launches messages in a transaction of their own.
     pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
-        self.run("launch", |state| Ok(state.launch(messages.iter().map(Root::from), None))).await
+        self.run("launch", |state| {
+            state.refuses_launch(messages).map_or(Ok(()), Err)?;
+            Ok(state.launch(messages.iter().map(Root::from), None))
+        })
+        .await
     }
 
     /// The same, by a worker that has room for some of the runs: these are claimed.
@@ -66,6 +71,7 @@ impl Memory {
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
         self.run("launch_here", |state| {
+            state.refuses_launch(messages).map_or(Ok(()), Err)?;
             let Claimer { worker, identifier, topology } = claimer;
             let worker = state.may_claim(worker, topology).then(|| (worker, identifier.into()));
             Ok(state.launch(messages.iter().map(Root::from), worker))
@@ -97,6 +103,16 @@ impl State {
         launch.handlers.sort();
         launch.handlers.dedup();
         launch
+    }
+
+    /// Why none of these is launched: one of them is not there already, requires a handler, and has none.
+    fn refuses_launch(&self, messages: &[Launched]) -> Option<sqlx::Error> {
+        let mut required = messages.iter().filter_map(|message| Some((message, message.required?)));
+        let refused = required.find(|(message, _)| {
+            !self.homes.contains_key(&message.id) && self.listening(message.topic).is_empty()
+        });
+        let (Launched { topic, .. }, message) = refused?;
+        Some(Unhandled { topic: (*topic).to_owned(), message: message.to_owned() }.into())
     }
 
     fn deliver(

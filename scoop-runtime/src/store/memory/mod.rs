@@ -13,6 +13,7 @@ mod link;
 mod log;
 mod rebuild;
 mod record;
+mod redelivery;
 mod repair;
 mod requests;
 mod row;

@@ -107,6 +107,7 @@ impl Event {
             exception: self.exception.as_ref().and_then(|failure| serde_json::to_value(failure).ok()),
             context: self.context.clone(),
             at: self.at,
+            redelivered_at: record.redelivered_at(self),
         }
     }
 }

@@ -52,6 +52,16 @@ pub(super) struct Intervened {
     pub(super) at: OffsetDateTime,
 }
 
+/// A row of `redelivery`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Redelivered {
+    /// The hierarchy of the runs.
+    pub(super) root: Uuid,
+    /// The message launched in place of one that a run had launched.
+    pub(super) copy: Option<Uuid>,
+    pub(super) at: OffsetDateTime,
+}
+
 /// All that is on record of one hierarchy, in the order in which it was written.
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -62,6 +72,8 @@ pub(super) struct Record {
     pub(super) interventions: Vec<Intervened>,
     /// That a run could not be undone again, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
     pub(super) repeated_failures: Vec<Event>,
+    /// The messages that no handler took at their launch, and that were delivered later.
+    pub(super) redeliveries: BTreeMap<Uuid, Redelivered>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
     /// The same, by message and kind.
@@ -114,6 +126,13 @@ impl Record {
         self.by_run.entry(event.lineage.id()).or_default().push(at);
         self.by_message.entry((event.message, event.kind as u8)).or_default().push(at);
         self.events.push(event);
+    }
+
+    /// When the message of this launch was delivered to handlers that were listed later, if it started the hierarchy.
+    pub(super) fn redelivered_at(&self, event: &Event) -> Option<OffsetDateTime> {
+        let redelivered =
+            self.redeliveries.get(&event.message).filter(|_| event.kind == EventKind::Emitted)?;
+        redelivered.copy.is_none().then_some(redelivered.at)
     }
 
     /// The events whose lineage ends with this id, oldest first.

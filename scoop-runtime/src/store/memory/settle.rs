@@ -16,6 +16,7 @@ use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, made};
+use crate::unhandled::Unhandled;
 
 impl Memory {
     /// Applies the settlements whose claims still hold, and says what became of them.
@@ -28,6 +29,10 @@ impl Memory {
             let refused = settlements.iter().find_map(|settlement| state.refuses(settlement));
             if let Some(why) = refused {
                 return Err(sqlx::Error::Protocol(why));
+            }
+            if let Some(unhandled) = settlements.iter().find_map(|settlement| state.lacks_handler(settlement))
+            {
+                return Err(unhandled.into());
             }
             let identifier: Arc<str> = identifier.into();
             let settled = settlements.iter().filter_map(|settlement| {
@@ -69,6 +74,18 @@ impl State {
         let mut written = written.filter(|event| event.kind != EventKind::RollbackEmitted);
         let second = written.find(|event| !record.admits(event));
         second.map(|event| format!("there is a {} of run {} already", event.kind.as_str(), event.lineage))
+    }
+
+    /// The refusal of a settlement that still holds, and launches a message that requires a handler without any.
+    fn lacks_handler(&self, settlement: &Settlement) -> Option<Unhandled> {
+        let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
+        let held = self.claimed_under(key)?;
+        if settlement.may_give_up && held.is_overdue(self.now()) {
+            return None;
+        }
+        let required = settlement.emissions.iter().filter(|emission| emission.required.is_some());
+        let mut missing = required.filter(|emission| self.listening(&emission.topic).is_empty());
+        missing.next().and_then(EmissionRow::unhandled)
     }
 
     fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<Settled> {

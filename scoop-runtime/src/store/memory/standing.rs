@@ -9,7 +9,7 @@ use super::Memory;
 use super::record::{Event, Record};
 use super::requests::children_of;
 use super::row::Row;
-use super::state::Hierarchy;
+use super::state::{Hierarchy, State};
 use crate::RunEvent;
 use crate::shown::system_time;
 use crate::tree::{RunRow, Stands};
@@ -47,11 +47,41 @@ impl Memory {
     /// The runs of a hierarchy, parents before their children.
     pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<Result<RunRow, String>>> {
         self.run("tree", |state| {
-            let now = state.now();
-            let rows = state.home_of(message).map_or_else(Vec::new, |hierarchy| hierarchy.tree(message, now));
+            let Some(hierarchy) = state.home_of(message) else {
+                return Ok(vec![]);
+            };
+            let mut rows = hierarchy.tree(message, state.now());
+            rows.extend(state.unhandled_in(hierarchy));
             Ok(rows.into_iter().map(Ok).collect())
         })
         .await
+    }
+}
+
+impl State {
+    /// The messages that no handler was listed for when they were emitted.
+    fn unhandled_in<'a>(&'a self, hierarchy: &'a Hierarchy) -> impl Iterator<Item = RunRow> + 'a {
+        let record = &hierarchy.record;
+        let emitted = record.events.iter().filter(|event| event.kind == EventKind::Emitted);
+        let unhandled = emitted.filter(|event| {
+            let topic = record.topic_of(event.message);
+            let listened = self.topology.iter().any(|listed| {
+                let until = listed.until.is_none_or(|until| until > event.at);
+                listed.topic == topic && listed.since <= event.at && until
+            });
+            let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
+            !listened && !seen && !hierarchy.rows.values().any(|row| row.message == event.message)
+        });
+        unhandled.map(|event| {
+            let topic = record.topic_of(event.message);
+            let redelivered = record.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
+            RunRow::unhandled(
+                event.lineage.clone(),
+                (event.message, &topic),
+                Some(system_time(event.at)),
+                redelivered,
+            )
+        })
     }
 }
 

@@ -1,0 +1,8 @@
+-- Messages that no handler took when they were launched, and that were delivered later, each once and for good. Written
+-- by nothing but a redelivery: a launch without a handler leaves no trace beside its EMITTED.
+CREATE TABLE scoop.redelivery (
+    message_id     uuid PRIMARY KEY,
+    root           uuid NOT NULL,  -- the hierarchy of the runs: that of the message if it started one, else a new one
+    copy           uuid,           -- the message launched in place of one that a run had launched
+    redelivered_at timestamptz NOT NULL  -- the handlers listed then got it
+);

@@ -1,0 +1,48 @@
+-- Which messages on this topic have no run, and never had one? Reads a page of events in the order of their ids, which
+-- begin with a time. Also the id of the last event read, in each row; a row without a message if there is none.
+-- Costs a look at each event of the page, and two for each message on the topic in it, whatever the history holds.
+-- Locks: nothing.
+-- $1 the topic, $2 since when, $3 the event after which to begin, $4 how many events to read at most,
+-- $5 how many messages to return at most
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.type, e.message_id, e.cooperation_lineage AS lineage, e.context, e.created_at
+    FROM scoop.message_event e
+    WHERE e.id > $3
+    ORDER BY e.id
+    LIMIT $4
+),
+-- counts, so that these are looked up, one by one
+not_begun AS MATERIALIZED (
+    SELECT p.*
+    FROM page p
+    WHERE p.type = 'EMITTED' AND p.created_at >= $2
+      AND (SELECT m.topic FROM scoop.message m WHERE m.id = p.message_id) = $1
+      AND (SELECT count(*) FROM scoop.message_event s WHERE s.type = 'SEEN' AND s.message_id = p.message_id) = 0
+      AND (SELECT count(*) FROM scoop.redelivery d WHERE d.message_id = p.message_id) = 0
+),
+-- the deliveries that wait to begin, once for each emitter
+waiting AS MATERIALIZED (
+    SELECT r.message_id
+    FROM (
+        SELECT DISTINCT lineage[1] AS root, lineage[cardinality(lineage)] AS parent
+        FROM not_begun WHERE cardinality(lineage) > 1
+    ) emitter
+    CROSS JOIN LATERAL (
+        SELECT r.message_id FROM scoop.run r WHERE r.root = emitter.root AND r.parent = emitter.parent OFFSET 0
+    ) r
+    UNION ALL
+    SELECT r.message_id
+    FROM not_begun
+    CROSS JOIN LATERAL (SELECT r.message_id FROM scoop.run r WHERE r.root = lineage[1] OFFSET 0) r
+    WHERE cardinality(lineage) = 1
+),
+unhandled AS (
+    SELECT * FROM not_begun
+    WHERE message_id NOT IN (SELECT message_id FROM waiting)
+    ORDER BY id
+    LIMIT $5
+)
+SELECT read.last, read.events, u.id AS event, u.message_id, u.context
+FROM (SELECT (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS last, (SELECT count(*) FROM page) AS events) read
+LEFT JOIN unhandled u ON true
+ORDER BY u.id

@@ -1,0 +1,183 @@
+//! Redelivery: handlers that are registered later get the messages that no handler took.
+
+use std::future::IntoFuture;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::Message;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::patience::Vain;
+use crate::store::Redelivery;
+use crate::unhandled::Subscribed;
+use crate::uninterrupted::uninterrupted;
+use crate::{HierarchyId, RuntimeError, Scoop, When};
+
+/// How far back a redelivery looks unless told otherwise.
+const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many messages are redelivered unless told otherwise.
+const LIMIT_DEFAULT: usize = 1_000;
+
+/// How many messages are redelivered in one transaction.
+const PAGE_MAX: usize = 200;
+
+/// What became of a [redelivery](Scoop::redeliver).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Redelivered {
+    /// The hierarchies that handle the messages, one for each: [`Scoop::find`] finds them.
+    pub hierarchies: Vec<HierarchyId>,
+    /// Whether the limit was reached before the end, so that there may be more.
+    pub more: bool,
+}
+
+/// A redelivery of what no handler took. Await it.
+#[must_use = "nothing is redelivered before this is awaited"]
+pub struct Redeliver {
+    scoop: Scoop,
+    topic: String,
+    since: Option<SystemTime>,
+    limit: usize,
+}
+
+impl Redeliver {
+    /// Only what was launched since then, by the clock of the server; a day back unless told. What is launched earlier
+    /// costs nothing; of all later events each is read.
+    pub fn since(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    /// At most so many messages; 1,000 unless told.
+    pub fn limit(mut self, messages: usize) -> Self {
+        self.limit = messages;
+        self
+    }
+
+    async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
+        let listed = self.scoop.patiently(|_| self.scoop.store().listed_handlers()).await;
+        let listed = listed.map_err(Vain::error("the handlers were looked up"))?;
+        if !listed.iter().any(|listed| listed.topic == self.topic) {
+            let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
+            let message = "Scoop::redeliver".to_owned();
+            return Err(RuntimeError::NoHandler { topic: self.topic, message, subscribed });
+        }
+        let since = self.begin().await?;
+        let mut redelivered = Redelivered { hierarchies: vec![], more: self.limit == 0 };
+        let mut after = None;
+        while !redelivered.more {
+            let room = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
+            // After a lost answer another attempt would not tell which messages were redelivered.
+            let page =
+                self.scoop.trial().once().endure(|_| {
+                    uninterrupted(page(self.scoop.clone(), self.topic.clone(), since, after, room))
+                });
+            let page = page.await.map_err(Vain::error("messages were redelivered"))?;
+            redelivered.hierarchies.extend(page.roots.into_iter().map(HierarchyId::from));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            redelivered.more = redelivered.hierarchies.len() >= self.limit;
+        }
+        Ok(redelivered)
+    }
+
+    /// The time of the first message.
+    async fn begin(&self) -> Result<OffsetDateTime, RuntimeError> {
+        let now = self.scoop.patiently(|_| self.scoop.store().now()).await;
+        let now = now.map_err(Vain::error("the clock was read"))?;
+        match self.since {
+            Some(since) => When::At(since).instant(now.earliest),
+            None => Ok(now.earliest - LOOKS_BACK),
+        }
+    }
+}
+
+/// Redelivers a page, and has the workers look.
+async fn page(
+    scoop: Scoop,
+    topic: String,
+    since: OffsetDateTime,
+    after: Option<Uuid>,
+    limit: usize,
+) -> sqlx::Result<Redelivery> {
+    let page = scoop.store().redeliver(&topic, since, after, limit).await?;
+    scoop.announce(&page.handlers.iter().cloned().collect::<Vec<_>>());
+    if let Some(engine) = scoop.engine().filter(|_| page.sets_a_time) {
+        engine.set_a_time();
+    }
+    Ok(page)
+}
+
+impl IntoFuture for Redeliver {
+    type Output = Result<Redelivered, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.carry_out().boxed()
+    }
+}
+
+impl Scoop {
+    /// Delivers the messages of this type that no handler took, since none was subscribed when they were
+    /// launched, to the handlers that are subscribed now. Await it for how many; see [`Redeliver`] for since when, and
+    /// how many at most.
+    ///
+    /// Each message is redelivered at most once, ever, to all handlers subscribed at that moment; so it can be called
+    /// again, and from several processes at once.
+    ///
+    /// * A message that a client launched, or a step detached, goes on in its hierarchy: a [`Handle`](crate::Handle)
+    ///   of it waits again.
+    /// * A message that a step launched starts a hierarchy of its own, as if it had been
+    ///   [detached](crate::Scope::detach): the step did not wait for it, and its saga may have ended since. A later
+    ///   rollback of that saga does not undo it. The tree of the saga names the new hierarchy.
+    ///
+    /// What travels with the message, deadlines included, is what it was launched with. Left out is what must not
+    /// happen any more: a message whose hierarchy was cancelled, whose saga has been undone or is about to be, or
+    /// whose delivery was [dropped](crate::Retire::dropping_what_waits).
+    ///
+    /// Reads each event on record since the time given, ten thousand at a time, and redelivers two hundred messages in
+    /// a transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic, or if the database fails. What was
+    /// redelivered until then stays; call it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it is ready, it may have redelivered some of the messages. Call it again.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let last_week = SystemTime::now() - Duration::from_secs(7 * 24 * 60 * 60);
+    /// while scoop.redeliver::<OrderPlaced>().since(last_week).await?.more {}
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redeliver<M: Message>(&self) -> Redeliver {
+        self.redeliver_topic(M::TOPIC)
+    }
+
+    /// The same, by the topic.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let redelivered = scoop.redeliver_topic("orders.placed").limit(10).await?;
+    /// println!("{} orders were left over", redelivered.hierarchies.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redeliver_topic(&self, topic: impl Into<String>) -> Redeliver {
+        Redeliver { scoop: self.clone(), topic: topic.into(), since: None, limit: LIMIT_DEFAULT }
+    }
+}

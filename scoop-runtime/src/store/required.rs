@@ -1,0 +1,52 @@
+//! Settlements that launch messages which require a handler: `step_unhandled.sql` is asked after the fact, in the same
+//! transaction.
+
+use std::collections::BTreeMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Settled, Settlement, Tables};
+
+impl Tables {
+    /// Applies settlements of which one launches a message that requires a handler, in a transaction. Fails with
+    /// `Unhandled` if a handler is missing; then none of them is applied.
+    pub(super) async fn settle_required(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        let mut tx = self.sessions.begin().await?;
+        let rows = self.settle_on(&mut tx, identifier, settlements, None).await?;
+        let settled: BTreeMap<_, _> = rows.iter().map(Settled::from_row).collect::<sqlx::Result<_>>()?;
+        let applied = settlements.iter().filter(|settlement| settled.contains_key(&settlement.id()));
+        for settlement in applied.filter(|settlement| settlement.requires_handlers()) {
+            self.check_handlers(&mut tx, settlement).await?;
+        }
+        tx.commit().await?;
+        Ok(settled)
+    }
+
+    /// Fails with `Unhandled` if no run was created for a message that requires a handler, by a settlement
+    /// that this transaction has applied.
+    pub(super) async fn check_handlers(
+        &self,
+        connection: &mut PgConnection,
+        settlement: &Settlement,
+    ) -> sqlx::Result<()> {
+        let required = settlement.emissions.iter().filter(|row| row.required.is_some());
+        let (own, detached): (Vec<_>, Vec<_>) = required.partition(|row| row.detached_root.is_none());
+        let missing: Option<Uuid> = sqlx::query_scalar(self.sql.step_unhandled.clone())
+            .bind(settlement.root)
+            .bind(settlement.id)
+            .bind(own.iter().map(|row| row.id).collect::<Vec<_>>())
+            .bind(detached.iter().map(|row| row.id).collect::<Vec<_>>())
+            .bind(detached.iter().filter_map(|row| row.detached_root).collect::<Vec<_>>())
+            .persistent(self.sessions.keeps_statements())
+            .fetch_optional(connection)
+            .await?;
+        let mut missing = settlement.emissions.iter().filter(|row| Some(row.id) == missing);
+        let unhandled = missing.next().and_then(|row| row.unhandled());
+        unhandled.map_or(Ok(()), |unhandled| Err(unhandled.into()))
+    }
+}

@@ -1,0 +1,228 @@
+//! Messages without a handler: the error where one is required, and otherwise a warning.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use scoop_core::SLEEP_TOPIC;
+
+use crate::store::Store;
+use crate::sync::{Mutex, lock};
+use crate::topology::ListedHandler;
+use crate::{RuntimeError, telemetry};
+
+/// How many near topics are named.
+const NEAR_MAX: usize = 3;
+
+/// How many subscribed topics are named if none is near.
+const OTHERS_MAX: usize = 5;
+
+/// A launch that was refused: its message requires a handler, and its topic has none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no handler is subscribed to topic `{topic}`")]
+pub(crate) struct Unhandled {
+    pub(crate) topic: String,
+    /// The Rust type of the message.
+    pub(crate) message: String,
+}
+
+impl From<Unhandled> for sqlx::Error {
+    fn from(unhandled: Unhandled) -> Self {
+        Self::Configuration(unhandled.into())
+    }
+}
+
+impl Unhandled {
+    /// The refusal behind an error of the store, if it is one.
+    pub(crate) fn of(error: &sqlx::Error) -> Option<&Self> {
+        match error {
+            sqlx::Error::Configuration(source) => source.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The error for the caller, with topics that do have handlers.
+    pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
+        let Self { topic, message } = self.clone();
+        // Without the list the error is still right.
+        let listed = store.listed_handlers().await.unwrap_or_default();
+        let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
+        RuntimeError::NoHandler { topic, message, subscribed }
+    }
+}
+
+/// Topics with handlers, as an error about a topic without one names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Subscribed {
+    /// Topics that differ by a few characters, the nearest first.
+    pub near: Vec<String>,
+    /// Some other topics, if none is near.
+    pub others: Vec<String>,
+    /// The number of topics that have handlers.
+    pub count: usize,
+}
+
+impl Subscribed {
+    /// What to name for a topic without handlers, of those that have some.
+    pub(crate) fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
+        let topics: BTreeSet<_> = topics.filter(|other| *other != SLEEP_TOPIC).collect();
+        let distance_max = 2.max(topic.len() / 4);
+        let distances = topics.iter().map(|other| (strsim::damerau_levenshtein(topic, other), *other));
+        let mut near: Vec<_> = distances.filter(|(distance, _)| *distance <= distance_max).collect();
+        near.sort_unstable();
+        let near: Vec<_> = near.into_iter().take(NEAR_MAX).map(|(_, other)| other.to_owned()).collect();
+        let others = topics.iter().take(if near.is_empty() { OTHERS_MAX } else { 0 });
+        Self { others: others.map(|&other| other.to_owned()).collect(), near, count: topics.len() }
+    }
+}
+
+impl fmt::Display for Subscribed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |topics: &[String], word: &str| {
+            topics.iter().map(|topic| format!("`{topic}`")).collect::<Vec<_>>().join(word)
+        };
+        match (&self.near[..], &self.others[..]) {
+            ([], []) => f.write_str("no topic has handlers"),
+            ([], others) => {
+                write!(f, "topics with handlers: {}", listed(others, ", "))?;
+                match self.count.saturating_sub(others.len()) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+            (near, _) => write!(f, "did you mean {}?", listed(near, " or ")),
+        }
+    }
+}
+
+/// Logs a warning for each topic on which a message was launched without a handler, once.
+pub(crate) struct UnhandledWarnings {
+    store: Store,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    warned: BTreeSet<String>,
+    /// The handlers of each topic, when they were last looked up.
+    handlers: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl UnhandledWarnings {
+    pub(crate) fn new(store: Store) -> Arc<Self> {
+        Arc::new(Self { store, known: Mutex::default() })
+    }
+
+    /// Messages were launched together on these topics, and runs were created for these handlers.
+    ///
+    /// Which handler belongs to which topic matters only where there are several topics: it is looked up
+    /// once for each, and remembered.
+    pub(crate) fn launched<'a>(
+        self: &Arc<Self>,
+        topics: impl IntoIterator<Item = &'a str>,
+        handlers: &[String],
+    ) {
+        let topics: BTreeSet<_> = topics.into_iter().collect();
+        if topics.len() <= 1 && !handlers.is_empty() {
+            return;
+        }
+        let known = lock(&self.known);
+        let unknown = topics.into_iter().filter(|topic| !known.accounts_for(topic, handlers));
+        let unknown: Vec<_> = unknown.map(str::to_owned).collect();
+        drop(known);
+        if !unknown.is_empty() {
+            tokio::spawn(self.clone().look_up(unknown, handlers.to_vec()));
+        }
+    }
+
+    async fn look_up(self: Arc<Self>, topics: Vec<String>, handlers: Vec<String>) {
+        // After a failure the next such launch asks again.
+        let Ok(listed) = self.store.listed_handlers().await else {
+            return;
+        };
+        let new = lock(&self.known).take_note(&topics, &handlers, &listed);
+        for topic in new {
+            let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
+            telemetry::unhandled(&topic, &subscribed);
+        }
+    }
+}
+
+impl Known {
+    /// Whether a warning about the topic has been logged, or one of these handlers is known to be its.
+    fn accounts_for(&self, topic: &str, handlers: &[String]) -> bool {
+        let own = self.handlers.get(topic);
+        self.warned.contains(topic) || own.is_some_and(|own| handlers.iter().any(|it| own.contains(it)))
+    }
+
+    /// The topics that need a warning now.
+    fn take_note(&mut self, topics: &[String], handlers: &[String], listed: &[ListedHandler]) -> Vec<String> {
+        for topic in topics {
+            let own = listed.iter().filter(|listed| listed.topic == *topic);
+            self.handlers.insert(topic.clone(), own.map(|listed| listed.handler.clone()).collect());
+        }
+        let unhandled = topics.iter().filter(|topic| !self.accounts_for(topic, handlers));
+        let unhandled: Vec<_> = unhandled.cloned().collect();
+        self.warned.extend(unhandled.iter().cloned());
+        unhandled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn subscribed(topic: &str, topics: &[&str]) -> Subscribed {
+        Subscribed::near(topic, topics.iter().copied())
+    }
+
+    fn listed(pairs: &[(&str, &str)]) -> Vec<ListedHandler> {
+        let listed = |(topic, handler): &(&str, &str)| ListedHandler {
+            topic: (*topic).into(),
+            handler: (*handler).into(),
+            since: Duration::ZERO,
+        };
+        pairs.iter().map(listed).collect()
+    }
+
+    #[test]
+    fn near_topic_is_named_before_a_nearer_one_is_missed() {
+        let near = subscribed("orders.placd", &["orders.paid", "orders.placed", "mail", SLEEP_TOPIC]);
+        assert_eq!(near.near, ["orders.placed", "orders.paid"]);
+        assert_eq!(near.to_string(), "did you mean `orders.placed` or `orders.paid`?");
+        assert_eq!((near.others.len(), near.count), (0, 3));
+    }
+
+    #[test]
+    fn no_near_topic_names_others() {
+        let six = ["a", "b", "c", "d", "e", "f"];
+        let others = subscribed("orders.placed", &six);
+        assert_eq!(others.to_string(), "topics with handlers: `a`, `b`, `c`, `d`, `e` and 1 more");
+        assert_eq!(subscribed("orders.placed", &["a"]).to_string(), "topics with handlers: `a`");
+        assert_eq!(subscribed("a", &[SLEEP_TOPIC]).to_string(), "no topic has handlers");
+    }
+
+    #[test]
+    fn topic_is_warned_about_once() {
+        let mut known = Known::default();
+        let topics = ["a".to_owned(), "b".to_owned()];
+        let handlers = ["of-a".to_owned()];
+        let listed = listed(&[("a", "of-a"), ("c", "of-c")]);
+        assert_eq!(known.take_note(&topics, &handlers, &listed), ["b"]);
+        assert!(known.accounts_for("a", &handlers) && known.accounts_for("b", &handlers));
+        assert!(!known.accounts_for("a", &[]), "its handler was retired since");
+        assert!(known.take_note(&topics, &handlers, &listed).is_empty());
+        assert_eq!(known.take_note(&topics, &[], &listed), ["a"]);
+    }
+
+    #[test]
+    fn refusal_is_found_in_the_error_of_the_store() {
+        let unhandled = Unhandled { topic: "a".into(), message: "A".into() };
+        let error = sqlx::Error::from(unhandled.clone());
+        assert_eq!(Unhandled::of(&error), Some(&unhandled));
+        assert_eq!(Unhandled::of(&sqlx::Error::RowNotFound), None);
+    }
+}

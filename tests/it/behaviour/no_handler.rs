@@ -1,0 +1,183 @@
+//! Messages without a handler: refused where one is required, otherwise logged.
+
+use super::*;
+use crate::support::{Database, eventually, warnings};
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "no-handler.charge", handlers = "required")]
+struct Charge;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "no-handler.charged")]
+struct Charged;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "no-handler.remark")]
+struct Remark;
+
+/// What a step launches.
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "no-handler.bill")]
+enum Bill {
+    Charge,
+    Detached,
+    RequiredRemark,
+    Both,
+}
+
+#[derive(Default)]
+struct Charger;
+
+#[saga(name = "no-handler-charger")]
+#[subscribes(Charge)]
+impl Charger {
+    #[step]
+    async fn charge(&self, _: &mut Scope<'_>, _: &Charge) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Notary;
+
+#[saga(name = "no-handler-notary")]
+#[subscribes(Charged)]
+impl Notary {
+    #[step]
+    async fn note(&self, _: &mut Scope<'_>, _: &Charged) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Biller;
+
+#[saga(name = "no-handler-biller")]
+#[subscribes(Bill)]
+impl Biller {
+    #[step]
+    async fn bill(&self, scope: &mut Scope<'_>, bill: &Bill) -> Result<()> {
+        match bill {
+            Bill::Charge => scope.launch(Charge).await?,
+            Bill::Detached => scope.detach(Charge).await?,
+            Bill::RequiredRemark => scope.launch(Remark).required().await?,
+            Bill::Both => {
+                scope.launch(Charged).required().await?;
+                scope.launch(Remark).await?
+            }
+        };
+        Ok(())
+    }
+}
+
+#[track_caller]
+fn is_refused<T>(launched: std::result::Result<T, RuntimeError>, near: &[&str]) {
+    match launched.map(drop) {
+        Err(RuntimeError::NoHandler { topic, message, subscribed }) => {
+            assert_eq!(topic, "no-handler.charge");
+            assert!(message.ends_with("no_handler::Charge"), "{message}");
+            assert_eq!(subscribed.near, near);
+        }
+        other => panic!("it was launched: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn required_handler_missing_client_launch_is_refused() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Notary>().start().await?;
+    for scoop in [&scoop, &db.client()] {
+        let near = ["no-handler.charged"];
+        is_refused(scoop.launch(Charge).await, &near);
+        is_refused(scoop.launch(Charge).unique("7").await, &near);
+        is_refused(scoop.launch_all([Charge, Charge]).await, &near);
+        let other = scoop.launch(Remark).required().await.map(drop).expect_err("nobody handles it");
+        assert_eq!(
+            other.to_string(),
+            format!(
+                "no handler is subscribed to topic `no-handler.remark`, and `{}` requires one; topics with handlers: \
+                 `no-handler.charged`; correct the topic, or first start a program with a saga that subscribes to it",
+                std::any::type_name::<Remark>()
+            )
+        );
+        let many = scoop.launch_all([Remark, Remark]).required().await;
+        assert!(matches!(many, Err(RuntimeError::NoHandler { .. })));
+    }
+    assert_eq!(db.history().await.rows().len(), 0);
+    scoop.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn required_handler_present_launch_runs() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Charger>().only::<Biller>().start().await?;
+    for scoop in [&scoop, &db.client()] {
+        assert_eq!(scoop.launch(Charge).await?.ends().await?, Outcome::Committed);
+        for charge in scoop.launch_all([Charge, Charge]).required().await? {
+            assert_eq!(charge.ends().await?, Outcome::Committed);
+        }
+        for bill in [Bill::Charge, Bill::Detached] {
+            assert_eq!(scoop.launch(bill).await?.ends().await?, Outcome::Committed);
+        }
+    }
+    scoop.shutdown().await;
+    db.history().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_launched_once_before_its_handler_was_retired_is_found_again() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Charger>().start().await?;
+    let first = scoop.launch(Charge).unique("7").await?;
+    assert_eq!(first.ends().await?, Outcome::Committed);
+    scoop.retire_handler("no-handler.charge", "no-handler-charger").await?;
+    assert_eq!(scoop.launch(Charge).unique("7").await?.id(), first.id());
+    is_refused(scoop.launch(Charge).unique("8").await, &[]);
+    scoop.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn required_handler_missing_step_fails_and_launches_nothing() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Biller>().start().await?;
+    for (bill, topic) in [
+        (Bill::Charge, "no-handler.charge"),
+        (Bill::Detached, "no-handler.charge"),
+        (Bill::RequiredRemark, "no-handler.remark"),
+    ] {
+        let outcome = scoop.launch(bill).await?.ends().await?;
+        let Outcome::RolledBack(failure) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(failure.kind, "NoHandler");
+        assert!(failure.message.contains(&format!("topic `{topic}`")), "{failure}");
+        assert!(failure.message.contains("topics with handlers: `no-handler.bill`"), "{failure}");
+    }
+    scoop.shutdown().await;
+    let history = db.history().await;
+    assert_eq!((history.count("EMITTED"), history.count("SUSPENDED")), (3, 0));
+    assert_eq!(db.unfinished().await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unhandled_topic_is_warned_about_once_in_each_process() -> Result<()> {
+    let of_topic = || warnings("topic=\"no-handler.remark\"").len();
+    let before = of_topic();
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Notary>().only::<Biller>().start().await?;
+    // The step launches on a topic that has a handler, too.
+    scoop.launch(Bill::Both).await?.ends().await?;
+    eventually("the warning of a step", async || of_topic() == before + 1).await;
+    scoop.launch_all([Remark, Remark]).await?;
+    scoop.launch(Bill::Both).await?.ends().await?;
+    assert_eq!(of_topic(), before + 1);
+    let client = db.client();
+    client.launch(Remark).await?;
+    eventually("the warning of a client", async || of_topic() == before + 2).await;
+    client.launch(Remark).await?;
+    scoop.shutdown().await;
+    assert_eq!(of_topic(), before + 2);
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Messages without a handler that are launched in a transaction.
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "within.charge", handlers = "required")]
+struct Charge;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "within.bill")]
+struct Bill {
+    once: bool,
+}
+
+#[derive(Default)]
+struct Biller;
+
+#[saga(name = "within-biller")]
+#[subscribes(Bill)]
+impl Biller {
+    #[step]
+    async fn bill(&self, scope: &mut Scope<'_>, bill: &Bill) -> Result<()> {
+        sqlx::query("INSERT INTO bills VALUES (1)").execute(scope.tx().await?).await?;
+        match bill.once {
+            true => drop(scope.detach_unique(Charge, "7").await?),
+            false => drop(scope.launch(Charge).await?),
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_launch_leaves_the_transaction_of_the_caller_usable() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE bills (id int)").await;
+    let scoop = db.scoop().only::<Biller>().start().await?;
+    let mut tx = db.pool().begin().await?;
+    sqlx::query("INSERT INTO bills VALUES (1)").execute(&mut *tx).await?;
+    let refused = scoop.launch_in(&mut tx, Charge).await;
+    assert!(matches!(refused, Err(RuntimeError::NoHandler { topic, .. }) if topic == "within.charge"));
+    let refused = scoop.launch(Bill { once: true }).required().within(&mut tx).await;
+    assert!(refused.is_ok());
+    tx.commit().await?;
+    assert_eq!(db.number("SELECT count(*) FROM bills").await, 1);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'within.charge'").await, 0);
+    scoop.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_launch_rolls_the_transaction_of_its_step_back() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE bills (id int)").await;
+    let scoop = db.scoop().only::<Biller>().start().await?;
+    for once in [false, true] {
+        let outcome = scoop.launch(Bill { once }).await?.ends().await?;
+        let Outcome::RolledBack(failure) = outcome else { panic!("{outcome:?}") };
+        assert!(
+            failure.to_string().contains("no handler is subscribed to topic `within.charge`"),
+            "{failure}"
+        );
+    }
+    assert_eq!(db.number("SELECT count(*) FROM bills").await, 0);
+    scoop.shutdown().await;
+    db.history().await;
+    Ok(())
+}
