@@ -62,6 +62,19 @@ pub enum Stuck {
         /// The step that returns it.
         producer: String,
     },
+    /// A newer program has renamed a step that the run has passed.
+    #[error(
+        "saga `{saga}` has no step `{step}`, which was `{was}` before a newer program renamed it; that program, or one \
+         with `#[step(was = ..)]`, can continue the run"
+    )]
+    RenamedSince {
+        /// The saga.
+        saga: String,
+        /// The recorded step.
+        step: String,
+        /// The names that it had before.
+        was: String,
+    },
     /// A recorded step is not in the definition.
     #[error("saga `{saga}` has no step `{step}`, which the run has on record; was it renamed or removed?")]
     NoSuchStep {

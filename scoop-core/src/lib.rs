@@ -47,7 +47,9 @@ pub use next::{Next, With};
 pub use question::QuestionMark;
 pub use rollback::{Instance, Plan, RollbackNames, SubStep, Undoes, output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
-pub use saga::{Definition, NAME_CHARS_MAX, NameError, STEP_NAME_CHARS_MAX, StepDefinition, StepKind};
+pub use saga::{
+    Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
+};
 pub use schedule::{Missed, Overlap, Recurrence, Schedule};
 pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
 #[doc(hidden)]

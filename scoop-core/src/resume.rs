@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::{Definition, Run, StepKind, Stuck, Suspension};
+use crate::{Definition, RecordedStep, Run, StepKind, Stuck, Suspension};
 
 /// The position in `definition` at which a run continues after `last`; the number of steps if none is left.
 pub(crate) fn resume(definition: &Definition, run: &Run, last: &Suspension) -> Result<usize, Stuck> {
@@ -62,8 +62,8 @@ struct Change<'a> {
     last: &'a Suspension,
     /// The step that a continuing run refers to: the target of the jump, or the step that completed.
     reference: &'a str,
-    passed: &'a [String],
-    ahead: &'a [String],
+    passed: &'a [RecordedStep],
+    ahead: &'a [RecordedStep],
     /// Positions in `definition` by the names that steps have or had.
     positions: BTreeMap<&'a str, usize>,
     /// For each position in `definition`: how the recorded definition classified the step.
@@ -79,9 +79,13 @@ enum Class {
 }
 
 impl<'a> Change<'a> {
-    fn new(definition: &'a Definition, recorded: &'a [String], last: &'a Suspension) -> Result<Self, Stuck> {
+    fn new(
+        definition: &'a Definition,
+        recorded: &'a [RecordedStep],
+        last: &'a Suspension,
+    ) -> Result<Self, Stuck> {
         let reference = last.jump.as_deref().unwrap_or(&last.step);
-        let Some(at) = recorded.iter().position(|step| step == reference) else {
+        let Some(at) = recorded.iter().position(|step| step.name == reference) else {
             return Err(Stuck::NoSuchStep { saga: definition.saga.to_string(), step: reference.to_owned() });
         };
         let (passed, ahead) = recorded.split_at(at + usize::from(last.jump.is_none()));
@@ -92,15 +96,17 @@ impl<'a> Change<'a> {
         positions.extend(definition.steps.iter().enumerate().map(|(at, step)| (&*step.name, at)));
         let mut classes = vec![Class::New; definition.steps.len()];
         for (steps, class) in [(passed, Class::Passed), (ahead, Class::Ahead)] {
-            for at in steps.iter().filter_map(|step| positions.get(step.as_str())) {
-                classes[*at] = class;
+            for at in steps.iter().filter_map(|step| position(&positions, step)) {
+                classes[at] = class;
             }
         }
-        Ok(Self { definition, last, reference, passed, ahead, positions, classes })
+        let change = Self { definition, last, reference, passed, ahead, positions, classes };
+        change.check_names()?;
+        Ok(change)
     }
 
     fn resume(&self) -> Result<usize, Stuck> {
-        let at = match (self.position(self.reference), &self.last.jump) {
+        let at = match (self.position_of_reference(), &self.last.jump) {
             (Some(target), Some(_)) => self.with_its_wait(target),
             (Some(completed), None) => {
                 let following = &self.classes[completed + 1..];
@@ -111,8 +117,29 @@ impl<'a> Change<'a> {
         self.check_order(at)
     }
 
-    fn position(&self, step: &str) -> Option<usize> {
-        self.positions.get(step).copied()
+    fn position(&self, step: &RecordedStep) -> Option<usize> {
+        position(&self.positions, step)
+    }
+
+    fn position_of_reference(&self) -> Option<usize> {
+        let recorded = self.passed.iter().chain(self.ahead).find(|step| step.name == self.reference);
+        recorded.and_then(|step| self.position(step))
+    }
+
+    /// A step that has passed must be known by the name under which its values and its rollback are recorded: a newer
+    /// program may have renamed it.
+    fn check_names(&self) -> Result<(), Stuck> {
+        let is_renamed = |step: &&RecordedStep| {
+            !self.positions.contains_key(step.name.as_str()) && self.position(step).is_some()
+        };
+        match self.passed.iter().find(is_renamed) {
+            None => Ok(()),
+            Some(step) => Err(Stuck::RenamedSince {
+                saga: self.definition.saga.to_string(),
+                step: step.name.clone(),
+                was: step.was.join("`, `"),
+            }),
+        }
     }
 
     /// Where a run continues whose reference was removed: at the first step ahead that is left, provided that no
@@ -140,20 +167,26 @@ impl<'a> Change<'a> {
 
     /// No step that has passed may follow, and no step ahead may be left behind.
     fn check_order(&self, at: usize) -> Result<usize, Stuck> {
-        let moved = |step: &String, again| Stuck::Moved {
+        let moved = |step: &RecordedStep, again| Stuck::Moved {
             saga: self.definition.saga.to_string(),
-            step: step.clone(),
+            step: step.name.clone(),
             after: self.last.step.clone(),
             what: if again { "run again" } else { "be skipped" },
         };
-        let again = |step: &&String| self.position(step).is_some_and(|position| position >= at);
-        let skipped = |step: &&String| self.position(step).is_some_and(|position| position < at);
+        let again = |step: &&RecordedStep| self.position(step).is_some_and(|position| position >= at);
+        let skipped = |step: &&RecordedStep| self.position(step).is_some_and(|position| position < at);
         match (self.ahead.iter().find(skipped), self.passed.iter().find(again)) {
             (Some(step), _) => Err(moved(step, false)),
             (None, Some(step)) => Err(moved(step, true)),
             (None, None) => Ok(at),
         }
     }
+}
+
+/// The position of a recorded step, by the name that it has there or had before.
+fn position(positions: &BTreeMap<&str, usize>, step: &RecordedStep) -> Option<usize> {
+    let names = std::iter::once(&step.name).chain(step.was.iter().rev());
+    names.filter_map(|name| positions.get(name.as_str())).next().copied()
 }
 
 #[cfg(test)]
@@ -179,7 +212,7 @@ mod tests {
         Definition { steps: steps.into(), ..Definition::new("saga", "topic", &[]) }
     }
 
-    fn run(recorded: &[String]) -> Run {
+    fn run(recorded: &[RecordedStep]) -> Run {
         let lineage = Lineage::root(Uuid::from_u128(1)).child(Uuid::from_u128(2));
         Run { recorded: Some(recorded.into()), ..Run::new(lineage, Uuid::from_u128(3), "saga[w]") }
     }
@@ -193,7 +226,7 @@ mod tests {
             iteration: 0,
             handler_iteration: None,
         };
-        let (recorded, now) = (definition(then).step_names(), definition(now));
+        let (recorded, now) = (definition(then).recorded_steps(), definition(now));
         match resume(&now, &run(&recorded), &last) {
             Ok(at) => now.steps.get(at).map_or("end".into(), |step| step.name.to_string()),
             Err(stuck) => format!("stuck: {stuck}"),
@@ -221,6 +254,21 @@ mod tests {
         assert_eq!(resumed("one two three", "two", "one two drei=three"), "drei");
         assert_eq!(resumed("one two three", "two", "one zwei=two new three"), "new");
         assert_eq!(resumed("one two three", "three->two", "one zwei=two three"), "zwei");
+    }
+
+    #[test]
+    fn step_renamed_by_a_newer_program_is_known_by_its_former_name_only_while_it_is_ahead() {
+        assert_eq!(resumed("one two drei=three", "two", "one two three"), "three");
+        assert_eq!(resumed("one two drei=three", "two->drei", "one two three"), "three");
+        assert!(
+            resumed("one two drei=three", "two", "one three two")
+                .contains("`drei` was moved and would be skipped")
+        );
+        assert_eq!(
+            resumed("one zwei=two three", "zwei", "one two three"),
+            "stuck: saga `saga` has no step `zwei`, which was `two` before a newer program renamed it; that program, or \
+             one with `#[step(was = ..)]`, can continue the run"
+        );
     }
 
     #[test]
@@ -282,7 +330,7 @@ mod tests {
     fn merged_steps_are_stuck_between_them() {
         let mut now = definition("both three");
         now.steps.to_mut()[0].was = &["one", "two"];
-        let recorded = definition("one two three").step_names();
+        let recorded = definition("one two three").recorded_steps();
         let last =
             |step: &str| Suspension { step: step.into(), jump: None, iteration: 0, handler_iteration: None };
         assert!(matches!(resume(&now, &run(&recorded), &last("one")), Err(Stuck::Moved { .. })));
@@ -293,7 +341,7 @@ mod tests {
     fn needed_value_of_a_step_that_will_not_run_is_stuck() {
         let mut now = definition("one price=cost two three");
         now.steps.to_mut()[3].needs = &["price"];
-        let mut run = run(&definition("one two three").step_names());
+        let mut run = run(&definition("one two three").recorded_steps());
         let last = Suspension { step: "two".into(), jump: None, iteration: 0, handler_iteration: None };
         let stuck = resume(&now, &run, &last).unwrap_err().to_string();
         assert!(stuck.contains("step `three` takes what `price` returns, which did not run"), "{stuck}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Context, Failure, Lineage, Plan};
+use crate::{Context, Failure, Lineage, Plan, RecordedStep};
 
 /// One execution of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub struct Run {
     pub outputs: BTreeMap<String, Value>,
     /// The steps of the definition under which the newest step of the forward path completed; `None` if that
     /// is the definition at hand. Where the run continues follows from a comparison of the two.
-    pub recorded: Option<Arc<[String]>>,
+    pub recorded: Option<Arc<[RecordedStep]>>,
     /// What travels with it without being its message.
     pub context: Context,
     /// Whether it has replied to the run that launched its message.

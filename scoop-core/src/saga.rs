@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::TOPIC_BYTES_MAX;
@@ -58,6 +59,16 @@ pub struct StepDefinition {
     pub handles_child_failure: bool,
     /// What it is for.
     pub kind: StepKind,
+}
+
+/// A step of a definition as it is stored: its name, and the names that it had before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedStep {
+    /// The persisted name.
+    pub name: String,
+    /// Earlier persisted names, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub was: Vec<String>,
 }
 
 /// What a step is for. What the user writes as one step may be two for the protocol.
@@ -212,9 +223,10 @@ impl Definition {
         self.steps.iter().position(|step| step.is_named(name))
     }
 
-    /// The names of the steps in their order, as they are stored for programs that run the saga later.
-    pub fn step_names(&self) -> Vec<String> {
-        self.steps.iter().map(|step| step.name.to_string()).collect()
+    /// The steps in their order, as they are stored for other programs that run the saga.
+    pub fn recorded_steps(&self) -> Vec<RecordedStep> {
+        let was = |step: &StepDefinition| step.was.iter().map(|was| (*was).to_owned()).collect();
+        self.steps.iter().map(|step| RecordedStep { name: step.name.to_string(), was: was(step) }).collect()
     }
 
     /// A number that two definitions share exactly if a run can change between them at any place.

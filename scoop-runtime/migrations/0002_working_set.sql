@@ -19,7 +19,7 @@ CREATE TABLE scoop.definition (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     handler     varchar(255) NOT NULL,
     fingerprint uuid NOT NULL,
-    steps       text[] NOT NULL,  -- the names in their order
+    steps       jsonb NOT NULL,  -- in their order, each with its name and those that it had before
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (handler, fingerprint)
 );

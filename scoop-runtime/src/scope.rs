@@ -439,10 +439,17 @@ impl<'a> Scope<'a> {
         };
         read(value).map(Some).map_err(|error| {
             let expected = std::any::type_name::<T>();
-            Error::msg(format!("what step `{step}` returned is not a `{expected}` any more: {error}"))
+            Error::from(UnfitValue(format!(
+                "what step `{step}` returned is not a `{expected}` any more: {error}"
+            )))
         })
     }
 }
+
+/// A stored value that the program at hand cannot read: another version of it may.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnfitValue(String);
 
 /// A message about to be launched from a step. Await it.
 #[must_use = "nothing is launched before this is awaited"]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use scoop_core::{
     Action, Call, ChildFailure, Conclusion, Context, Continuation, Definition, Emission, Event, EventKind,
-    Failure, Fate, Instance, Lineage, Next, Path, Plan, Returned, RollbackNames, Run, StepKind, Suspension,
-    output_name,
+    Failure, Fate, Instance, Lineage, Next, Path, Plan, RecordedStep, Returned, RollbackNames, Run, StepKind,
+    Suspension, output_name,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -96,7 +96,7 @@ struct Entry {
     turned_back_at: u64,
     last: Option<Suspension>,
     /// The steps of the definition under which the newest step completed.
-    recorded: Option<Arc<[String]>>,
+    recorded: Option<Arc<[RecordedStep]>>,
     suspensions: u32,
     outputs: BTreeMap<String, Value>,
     context: Context,
@@ -189,7 +189,7 @@ impl<'a> World<'a> {
             let (handler, topic) = (self.entry(id).handler.clone(), self.entry(id).topic.clone());
             let saga = self.saga_at_hand(&handler, &topic);
             let definition = saga.definition();
-            let (names, recorded) = (definition.step_names(), &self.entry(id).recorded);
+            let (names, recorded) = (definition.recorded_steps(), &self.entry(id).recorded);
             run.recorded = recorded.clone().filter(|recorded| **recorded != *names);
             self.recall(&definition, &mut run);
             run.give_up = self.ask(id, &handler);
@@ -441,7 +441,13 @@ impl<'a> World<'a> {
     }
 
     /// Writes what follows from a move. The run as it is now, if it goes on at once.
-    fn settle(&mut self, id: Uuid, before: &Run, names: &[String], conclusion: Conclusion) -> Option<Run> {
+    fn settle(
+        &mut self,
+        id: Uuid,
+        before: &Run,
+        names: &[RecordedStep],
+        conclusion: Conclusion,
+    ) -> Option<Run> {
         let told_with = conclusion.context().cloned().unwrap_or_default();
         let undoing: Vec<_> =
             conclusion.told.iter().flat_map(|message| self.to_be_undone(*message)).collect();

@@ -15,7 +15,7 @@ use crate::bug::{Bug, made};
 use crate::error::is_transient_in_step;
 use crate::payload;
 use crate::saga::Attempted;
-use crate::scope::{Place, Remains, Scope};
+use crate::scope::{Place, Remains, Scope, UnfitValue};
 use crate::telemetry::{self, Code};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
@@ -52,6 +52,9 @@ pub(super) async fn call_and_conclude(
     undo(opened).await;
     if failed_underneath(&error, used_database) {
         return Err(Halt::Infrastructure(why(&format!("step `{}`", call.step()), &error)));
+    }
+    if let Some(unfit) = error.downcast_ref::<UnfitValue>() {
+        return Err(Halt::Stuck(format!("step `{}`: {unfit}", call.step()).into()));
     }
     if let Some(pause) = pause_before_retry(job, call.action(), &error) {
         return Err(Halt::Retry { why: why(&format!("step `{}`", call.step()), &error), pause });

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use scoop_core::RecordedStep;
 use scoop_core::Run;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -30,7 +31,7 @@ pub(super) struct Definitions {
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
     /// The steps of other definitions, by their numbers. They never change.
-    recorded: Mutex<HashMap<i32, Arc<[String]>>>,
+    recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
 }
 
 /// What follows from the definitions of all living workers.
@@ -51,7 +52,7 @@ impl Definitions {
             .map(|definition| PublishedDefinition {
                 handler: definition.saga.to_string(),
                 fingerprint: definition.fingerprint(),
-                steps: definition.step_names(),
+                steps: definition.recorded_steps(),
             })
             .collect();
         let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
@@ -156,7 +157,7 @@ pub(super) async fn recorded(
     engine: &Engine,
     saga: &RunnableSaga,
     definition: Option<i32>,
-) -> Result<Option<Arc<[String]>>, Halt> {
+) -> Result<Option<Arc<[RecordedStep]>>, Halt> {
     let Some(definition) =
         definition.filter(|definition| *definition != engine.definitions.number_of(&saga.definition.saga))
     else {
@@ -171,7 +172,7 @@ pub(super) async fn recorded(
             format!("definition {definition} of saga `{name}` could not be read: {error}").into(),
         )
     })?;
-    let steps: Arc<[String]> = steps
+    let steps: Arc<[RecordedStep]> = steps
         .ok_or_else(|| {
             Halt::Stuck(format!("there is no record of definition {definition} of saga `{name}`").into())
         })?
@@ -187,7 +188,7 @@ pub(super) fn by_index(saga: &RunnableSaga, run: &mut Run) {
         return;
     };
     let same = |step: &str| {
-        let at = recorded.iter().position(|known| known == step)?;
+        let at = recorded.iter().position(|known| known.name == *step)?;
         Some(saga.definition.steps.get(at)?.name.to_string())
     };
     let renamed = same(&last.step);

@@ -1,6 +1,6 @@
 //! The definitions of sagas that programs had, and the workers that have them now.
 
-use scoop_core::Definition;
+use scoop_core::{Definition, RecordedStep};
 use serde::Serialize;
 use sqlx::postgres::{PgListener, PgRow};
 use sqlx::types::Json;
@@ -93,7 +93,7 @@ pub(crate) enum SetAside {
 pub(crate) struct PublishedDefinition {
     pub(crate) handler: String,
     pub(crate) fingerprint: Uuid,
-    pub(crate) steps: Vec<String>,
+    pub(crate) steps: Vec<RecordedStep>,
 }
 
 /// A living worker. The lists have an element for each of its sagas.
@@ -152,9 +152,10 @@ impl Tables {
         &self,
         definition: i32,
         handler: &str,
-    ) -> sqlx::Result<Option<Vec<String>>> {
+    ) -> sqlx::Result<Option<Vec<RecordedStep>>> {
         let steps = sqlx::query_scalar(self.sql.definition_steps.clone()).bind(definition).bind(handler);
-        Ok(steps.all(&self.sessions).await?.pop())
+        let steps: Option<Json<Vec<RecordedStep>>> = steps.all(&self.sessions).await?.pop();
+        Ok(steps.map(|Json(steps)| steps))
     }
 
     /// The living workers.

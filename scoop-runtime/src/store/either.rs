@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, EventKind, Failure, Run};
+use scoop_core::{Definition, EventKind, Failure, RecordedStep, Run};
 use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -109,7 +109,7 @@ either! {
 
     async fn publish(&self, subscriptions: &[Subscription]) -> ();
     async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
-    async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<String>>;
+    async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
     async fn living_workers(&self) -> Vec<LivingWorker>;
     async fn abandoned_sagas(&self) -> Vec<(String, String)>;
     async fn listed_handlers(&self) -> Vec<ListedHandler>;

@@ -635,3 +635,67 @@ async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     scoop.shutdown().await;
     Ok(())
 }
+
+mod priced {
+    use super::*;
+
+    /// Two versions, whose prices have different types.
+    macro_rules! priced {
+        ($($version:ident: $price:ident,)*) => {$(
+            #[derive(Default)]
+            pub(super) struct $version;
+
+            #[saga(name = "trip")]
+            #[subscribes(Book)]
+            impl $version {
+                #[step]
+                async fn price(&self, scope: &mut Scope<'_>, book: &Book) -> Result<$price> {
+                    ran(scope, book, stringify!($version), "price").await?;
+                    Ok($price::default())
+                }
+
+                #[step]
+                async fn charge(&self, scope: &mut Scope<'_>, book: &Book, _: &$price) -> Result<()> {
+                    ran(scope, book, stringify!($version), "charge").await
+                }
+            }
+        )*};
+    }
+
+    #[derive(Default, Serialize, Deserialize)]
+    pub(super) struct Cents(i64);
+
+    #[derive(Default, Serialize, Deserialize)]
+    pub(super) struct Amount {
+        cents: i64,
+        currency: String,
+    }
+
+    priced! {
+        InCents: Cents,
+        InAmounts: Amount,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_of_another_type_makes_the_run_stuck() -> Result<()> {
+    let (db, left) = left_by::<priced::InCents>(launching_in("price")).await?;
+    let scoop = db.scoop().only::<priced::InAmounts>().only::<Hotel>().start().await?;
+    let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    let tree = left[0].comes_to(is_stuck).await?;
+    assert!(tree.to_string().contains("what step `price` returned is not a"), "{tree}");
+    scoop.shutdown().await;
+    let scoop = db.scoop().only::<priced::InCents>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    scoop.shutdown().await;
+    assert_eq!(notes(&db, 0).await, "price@InCents charge@InCents");
+    Ok(())
+}
+
+/// An older program meets a run whose newest step a newer one has renamed.
+#[tokio::test(flavor = "multi_thread")]
+async fn step_renamed_by_a_newer_program_stops_an_older_one() -> Result<()> {
+    let reason = stuck_in::<renamed::Trip, original::Trip>("zwei").await?;
+    assert!(reason.contains("no step `eins`, which was `one` before a newer program renamed it"), "{reason}");
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! The definitions of sagas that programs had, and the workers that have them now; see `definition_*.sql`,
 //! `topology_*.sql` and `run_set_aside.sql`.
 
+use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -14,7 +15,7 @@ use super::state::{Lane, RunId, State};
 pub(super) struct Recorded {
     handler: String,
     fingerprint: Uuid,
-    steps: Vec<String>,
+    steps: Vec<RecordedStep>,
 }
 
 /// A row of `worker`.
@@ -66,7 +67,7 @@ impl Memory {
         &self,
         definition: i32,
         handler: &str,
-    ) -> sqlx::Result<Option<Vec<String>>> {
+    ) -> sqlx::Result<Option<Vec<RecordedStep>>> {
         self.run("definition_steps", |state| {
             let at = usize::try_from(definition - 1).ok();
             let recorded = at.and_then(|at| state.definitions.get(at)).filter(|it| it.handler == handler);
