@@ -18,7 +18,7 @@
 //! | 23 | a second reply is an ordinary error | `replies` |
 //! | 25 | a database error that a step swallowed fails the step, and says so | `failures::transactions` |
 //! | 26, 27 | a failure needs no second connection | `ground` |
-//! | 28 | a run that no program at hand can continue is set aside | `stuck` |
+//! | 28 | a run continues by the names of its steps; one that no living program can continue is stuck | `redeploys`, `stuck` |
 //! | 29, 30 | pauses are each run's own | `retries::pauses` |
 //! | 31 | a panic is the step's failure | `failures::panicking`, `panics` |
 //! | 32 | a stop stops everything | `sh_01`, `processes`, `late_claim` |
