@@ -55,6 +55,10 @@ unhandled AS (
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
        r.state::text AS state, r.attempts + r.retries AS attempts, r.reason, r.backward, r.gives_up, r.owner,
+       NOT EXISTS (
+           SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
+           WHERE own.topic = r.topic AND own.handler = r.handler
+       ) AS is_abandoned,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN r.ready_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.ready_at END AS ready_at,
        CASE WHEN r.give_up_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.give_up_at
@@ -77,7 +81,7 @@ LEFT JOIN LATERAL (
       AND e.message_id = n.message_id AND e.coroutine_name = n.handler
 ) events ON true
 UNION ALL
-SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
        u.redelivered_as
 FROM unhandled u

@@ -49,6 +49,8 @@ pub struct RunInfo {
     pub wakes_at: Option<SystemTime>,
     /// The deadline at which it gives up, the earliest that counts, unless it has ended.
     pub deadline: Option<SystemTime>,
+    /// Whether it is ready, and no living program has its saga.
+    pub is_abandoned: bool,
     /// Whether it is going to give up: on request, or since it has missed its deadline.
     pub gives_up: bool,
     /// The requests because of which it is going to give up, oldest first.

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{Escaped, EventKind};
 
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+use crate::repair::no_program;
 use crate::shown::{ahead, humane, utc, utc_if_known};
 
 /// How many sagas are named of those that a run waits for.
@@ -91,6 +92,7 @@ impl RunInfo {
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.identity()];
         notes.extend(self.giving_up());
+        notes.extend(self.is_abandoned.then(|| Escaped(&no_program(&self.handler)).to_string()));
         notes
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Stands {
     pub(crate) ready_at: Option<SystemTime>,
     pub(crate) give_up_at: Option<SystemTime>,
     pub(crate) gives_up: bool,
+    /// No living worker has its saga.
+    pub(crate) is_abandoned: bool,
     pub(crate) owner: Option<Uuid>,
 }
 
@@ -83,6 +85,7 @@ impl RunRow {
             wakes_at: stands.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
             deadline: stands.give_up_at.filter(|_| !ended),
             gives_up: stands.gives_up && !ended,
+            is_abandoned: stands.is_abandoned && is_ready,
             pending_cancellations: vec![],
             state,
             events,
@@ -102,6 +105,15 @@ impl RunRow {
     ) -> Self {
         let redelivered_as = redelivered_as.map(HierarchyId::from);
         Self::Unhandled(emitter, UnhandledMessage { topic: topic.to_owned(), message_id, at, redelivered_as })
+    }
+
+    /// Marks a run that is ready, and whose saga no living worker has, as `is_alive` tells of a topic and a handler.
+    pub(crate) fn check_alive(&mut self, is_alive: impl Fn(&str, &str) -> bool) {
+        if let Self::Run(run) = self
+            && matches!(run.state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. })
+        {
+            run.is_abandoned = !is_alive(&run.topic, &run.handler);
+        }
     }
 
     pub(crate) fn lineage(&self) -> &Lineage {
@@ -151,6 +163,7 @@ impl Stands {
             ready_at: time(row, "ready_at")?,
             give_up_at: time(row, "give_up_at")?,
             gives_up: row.try_get("gives_up")?,
+            is_abandoned: row.try_get("is_abandoned")?,
             owner: row.try_get("owner")?,
         })
     }

@@ -628,6 +628,9 @@ async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     })
     .await;
     assert_eq!(db.client().stuck_runs().limit(1).await?[0].lineage.root_id(), left[0].id());
+    let tree = left[0].tree().await?;
+    assert!(tree.roots()[0].is_abandoned, "{tree}");
+    assert!(tree.to_string().contains("no living program has saga `trip`"), "{tree}");
     let fitting = db.scoop().only::<original::Trip>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     assert!(scoop.stuck_runs().await?.is_empty());

@@ -51,6 +51,10 @@ impl Memory {
                 return Ok(vec![]);
             };
             let mut rows = hierarchy.tree(message, state.now());
+            let workers = state.workers.values();
+            let is_alive =
+                |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
+            rows.iter_mut().for_each(|row| row.check_alive(is_alive));
             rows.extend(state.unhandled_in(hierarchy));
             Ok(rows.into_iter().map(Ok).collect())
         })
@@ -145,6 +149,7 @@ fn shown(row: &Row, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
         ready_at: Some(system_time(row.ready_at)),
         give_up_at: row.give_up_at.map(system_time),
         gives_up: row.gives_up,
+        is_abandoned: false,
         owner: row.owner,
     };
     let (pair, read_at) = ((&*row.handler, &*row.topic), Some(system_time(now)));
