@@ -1,5 +1,6 @@
 -- Tells all workers that one of them has started or ended: a claim by what was known before takes nothing.
--- Locks: all rows of worker, one after the other by their ids; not against claims.
+-- Locks: all rows of worker, one after the other by their ids; not against claims, but against refusals of runs
+-- (worker_share.sql).
 WITH living AS (
     SELECT w.id FROM scoop.worker w ORDER BY w.id FOR NO KEY UPDATE
 )

@@ -176,18 +176,10 @@ impl RunnableSaga {
     }
 }
 
-/// The definition for runs that are stored under a former name of the saga. The ticks of a scheduled saga have a topic
-/// that follows from its name.
+/// The definition for runs that are stored under a former name of the saga.
 fn formerly(definition: &Definition, was: &str) -> Definition {
-    let topic = match definition.topic.strip_suffix(&*definition.saga) {
-        Some(TICKS) => format!("{TICKS}{was}").into(),
-        _ => definition.topic.clone(),
-    };
-    Definition { saga: was.to_owned().into(), topic, ..definition.clone() }
+    Definition { saga: was.to_owned().into(), ..definition.clone() }
 }
-
-/// How the topics of ticks begin, as `#[saga(every = "..")]` names them.
-const TICKS: &str = "ticks.";
 
 /// Names that cannot be stored, and names that stand for several sagas.
 fn check_names(linked: &[&Registration]) -> Vec<SetupError> {

@@ -104,6 +104,10 @@ pub(super) fn check(
     let was = names::former(Kind::Saga, &settings, &name, errors);
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
+    if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
+        let message = "a saga that runs by itself is followed by its name; keep that with `name = \"..\"`";
+        errors.at(key, message);
+    }
     let message = message(block, &ident, errors);
     let step_enum = quote::format_ident!("{ident}Step");
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
-use crate::store::{Claimed, Key, Progress, SetAside, Unreadable};
+use crate::store::{Claimed, Key, Progress, Refusing, SetAside, Unreadable};
 use crate::telemetry;
 
 /// How many runs are claimed at once. More brings nothing, as measured.
@@ -244,7 +244,8 @@ async fn set_aside(engine: &Engine, unreadable: Unreadable) {
 
 /// Hands a run over to a worker with a definition that may fit, or marks it as stuck if there is none.
 pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reason: &str) -> SetAside {
-    match engine.store.set_aside(key, reason, engine.definitions.number_of(saga)).await {
+    let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
+    match engine.store.set_aside(Refusing { key, reason, worker, definition }).await {
         Ok(set) => {
             if set == SetAside::HandedOver {
                 engine.wakeups.others.notify_one();

@@ -137,11 +137,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Lists the sagas of this program, and gives what was set aside before another chance.
+    /// Lists the sagas of this program.
     async fn publish(&self) -> sqlx::Result<()> {
         self.store.publish(self.registry.subscriptions()).await?;
         schedule::publish(self).await?;
-        self.store.retry_stuck(self.registry.pairs()).await?;
         definitions::look(self).await?;
         for (topic, saga) in self.store.abandoned_sagas().await? {
             telemetry::saga_missing(self.worker, &saga, &topic);

@@ -8,9 +8,9 @@ use sqlx::{Acquire, PgConnection, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
 use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
+use super::{Key, Tables};
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
 /// of the handler, or for none. Lists with an element for each such queue.
@@ -75,6 +75,16 @@ impl Lanes {
         }
         only
     }
+}
+
+/// A run that a program cannot continue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusing<'a> {
+    pub(crate) key: Key,
+    pub(crate) reason: &'a str,
+    pub(crate) worker: Uuid,
+    /// The definition that refuses it.
+    pub(crate) definition: i32,
 }
 
 /// What became of a run that a program cannot continue.
@@ -173,8 +183,9 @@ impl Tables {
         registered: Registered<'_>,
     ) -> sqlx::Result<OffsetDateTime> {
         let mut tx = listener.begin().await?;
+        self.lock_topology(&mut tx).await?;
         let started_at = self.register_on(&mut tx, lock_key, registered).await?;
-        self.change_topology(&mut tx, registered.handlers).await?;
+        self.reconsider(&mut tx, registered.handlers).await?;
         self.notification(registered.worker).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(started_at)
@@ -207,15 +218,19 @@ impl Tables {
         self.register_on(&mut connection, lock_key, registered).await.unwrap();
     }
 
-    /// After a worker of these handlers has started or ended: no worker claims by what it knew before, and no run of
-    /// these handlers stays reserved.
-    pub(super) async fn change_topology(
-        &self,
-        connection: &mut PgConnection,
-        handlers: &[String],
-    ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.topology_change.clone()).execute(&mut *connection).await?;
-        sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(connection).await?;
+    /// Begins a change of who lives: no worker claims by what it knew before. The first statement of its transaction, so
+    /// that two such transactions lock the rows of workers in one order; and one that waits for refusals under way, so
+    /// that [`Tables::reconsider`] sees what these have left.
+    async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+        sqlx::query(self.sql.topology_change.clone()).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Gives the runs of these handlers that were reserved or stuck another chance: a worker of them has started or
+    /// ended.
+    async fn reconsider(&self, connection: &mut PgConnection, handlers: &[String]) -> sqlx::Result<()> {
+        sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(&mut *connection).await?;
+        sqlx::query(self.sql.run_retry_stuck.clone()).bind(handlers).execute(connection).await?;
         Ok(())
     }
 
@@ -223,10 +238,11 @@ impl Tables {
     /// go on with what it has handed back.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
         let handlers: Vec<Vec<String>> =
             sqlx::query_scalar(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
         sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
-        self.change_topology(&mut tx, &handlers.concat()).await?;
+        self.reconsider(&mut tx, &handlers.concat()).await?;
         self.notification(worker).execute(&mut *tx).await?;
         tx.commit().await
     }
@@ -238,11 +254,12 @@ impl Tables {
             return Ok((0, 0));
         }
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
         let dead: Vec<(Uuid, Vec<String>)> =
             sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
         let (dead, handlers): (Vec<_>, Vec<_>) = dead.into_iter().unzip();
         let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
-        self.change_topology(&mut tx, &handlers.concat()).await?;
+        self.reconsider(&mut tx, &handlers.concat()).await?;
         sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok((dead.len(), freed.rows_affected()))

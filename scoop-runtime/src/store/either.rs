@@ -15,8 +15,8 @@ use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
     Asked, Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
-    Published, PublishedDefinition, Redelivery, Release, SetAside, Settled, Settlement, Standing, Tables,
-    Target, Undone, Unreadable,
+    Published, PublishedDefinition, Redelivery, Refusing, Release, SetAside, Settled, Settlement, Standing,
+    Tables, Target, Undone, Unreadable,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
@@ -80,9 +80,8 @@ either! {
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
     async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);
     async fn now(&self) -> Now;
-    async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> SetAside;
+    async fn set_aside(&self, refusal: Refusing<'_>) -> SetAside;
     async fn hold(&self, key: Key, failed: &FailedPart) -> bool;
-    async fn retry_stuck(&self, pairs: Pairs<'_>) -> u64;
     async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> bool;
     async fn history(&self, definition: &Definition, run: &Run) -> History;
     async fn children(&self, asked: ChildQuery<'_>) -> Vec<Child>;

@@ -19,7 +19,7 @@ use super::launching::{self, Launching};
 use super::plain::{self, Plain};
 use super::rows::{Unreadable, lineage, unsigned};
 use super::telling::{self, Telling};
-use super::{Claimed, Key, Lanes, Progress, SetAside, Settled, Settlement, Tables};
+use super::{Claimed, Key, Lanes, Progress, Refusing, SetAside, Settled, Settlement, Tables};
 use crate::children::{Child, ChildQuery, Launches};
 use crate::clock::Now;
 use crate::ids;
@@ -444,31 +444,24 @@ impl Tables {
     }
 
     /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<SetAside> {
+    pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        // Then the next statement sees all that live, and a worker that starts later sees what it leaves.
+        sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
-            .bind(key.root)
-            .bind(key.id)
-            .bind(key.epoch)
-            .bind(reason.replace('\0', ""))
-            .bind(definition)
-            .all(&self.sessions)
-            .await?
-            .pop();
+            .bind(refusal.key.root)
+            .bind(refusal.key.id)
+            .bind(refusal.key.epoch)
+            .bind(refusal.reason.replace('\0', ""))
+            .bind(refusal.definition)
+            .fetch_optional(&mut *tx)
+            .await?;
+        tx.commit().await?;
         Ok(match stuck {
             Some(true) => SetAside::Stuck,
             Some(false) => SetAside::HandedOver,
             None => SetAside::Void,
         })
-    }
-
-    /// Gives the runs of these handlers that were set aside another chance.
-    pub(crate) async fn retry_stuck(&self, (topics, handlers): (&[String], &[String])) -> sqlx::Result<u64> {
-        let done = sqlx::query(self.sql.run_retry_stuck.clone())
-            .bind(topics)
-            .bind(handlers)
-            .done(&self.sessions)
-            .await?;
-        Ok(done.rows_affected())
     }
 
     /// Reads what a run had done, for its rollback.

@@ -36,7 +36,7 @@ pub(crate) mod tests;
 mod topology;
 
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
-pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Registered, SetAside};
+pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Committed, Parent, Release};
 #[cfg(feature = "simulation")]

@@ -179,4 +179,5 @@ statements! {
     worker_pause,
     worker_reap,
     worker_register,
+    worker_share,
 }

@@ -7,12 +7,12 @@ use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::{Claimed, Lanes, Pairs, Progress, Surroundings, Unreadable};
+use super::super::{Claimed, Lanes, Progress, Surroundings, Unreadable};
 use super::Memory;
 use super::definitions::named;
 use super::record::Event;
 use super::row::{Row, RunState};
-use super::state::{Lane, Pair, RunId, State, later};
+use super::state::{Lane, RunId, State, later};
 use crate::bug::{Bug, made};
 
 /// What became ready so short a time ago may be seen later than what became ready after it: as in `run_claim.sql`.
@@ -59,11 +59,6 @@ impl Memory {
         })
         .await
     }
-}
-
-/// Handlers with their topics.
-pub(super) fn pairs((topics, handlers): Pairs<'_>) -> impl Iterator<Item = Pair> {
-    handlers.iter().zip(topics).map(|(handler, topic)| (handler.as_str().into(), topic.as_str().into()))
 }
 
 impl State {

@@ -5,7 +5,7 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::{Key, Lanes, LivingWorker, PublishedDefinition, SetAside};
+use super::super::{Lanes, LivingWorker, PublishedDefinition, Refusing, SetAside};
 use super::Memory;
 use super::row::RunState;
 use super::state::{Lane, RunId, State};
@@ -93,7 +93,8 @@ impl Memory {
     }
 
     /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
-    pub(crate) async fn set_aside(&self, key: Key, reason: &str, definition: i32) -> sqlx::Result<SetAside> {
+    pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+        let Refusing { key, reason, definition, .. } = refusal;
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {
                 return Ok(SetAside::Void);
@@ -143,8 +144,8 @@ impl State {
             .map(|(.., definition)| definition)
     }
 
-    /// After a worker of these handlers has started or ended: no worker claims by what it knew before, and no run of
-    /// these handlers stays reserved.
+    /// After a worker of these handlers has started or ended: no worker claims by what it knew before, and the runs of
+    /// these handlers that were reserved or stuck have another chance.
     pub(super) fn change_topology(&mut self, handlers: &[String]) {
         for worker in self.workers.values_mut() {
             worker.topology += 1;
@@ -157,6 +158,16 @@ impl State {
             .collect();
         for run in reserved {
             self.change(run, |row| (row.reserved_for, row.refused_by) = (0, vec![]));
+        }
+        let stuck = self.stuck.iter().filter_map(|(_, id, root)| self.row((*root, *id)));
+        let stuck = stuck.filter(|row| !row.held && handlers.iter().any(|own| **own == *row.handler));
+        let stuck: Vec<RunId> = stuck.map(|row| (row.root(), row.id())).collect();
+        let now = self.now();
+        for run in stuck {
+            self.change(run, |row| {
+                row.free(now);
+                (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
+            });
         }
     }
 }

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::engine::GiveUp;
-use super::super::{FailedPart, Key, Lanes, Pairs, Parent};
+use super::super::{FailedPart, Key, Lanes, Parent};
 use super::Memory;
 use super::definitions::named;
 use super::record::Event;
@@ -111,25 +111,6 @@ impl Memory {
             let noted: Vec<_> = noted.map(Row::id).collect();
             noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
             Ok(true)
-        })
-        .await
-    }
-
-    /// Gives the runs of these handlers that were set aside another chance.
-    pub(crate) async fn retry_stuck(&self, pairs: Pairs<'_>) -> sqlx::Result<u64> {
-        self.run("retry_stuck", |state| {
-            let own: std::collections::BTreeSet<_> = super::claim::pairs(pairs).collect();
-            let is_own = |row: &&Row| !row.held && own.contains(&(row.handler.clone(), row.topic.clone()));
-            let stuck = state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
-            let stuck: Vec<_> = stuck.filter(is_own).map(|row| (row.root(), row.id())).collect();
-            let now = state.now();
-            for run in &stuck {
-                state.change(*run, |row| {
-                    row.free(now);
-                    (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
-                });
-            }
-            Ok(u64::try_from(stuck.len()).unwrap_or(u64::MAX))
         })
         .await
     }
