@@ -107,7 +107,8 @@ fn crates(snippet: &str) -> BTreeSet<String> {
         let (before, name) = (&snippet[..start], &snippet[start..end]);
         let is_first = !before.ends_with("::") && name.starts_with(|c: char| c.is_lowercase());
         let is_known = STANDARD.contains(&name) || PRIMITIVES.contains(&name);
-        if is_first && !is_known && !imports(snippet, name) && !before.ends_with('.') {
+        let is_module = snippet.contains(&format!("mod {name} {{"));
+        if is_first && !is_known && !is_module && !imports(snippet, name) && !before.ends_with('.') {
             crates.insert(name.to_owned());
         }
     }

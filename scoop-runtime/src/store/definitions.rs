@@ -216,6 +216,11 @@ impl Tables {
             Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None };
         let mut connection = pool.acquire().await.unwrap();
         self.register_on(&mut connection, lock_key, registered).await.unwrap();
+        sqlx::query("UPDATE scoop.worker SET topology = 0 WHERE id = $1")
+            .bind(worker)
+            .execute(&mut *connection)
+            .await
+            .unwrap();
     }
 
     /// Begins a change of who lives: no worker claims by what it knew before. The first statement of its transaction, so
