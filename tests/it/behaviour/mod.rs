@@ -34,6 +34,7 @@ mod rebuild;
 mod redelivered;
 mod redelivered_pages;
 mod redeploys;
+mod redeploys_at_once;
 mod rehearsals;
 mod repair;
 mod replies;

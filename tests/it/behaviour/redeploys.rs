@@ -11,7 +11,7 @@ use crate::support::Database;
 /// What the steps do.
 #[derive(Clone, Default, Message, Serialize, Deserialize)]
 #[message(topic = "trips")]
-struct Book {
+pub(super) struct Book {
     number: i64,
     /// The steps that launch a child, separated by blanks.
     launches: String,
@@ -24,10 +24,10 @@ struct Book {
 /// What `trip` launches and waits for.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "nights")]
-struct Night;
+pub(super) struct Night;
 
 #[derive(Default)]
-struct Hotel;
+pub(super) struct Hotel;
 
 #[saga(name = "hotel")]
 #[subscribes(Night)]
@@ -62,11 +62,11 @@ async fn note(scope: &mut Scope<'_>, book: &Book, version: &str, text: &str) -> 
 /// Declares versions of the saga: their steps with their settings. Each is compensated.
 macro_rules! versions {
     ($($version:ident { $($(#[step($($settings:tt)*)])? $step:ident;)* })*) => {$(
-        mod $version {
+        pub(super) mod $version {
             use super::*;
 
             #[derive(Default)]
-            pub(super) struct Trip;
+            pub(in super::super) struct Trip;
 
             #[saga(name = "trip")]
             #[subscribes(Book)]
@@ -233,7 +233,7 @@ async fn left_by<S: Saga>(book: Book) -> Result<(Database, Vec<Handle>)> {
     left_waiting::<S>(book, 1).await
 }
 
-async fn left_waiting<S: Saga>(book: Book, trips: i64) -> Result<(Database, Vec<Handle>)> {
+pub(super) async fn left_waiting<S: Saga>(book: Book, trips: i64) -> Result<(Database, Vec<Handle>)> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
     db.scoop().only::<Hotel>().start().await?.shutdown().await;
@@ -252,12 +252,12 @@ fn waits(tree: &Tree) -> bool {
     tree.roots().iter().any(|run| run.state == RunState::Waiting)
 }
 
-fn launching_in(step: &str) -> Book {
+pub(super) fn launching_in(step: &str) -> Book {
     Book { launches: step.to_owned(), ..Book::default() }
 }
 
 /// The steps of a trip that took effect, each with its version.
-async fn notes(db: &Database, number: i64) -> String {
+pub(super) async fn notes(db: &Database, number: i64) -> String {
     let notes = db
         .texts(&format!("SELECT text || '@' || version FROM trip_note WHERE number = {number} ORDER BY id"))
         .await;

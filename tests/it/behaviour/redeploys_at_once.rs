@@ -1,0 +1,53 @@
+//! Programs that start, end, and lose their sessions while others have other versions of a saga.
+
+use super::redeploys::{Hotel, launching_in, left_waiting, moved_before, notes, original};
+use super::*;
+use crate::support::{Database, eventually};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_start_and_end_at_once_do_so() -> Result<()> {
+    let db = Database::new().await;
+    db.scoop().only::<Hotel>().start().await?.shutdown().await;
+    let rounds = async |at: usize| -> Result<()> {
+        for round in 0..4 {
+            let builder = db.scoop();
+            let builder = match (at + round) % 2 {
+                0 => builder.only::<original::Trip>(),
+                _ => builder.only::<moved_before::Trip>(),
+            };
+            builder.start().await?.shutdown().await;
+        }
+        Ok(())
+    };
+    let all = tokio::join!(rounds(0), rounds(1), rounds(2));
+    all.0.and(all.1).and(all.2)?;
+    assert_eq!(db.number("SELECT count(*) FROM scoop.worker").await, 0, "all have signed off");
+    Ok(())
+}
+
+/// The older program is taken for dead, and what only it can continue becomes stuck, until it has a session again.
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_with_a_new_session_takes_what_was_stuck_meanwhile() -> Result<()> {
+    let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 2).await?;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    db.execute("CREATE TABLE gone AS SELECT lock_key FROM scoop.worker").await;
+    let new = db.scoop().only::<moved_before::Trip>().start().await?;
+    db.execute("DELETE FROM scoop.worker WHERE lock_key IN (SELECT lock_key FROM gone)").await;
+    let hotel = db.scoop().only::<Hotel>().start().await?;
+    eventually("both runs are stuck", async || new.stuck_runs().await.is_ok_and(|stuck| stuck.len() == 2))
+        .await;
+    db.execute(
+        "SELECT pg_terminate_backend(l.pid) FROM pg_locks l, gone
+         WHERE l.locktype = 'advisory' AND l.classid::bigint = ((lock_key >> 32) & 4294967295)
+           AND l.objid::bigint = (lock_key & 4294967295)",
+    )
+    .await;
+    for (number, trip) in (0..).zip(&left) {
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        assert_eq!(notes(&db, number).await, "one@original two@original three@original");
+    }
+    for scoop in [old, new, hotel] {
+        scoop.shutdown().await;
+    }
+    Ok(())
+}
