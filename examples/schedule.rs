@@ -71,7 +71,7 @@ impl NightlyReport {
 async fn main() -> Result<ExitCode> {
     let (readings, mut read) = mpsc::unbounded_channel();
     // The tables have to be there before the first reading.
-    let client = Scoop::builder().embedded().client().await?;
+    let client = Scoop::builder().embedded().migrate(true).client().await?;
     sqlx::raw_sql(
         "CREATE TABLE IF NOT EXISTS reading (run bigint PRIMARY KEY, degrees int NOT NULL);
          CREATE TABLE IF NOT EXISTS report (run bigint PRIMARY KEY, readings bigint NOT NULL, degrees int NOT NULL)",

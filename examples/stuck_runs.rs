@@ -91,7 +91,7 @@ mod wednesday {
 #[tokio::main]
 async fn main() -> Result<()> {
     // The database outlives the versions. They have a schema of their own in it.
-    let database = Scoop::builder().embedded().client().await?;
+    let database = Scoop::builder().embedded().migrate(true).client().await?;
     let schema = format!("stuck_{}", uuid::Uuid::new_v4().simple());
     let version = || Scoop::builder().postgres(database.pool().clone()).schema(&schema);
 

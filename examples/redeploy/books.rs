@@ -38,10 +38,10 @@ pub async fn check(pool: &PgPool, placed: usize) -> Result<bool> {
             wrong += 1;
         }
     }
-    println!("\n{:10} {:>8} {:>8}", "step", "before", "after");
+    println!("\n{:10} {:>8} {:>8} {:>12}", "step", "before", "after", "before again");
     for step in ["reserve", "pick", "charge", "inspect", "ship", "deliver", "close"] {
         let by = |build| steps.get(&(step, build)).copied().unwrap_or(0);
-        println!("{step:10} {:8} {:8}", by("before"), by("after"));
+        println!("{step:10} {:8} {:8} {:12}", by("before"), by("after"), by("before again"));
     }
     let changed = orders.values().filter(|effects| changed_builds(effects)).count();
     let missing = placed - orders.len();
@@ -55,18 +55,22 @@ pub async fn check(pool: &PgPool, placed: usize) -> Result<bool> {
 /// Whether both builds have run steps of the saga that differs.
 fn changed_builds(effects: &[Effect]) -> bool {
     let own = effects.iter().filter(|effect| !["pick", "deliver"].contains(&&*effect.step));
-    own.map(|effect| &effect.build).collect::<BTreeSet<_>>().len() > 1
+    own.map(|effect| effect.build == "after").collect::<BTreeSet<_>>().len() > 1
 }
 
-/// Whether each step ran once and in order. An order that `after` ships was inspected. One that `before` ships may have been:
-/// `after` can end between the two steps.
+/// Each step once and in order; an order is inspected exactly if `after` decided what follows its `charge`.
+///
+/// `after` ships what was inspected. The first start of `before` ships nothing that was inspected: `after` is newer and
+/// refuses nothing. Its second start is the newest, and goes on from `inspect`, which it does not have, to `ship`.
 fn is_right(effects: &[Effect]) -> bool {
     let steps: Vec<_> = effects.iter().map(|effect| &*effect.step).collect();
     let shipped_by = effects.iter().find(|effect| effect.step == "ship").map(|effect| &*effect.build);
     let inspected_by = effects.iter().find(|effect| effect.step == "inspect").map(|effect| &*effect.build);
     match (shipped_by, inspected_by) {
-        (Some("before"), None) => steps == ["reserve", "pick", "pick", "charge", "ship", "deliver", "close"],
-        (Some(_), Some("after")) => {
+        (Some("before" | "before again"), None) => {
+            steps == ["reserve", "pick", "pick", "charge", "ship", "deliver", "close"]
+        }
+        (Some("after" | "before again"), Some("after")) => {
             steps == ["reserve", "pick", "pick", "charge", "inspect", "ship", "deliver", "close"]
         }
         _ => false,

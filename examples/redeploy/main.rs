@@ -45,7 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     match env::args().nth(1).as_deref() {
-        Some("before") => build::serve::<before::Checkout>().await.map(|()| ExitCode::SUCCESS),
+        Some("before" | "before again") => {
+            build::serve::<before::Checkout>().await.map(|()| ExitCode::SUCCESS)
+        }
         Some("after") => build::serve::<after::Checkout>().await.map(|()| ExitCode::SUCCESS),
         Some(other) => Err(Error::msg(format!("there is no build `{other}`"))),
         None => on_some_database().await,
@@ -61,12 +63,8 @@ async fn on_some_database() -> Result<ExitCode> {
     let url = private.as_ref().map_or_else(|| env::var("DATABASE_URL").unwrap_or_default(), Embedded::url);
     let schema = format!("deploys_{}", Uuid::new_v4().simple());
     let pool = connect(&url, &schema).await?;
-    // The first start creates the schema.
-    let client =
-        Scoop::builder().postgres(pool.clone()).schema(&schema).only::<shop::Picking>().start().await?;
-    client.shutdown().await;
+    let client = Scoop::builder().postgres(pool.clone()).schema(&schema).migrate(true).client().await?;
     sqlx::raw_sql(books::TABLE).execute(&pool).await?;
-    let client = Scoop::builder().postgres(pool.clone()).schema(&schema).client().await?;
 
     let orders = deploy_under_load(&client, &url, &schema).await?;
     let is_right = books::check(&pool, orders).await?;
@@ -128,7 +126,7 @@ async fn deploy(
     orders(client, progress, "`after` runs as well, and wins").await?;
     old.end().await?;
     orders(client, progress, "`before` has ended").await?;
-    let old = Build::start("before", url, schema).await?;
+    let old = Build::start("before again", url, schema).await?;
     orders(client, progress, "rolled back: `before` runs again, and wins").await?;
     new.end().await?;
     // `before` does not know `dispatch`: orders that completed it are stuck until `after` starts again.

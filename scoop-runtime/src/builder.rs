@@ -48,6 +48,7 @@ pub struct Builder {
     only: Option<Vec<TypeId>>,
     settings: Settings,
     poll_interval: Option<Duration>,
+    migrates: Option<bool>,
 }
 
 enum Database {
@@ -67,6 +68,7 @@ impl Builder {
             only: None,
             settings: Settings::default(),
             poll_interval: None,
+            migrates: None,
         }
     }
 
@@ -181,6 +183,27 @@ impl Builder {
         self
     }
 
+    /// Whether the tables are made, or brought up to date, before anything else; by default [`Builder::start`] does so and
+    /// [`Builder::client`] does not. Without it, tables of another version are an error.
+    ///
+    /// Programs that deploy the tables on their own, with a role that may create them, start the others with `false`.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(owner: sqlx::PgPool, pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::Scoop;
+    ///
+    /// Scoop::builder().postgres(owner).migrate(true).client().await?;
+    /// let scoop = Scoop::builder().postgres(pool).migrate(false).start().await?;
+    /// # scoop.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn migrate(mut self, migrates: bool) -> Self {
+        self.migrates = Some(migrates);
+        self
+    }
+
     /// Hands over a saga that has dependencies. A saga that is `Default` needs no line at all.
     pub fn provide<S: Saga>(mut self, saga: S) -> Self {
         self.provided.add(saga);
@@ -249,8 +272,8 @@ impl Builder {
         self
     }
 
-    /// Checks everything, makes the tables or brings them up to date, publishes who listens
-    /// where, and starts to work.
+    /// Checks everything, makes the tables or brings them up to date ([unless told not to](Builder::migrate)), publishes
+    /// the subscriptions, and starts to work.
     ///
     /// # Errors
     ///
@@ -293,7 +316,11 @@ impl Builder {
         let for_steps = usize::try_from(for_steps).unwrap_or(usize::MAX);
         let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access);
         store::check(pool, &sessions).await?;
-        store::migrate(sessions.listening(), schema).await?;
+        if self.migrates.unwrap_or(true) {
+            store::migrate(sessions.listening(), schema).await?;
+        } else {
+            check_tables(&sessions, schema, self.settings.limits().patience).await?;
+        }
         let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
         let store = Store::from(Tables::new(sessions, schema));
         let limits = self.settings.limits();
@@ -312,8 +339,8 @@ impl Builder {
         Ok(Scoop::new(None, store, Some(engine), None, limits))
     }
 
-    /// Connects without running any saga: the result can launch and look up. The tables must be
-    /// there already, which is looked up.
+    /// Connects without running any saga: the result can launch and look up. The tables must be there already, which is
+    /// checked, [unless they are to be made](Builder::migrate).
     ///
     /// # Errors
     ///
@@ -336,11 +363,11 @@ impl Builder {
             }
             let (pool, embedded) = connect(self.database).await?;
             let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
-            let unfit = Trial::new(limits.patience).endure(|_| store::unfit_for_clients(&sessions, &schema));
-            match unfit.await.map_err(Vain::error("the tables were looked up")) {
-                Ok(None) => {}
-                Ok(Some(unfit)) => return Err(vec![unfit].into()),
-                Err(error) => return Err(error.denied()),
+            if self.migrates.unwrap_or(false) {
+                store::check(&pool, &sessions).await?;
+                store::migrate(sessions.listening(), &schema).await.map_err(RuntimeError::denied)?;
+            } else {
+                check_tables(&sessions, &schema, limits.patience).await?;
             }
             let store = Store::from(Tables::new(sessions, &schema));
             Ok(Scoop::new(Some(pool), store, None, embedded, limits))
@@ -379,6 +406,16 @@ impl Builder {
         let small = settings.into_iter().filter(|(_, value)| *value == 0);
         let small = small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value });
         small.chain(self.database.is_none().then_some(SetupError::NoDatabase)).collect()
+    }
+}
+
+/// Whether the tables are those of this version of scoop.
+async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) -> Result<(), RuntimeError> {
+    let unfit = Trial::new(patience).endure(|_| store::unfit_tables(sessions, schema));
+    match unfit.await.map_err(Vain::error("the tables were looked up")) {
+        Ok(None) => Ok(()),
+        Ok(Some(unfit)) => Err(vec![unfit].into()),
+        Err(error) => Err(error.denied()),
     }
 }
 

@@ -410,7 +410,8 @@ pub enum SetupError {
     /// The tables are not there, and what asks for them does not make them.
     #[error(
         "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
-         or name the schema of those that run (`.schema(..)` on the builder), or connect to their database"
+         or say `.migrate(true)` on the builder, or name the schema of those that run (`.schema(..)`), or connect to \
+         their database"
     )]
     NoTables {
         /// What is missing.

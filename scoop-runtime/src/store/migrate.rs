@@ -50,11 +50,8 @@ pub(super) async fn too_old(pool: &PgPool) -> sqlx::Result<Option<String>> {
     Ok((number < SERVER_VERSION_MIN).then_some(version))
 }
 
-/// What keeps a client from using the tables of this schema, which it does not make.
-pub(crate) async fn unfit_for_clients(
-    sessions: &Sessions,
-    schema: &Schema,
-) -> sqlx::Result<Option<SetupError>> {
+/// What keeps a program that does not make the tables of this schema from using them.
+pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::Result<Option<SetupError>> {
     let (table, name) = (format!("{}.migration", schema.quoted()), schema.name().to_owned());
     let exists = sessions.run(async |session| {
         sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&table).fetch_one(session).await

@@ -43,7 +43,7 @@ pub(crate) use engine::{Committed, Parent, Release};
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
 pub(crate) use memory::{Memory, MemorySession};
-pub(crate) use migrate::{migrate, unfit_for_clients};
+pub(crate) use migrate::{migrate, unfit_tables};
 pub(crate) use progress::Progress;
 pub(crate) use reach::{check, refusal};
 pub(crate) use redelivery::Redelivery;

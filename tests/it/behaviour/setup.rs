@@ -252,11 +252,27 @@ async fn a_client_without_tables_is_told_what_to_do() -> Result<()> {
     for part in ["`nowhere`", "Builder::start", ".schema(..)"] {
         assert!(shown.contains(part), "{shown}");
     }
+    let nowhere = db.scoop().schema("nowhere").only::<RootHandler>();
+    let Err(RuntimeError::Setup(found)) = nowhere.migrate(false).start().await else {
+        panic!("it found tables")
+    };
+    assert!(matches!(&*found, [SetupError::NoTables { .. }]), "{found:?}");
     // One that was made without a look is told by what it does first.
     db.execute("ALTER SCHEMA scoop RENAME TO elsewhere").await;
     let Err(error) = db.client().launch(Root).await else { panic!("it was launched") };
     let shown = error.to_string();
     assert!(shown.contains("does not exist") && shown.contains("Builder::start"), "{shown}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_migrates_makes_tables_for_programs_that_do_not() -> Result<()> {
+    let db = Database::new().await;
+    let builder = || db.scoop().schema("deployed");
+    let client = builder().migrate(true).client().await?;
+    let scoop = builder().only::<RootHandler>().migrate(false).start().await?;
+    assert_eq!(client.launch(Root).await?.wait().await?, Outcome::Committed);
+    scoop.shutdown().await;
     Ok(())
 }
 
