@@ -1,40 +1,34 @@
 //! A running build: a child process, started, told to end, or killed.
 
-use std::env;
 use std::process::{ExitStatus, Stdio};
 
+use redeploy::{BUILD, SCHEMA};
 use scoop::prelude::*;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::shop::{Courier, Picking, SCHEMA, connect};
+const BEFORE: &str = env!("CARGO_BIN_EXE_before");
+const AFTER: &str = env!("CARGO_BIN_EXE_after");
 
-/// The build serves until its standard input ends. What `main` does in a child process.
-pub async fn serve<Checkout: Saga>() -> Result<()> {
-    let variable = |name| env::var(name).map_err(|_| Error::msg(format!("{name} is not set")));
-    let (url, schema) = (variable("DATABASE_URL")?, variable(SCHEMA)?);
-    let program = Scoop::builder().postgres(connect(&url, &schema).await?).schema(schema);
-    let scoop = program.only::<Checkout>().only::<Picking>().only::<Courier>().start().await?;
-    let mut stdout = tokio::io::stdout();
-    stdout.write_all(b"ready\n").await?;
-    stdout.flush().await?;
-    tokio::io::stdin().read_to_end(&mut vec![]).await?;
-    scoop.shutdown().await;
-    Ok(())
-}
-
-/// A child process that serves.
+/// A child process that runs sagas.
 pub struct Build {
     name: &'static str,
     process: Child,
 }
 
 impl Build {
+    pub async fn before(name: &'static str, url: &str, schema: &str) -> Result<Self> {
+        Self::start(BEFORE, name, url, schema).await
+    }
+
+    pub async fn after(url: &str, schema: &str) -> Result<Self> {
+        Self::start(AFTER, "after", url, schema).await
+    }
+
     /// Starts a build. It is registered, and so the newest, when this returns.
-    pub async fn start(name: &'static str, url: &str, schema: &str) -> Result<Self> {
-        let mut process = Command::new(env::current_exe()?)
-            .arg(name)
-            .envs([("DATABASE_URL", url), (SCHEMA, schema)])
+    async fn start(program: &str, name: &'static str, url: &str, schema: &str) -> Result<Self> {
+        let mut process = Command::new(program)
+            .envs([("DATABASE_URL", url), (SCHEMA, schema), (BUILD, name)])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -1,11 +1,10 @@
-//! The build that is deployed first.
+//! The next build: `inspect` was inserted, and `ship` is `dispatch` now.
 
+use redeploy::{Delivery, Order, Pick, takes_effect};
 use scoop::prelude::*;
 
-use crate::shop::{Delivery, Order, Pick, takes_effect};
-
 #[derive(Default)]
-pub struct Checkout;
+struct Checkout;
 
 #[saga(name = "checkout")]
 #[subscribes(Order)]
@@ -24,7 +23,12 @@ impl Checkout {
     }
 
     #[step]
-    async fn ship(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+    async fn inspect(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
+        takes_effect(scope, order.number, "inspect").await
+    }
+
+    #[step(was = "ship")]
+    async fn dispatch(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
         takes_effect(scope, order.number, "ship").await?;
         scope.launch(Delivery { number: order.number }).await?;
         Ok(())
@@ -34,4 +38,9 @@ impl Checkout {
     async fn close(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
         takes_effect(scope, order.number, "close").await
     }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    redeploy::serve().await
 }

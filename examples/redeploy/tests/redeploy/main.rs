@@ -1,27 +1,25 @@
 //! A saga that changes under load: a rolling deployment, its rollback, the deployment once more, and a crash.
 //!
-//! Two builds of one program differ in the saga `checkout`: read `before.rs` and `after.rs`. Here they are two modules,
-//! each in child processes of its own. Orders are placed all the time while the builds come and go. In the end every
-//! step of every order must have taken effect once and in its order.
+//! Two builds of one program differ in the saga `checkout`: read `src/bin/before.rs` and `src/bin/after.rs`. Orders are
+//! placed all the time while processes of the two builds start and end. In the end every step of every order must have
+//! taken effect once and in its order.
 //!
 //! ```text
-//! cargo run --example redeploy                              # on a private PostgreSQL
-//! DATABASE_URL=postgres://.. cargo run --example redeploy   # in a schema of its own, which is dropped at the end
+//! cargo test -p redeploy                              # on a private PostgreSQL
+//! DATABASE_URL=postgres://.. cargo test -p redeploy   # in a schema of its own, which is dropped at the end
 //! ```
 
-// The two builds are modules of one program.
+// Items of a test program.
 #![allow(unreachable_pub)]
 
-mod after;
-mod before;
 mod books;
 mod build;
-mod shop;
 
 use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use redeploy::{Order, connect};
 use scoop::HierarchyId;
 use scoop::embedded::Embedded;
 use scoop::prelude::*;
@@ -31,7 +29,6 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use crate::build::Build;
-use crate::shop::{Order, connect};
 
 /// How many orders are placed between two deployments, at least.
 const ORDERS: usize = 30;
@@ -44,18 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    match env::args().nth(1).as_deref() {
-        Some("before" | "before again") => {
-            build::serve::<before::Checkout>().await.map(|()| ExitCode::SUCCESS)
-        }
-        Some("after") => build::serve::<after::Checkout>().await.map(|()| ExitCode::SUCCESS),
-        Some(other) => Err(Error::msg(format!("there is no build `{other}`"))),
-        None => on_some_database().await,
-    }
-}
-
-/// Runs everything on the database of `DATABASE_URL`, or on a private PostgreSQL, in a schema of its own.
-async fn on_some_database() -> Result<ExitCode> {
     let private = match env::var_os("DATABASE_URL") {
         Some(_) => None,
         None => Some(Embedded::start().await?),
@@ -79,7 +64,7 @@ async fn on_some_database() -> Result<ExitCode> {
 
 /// Deploys while orders are placed, and waits for all of them. How many there were.
 async fn deploy_under_load(client: &Scoop, url: &str, schema: &str) -> Result<usize> {
-    let first = Build::start("before", url, schema).await?;
+    let first = Build::before("before", url, schema).await?;
     let (placed, mut progress) = watch::channel(0);
     let placing = tokio::spawn(place_orders(client.clone(), placed));
     let deployed = deploy(client, url, schema, first, &mut progress).await;
@@ -122,20 +107,20 @@ async fn deploy(
     progress: &mut watch::Receiver<usize>,
 ) -> Result<[Build; 2]> {
     orders(client, progress, "`before` runs").await?;
-    let new = Build::start("after", url, schema).await?;
+    let new = Build::after(url, schema).await?;
     orders(client, progress, "`after` runs as well, and wins").await?;
     old.end().await?;
     orders(client, progress, "`before` has ended").await?;
-    let old = Build::start("before again", url, schema).await?;
+    let old = Build::before("before again", url, schema).await?;
     orders(client, progress, "rolled back: `before` runs again, and wins").await?;
     new.end().await?;
     // `before` does not know `dispatch`: orders that completed it are stuck until `after` starts again.
     orders(client, progress, "`after` has ended").await?;
-    let new = Build::start("after", url, schema).await?;
+    let new = Build::after(url, schema).await?;
     orders(client, progress, "forward again: `after` wins").await?;
     new.kill().await?;
     orders(client, progress, "`after` was killed").await?;
-    let new = Build::start("after", url, schema).await?;
+    let new = Build::after(url, schema).await?;
     orders(client, progress, "`after` runs again").await?;
     Ok([old, new])
 }
