@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use super::{Schema, Sessions};
 use crate::error::is_denied;
@@ -40,13 +40,16 @@ pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), Runtim
     migrator.run(pool).await.map_err(|error| explain(error, schema))
 }
 
-/// The version of a server that is too old.
+/// The version of a server that is too old. Asked without a prepared statement, since the connection may lead through a
+/// proxy: the check of that reports together with this one.
 pub(super) async fn too_old(pool: &PgPool) -> sqlx::Result<Option<String>> {
-    let (number, version): (i32, String) = sqlx::query_as(
-        "SELECT current_setting('server_version_num')::int, current_setting('server_version')",
+    let row = sqlx::raw_sql(
+        "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",
     )
     .fetch_one(pool)
     .await?;
+    let (number, version): (String, String) = (row.try_get("number")?, row.try_get("version")?);
+    let number: i32 = number.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
     Ok((number < SERVER_VERSION_MIN).then_some(version))
 }
 
