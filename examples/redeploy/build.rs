@@ -1,4 +1,4 @@
-//! A running build: a child process, started, told to end, or killed.
+//! A running build: a child process that is started, shut down or killed.
 
 use std::env;
 use std::process::{ExitStatus, Stdio};
@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 
 use crate::shop::{Courier, Picking, SCHEMA, connect};
 
-/// The build serves until its standard input ends. What `main` does in a child process.
+/// Runs the build until its standard input ends. Called by `main` in a child process.
 pub async fn serve<Checkout: Saga>() -> Result<()> {
     let variable = |name| env::var(name).map_err(|_| Error::msg(format!("{name} is not set")));
     let (url, schema) = (variable("DATABASE_URL")?, variable(SCHEMA)?);
@@ -23,7 +23,7 @@ pub async fn serve<Checkout: Saga>() -> Result<()> {
     Ok(())
 }
 
-/// A child process that serves.
+/// A child process that runs a build.
 pub struct Build {
     name: &'static str,
     process: Child,
@@ -48,7 +48,7 @@ impl Build {
         }
     }
 
-    /// Ends it in good order: the steps in flight end first.
+    /// Shuts it down: the steps in flight end first.
     pub async fn end(mut self) -> Result<()> {
         drop(self.process.stdin.take());
         let status: ExitStatus = self.process.wait().await?;
@@ -58,7 +58,7 @@ impl Build {
         }
     }
 
-    /// Kills it in the middle of what it does.
+    /// Kills it without a shutdown.
     pub async fn kill(mut self) -> Result<()> {
         Ok(self.process.kill().await?)
     }
