@@ -9,7 +9,7 @@
 use scoop::prelude::*;
 use scoop::{NoResult, RuntimeError};
 
-/// Replied to with what the whole trip costs.
+/// The reply is the price of the whole trip.
 #[derive(Message, Serialize, Deserialize)]
 #[message(reply = Total)]
 struct TripWanted {
@@ -58,7 +58,7 @@ impl TravelAgent {
         Ok(())
     }
 
-    /// Starts when every hotel that listens has dealt with the question.
+    /// Starts when every subscribed hotel has finished.
     #[step(on_child_failure = book_again)]
     async fn book(&self, scope: &mut Scope<'_>, trip: &TripWanted) -> Result<()> {
         let offers = scope.replies::<OffersWanted>().await?;
@@ -72,7 +72,7 @@ impl TravelAgent {
         Ok(())
     }
 
-    /// Books for more what could not be booked. `handled` tells apart what was launched again before.
+    /// Offers more for each booking that failed. `handled` excludes bookings that were launched again before.
     async fn book_again(&self, scope: &mut Scope<'_>, _: &TripWanted, why: &Failure) -> Result<()> {
         if scope.handler_iteration() == 2 {
             return Err(Error::failure(why.clone()));
@@ -86,7 +86,7 @@ impl TravelAgent {
         Ok(())
     }
 
-    /// Every night counts once, however often it took to book it.
+    /// Every night counts once, whatever the number of attempts.
     #[step]
     async fn add_up(&self, scope: &mut Scope<'_>, trip: &TripWanted) -> Result<()> {
         let bookings = scope.replies::<BookNight>().await?;
@@ -135,7 +135,7 @@ struct Reception;
 #[saga]
 #[subscribes(BookNight)]
 impl Reception {
-    /// A reply that counts only if the booking comes to a good end.
+    /// A reply that counts only if the booking commits.
     #[step]
     async fn reserve(&self, scope: &mut Scope<'_>, book: &BookNight) -> Result<()> {
         scope.reply(book, Booking { euros: book.euros })

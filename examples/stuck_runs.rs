@@ -40,7 +40,7 @@ mod monday {
     }
 }
 
-/// `lend` has given way to another step, which may be the same one or not: a run that has lent its book cannot tell.
+/// `lend` was replaced by a step that may be the same one or not: a run that completed `lend` cannot continue.
 mod tuesday {
     use super::*;
 
@@ -64,7 +64,7 @@ mod tuesday {
     }
 }
 
-/// It is the same one: the saga says so.
+/// The saga declares that it is the same step.
 mod wednesday {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! What the documentation shows compiles where a user puts it: snippets name the facade, and the
+//! Snippets of the documentation compile in the program of a user: they name the facade, and the
 //! README lists each crate that they use.
 
 use std::collections::BTreeSet;
@@ -90,15 +90,15 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// The keys of the `[dependencies]` that the README shows.
+/// The crates of the `[dependencies]` that the README shows.
 fn listed(readme: &str) -> BTreeSet<String> {
     let toml = blocks(readme, "toml").into_iter().find(|block| block.starts_with("[dependencies]"));
     let toml = toml.expect("the README shows `[dependencies]`");
-    toml.lines().filter_map(|line| Some(line.split_once('=')?.0.trim().to_owned())).collect()
+    toml.lines().filter_map(|line| Some(line.split_once('=')?.0.trim().replace('-', "_"))).collect()
 }
 
-/// The crates that a snippet names: what stands before `::`, unless the snippet imports or defines
-/// it, and what the derives of serde expand to.
+/// The crates that a snippet names: the words before `::`, unless the snippet imports or defines
+/// them, and the crate of the derives of serde.
 fn crates(snippet: &str) -> BTreeSet<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut crates = BTreeSet::new();

@@ -77,7 +77,7 @@ pub enum ContextError {
         key: String,
         /// The Rust type.
         expected: &'static str,
-        /// What serde says.
+        /// The error of serde.
         source: serde_json::Error,
     },
     /// The value cannot be written as JSON.
@@ -85,7 +85,7 @@ pub enum ContextError {
     Unwritable {
         /// The key.
         key: String,
-        /// What serde says.
+        /// The error of serde.
         source: serde_json::Error,
     },
     /// The value contains a NUL character, which PostgreSQL does not store.

@@ -63,7 +63,7 @@ impl DeadlineKind {
         }
     }
 
-    /// What users call it, and the kind of the failure of what misses it.
+    /// Its name for users, and the kind of the failure if it is missed.
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::HappyPath => ("deadline", "MissedHappyPathDeadline"),

@@ -234,16 +234,19 @@ pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, fu
     }
 }
 
-/// An error that `?` converts to an [`Error`]: any [`std::error::Error`] that threads can share.
+/// Conversion by `?` and `into` to an [`Error`], from any [`std::error::Error`] that threads can share.
 ///
-/// Every such type implements it; there is nothing else to write. A text is none, and becomes an
-/// error with [`Error::msg`].
+/// Conversions from all such types exist; there is nothing else to write. A text is not an error; [`Error::msg`] makes
+/// one of it.
+///
+/// This is a trait of [`Error`] and not a bound of the types, since the compiler then shows the advice below for `into`,
+/// too, and not only for `?`.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
-/// use scoop::{AnyError, Error};
+/// use scoop::Error;
 ///
-/// fn from_any(error: impl AnyError) -> Error {
+/// fn from_any(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 ///     Error::from(error)
 /// }
 ///
@@ -251,21 +254,32 @@ pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, fu
 /// assert_eq!(error.to_string(), "invalid digit found in string");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an error: it is no `std::error::Error` that threads can share",
+    message = "`{E}` is not an error: it is no `std::error::Error` that threads can share",
     label = "no error; write `Error::msg(\"text\")` for a text, `#[derive(Debug, thiserror::Error)]` on a type",
     note = "a text becomes one with `Error::msg(\"text\")`",
     note = "a type becomes one with `#[derive(Debug, thiserror::Error)]`, and if it is `Send + Sync + 'static`"
 )]
-pub trait AnyError: StdError + Send + Sync + 'static {}
+pub trait FromError<E> {
+    /// The error, with the place of the call.
+    fn from_error(error: E) -> Self;
+}
 
 #[diagnostic::do_not_recommend]
-impl<E: StdError + Send + Sync + 'static> AnyError for E {}
-
-impl<E: AnyError> From<E> for Error {
+impl<E: StdError + Send + Sync + 'static> FromError<E> for Error {
     #[track_caller]
-    fn from(error: E) -> Self {
+    fn from_error(error: E) -> Self {
         let kind = std::any::type_name::<E>();
         Self::new(Cause::Error { kind, error: Box::new(error) })
+    }
+}
+
+impl<E> From<E> for Error
+where
+    Self: FromError<E>,
+{
+    #[track_caller]
+    fn from(error: E) -> Self {
+        Self::from_error(error)
     }
 }
 

@@ -21,16 +21,15 @@ pub(crate) const CHILD_ROLLBACK_FAILED: &str = "ChildRollbackFailedException";
 pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
 pub(crate) const GAVE_UP: &str = "GaveUpException";
 
-/// What they say where no step is part of it. Other participants say nothing then.
+/// Their messages where no step is involved. Other participants leave the message empty then.
 pub(crate) const LAUNCHED_FAILED: &str = "what it launched has failed as well";
-pub(crate) const HAD_TO_ROLL_BACK: &str = "had to roll back with the run above";
 pub(crate) const GAVE_UP_WORDS: &str = "gave up";
 
 /// What went wrong, as data: it is stored with the run it ended and travels to the runs above.
 ///
 /// The five parts are the wire format that every participant of the protocol reads and writes.
 /// Display it for one line; [`Failure::report`] for the whole tree; [`Failure::find`] for the
-/// error it was. A clone shares the causes, however many there are. What is printed of it is
+/// original error. A clone shares the causes, however many there are. Printed text is
 /// [escaped](Escaped).
 ///
 /// ```
@@ -134,7 +133,7 @@ impl Failure {
         report::of(self)
     }
 
-    /// The first cause in a few words, on one line; after it how many others there are.
+    /// The first cause in a few words, on one line, and the number of other causes.
     ///
     /// ```
     /// # use scoop_core::Failure;
@@ -231,10 +230,17 @@ impl Failure {
         Self::new(GAVE_UP, message, source).around(reasons)
     }
 
-    /// Why a child has to roll back: the run above does, because of `cause`.
+    /// Why a child has to roll back: its parent, the run with this source, does, because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
-        Self::new(PARENT_SAID_SO, HAD_TO_ROLL_BACK, source).around(vec![cause])
+        let message = format!("{}: {}", parent_rolls_back(source), cause.summary());
+        Self::new(PARENT_SAID_SO, message, source).around(vec![cause])
     }
+}
+
+/// Names the saga of the parent that rolls back, by its source `saga[worker]`.
+pub(crate) fn parent_rolls_back(source: &str) -> String {
+    let saga = source.split_once('[').map_or(source, |(saga, _)| saga);
+    format!("the parent saga `{saga}` rolls back")
 }
 
 impl fmt::Display for Failure {
@@ -344,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_the_protocol_say_what_happened() {
+    fn failure_of_the_protocol_has_a_message_with_its_reason() {
         let asked = |why| Failure::new("CancellationRequestedException", why, "till");
         let gave_up = |reasons| Failure::gave_up("orders[w]", reasons).to_string();
         assert_eq!(gave_up(vec![]), "[orders[w]] GaveUpException: gave up");
@@ -354,7 +360,10 @@ mod tests {
              cancellation was requested; too late"
         );
         let out = Failure::new("stock.out", "no chairs left", "stock[w]");
-        assert_eq!(Failure::parent_said_so("s", out.clone()).message, "had to roll back with the run above");
+        assert_eq!(
+            Failure::parent_said_so("orders[w]", out.clone()).message,
+            "the parent saga `orders` rolls back: no chairs left"
+        );
         assert_eq!(Failure::child_rolled_back(None, "s", vec![out]).message, LAUNCHED_FAILED);
     }
 }

@@ -37,7 +37,7 @@ pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
 pub use deadline::{Deadline, DeadlineKind};
-pub use error::{AnyError, Error, Here, Result};
+pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{Failure, Frame};
 pub use lineage::Lineage;

@@ -41,7 +41,7 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// `#[message(handlers = "required")]`.
     const REQUIRES_HANDLER: bool = false;
 
-    /// What its handlers may reply; `()` if no reply is expected.
+    /// The type of replies of its handlers; `()` if no reply is expected.
     type Reply: Stored + Send + Sync + 'static;
 
     /// Whether one handler may reply several times: `#[message(replies = ..)]` in place of `reply`.

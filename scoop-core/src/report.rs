@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::failure::{
-    CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, GAVE_UP, GAVE_UP_WORDS, HAD_TO_ROLL_BACK, LAUNCHED_FAILED,
-    NO_MESSAGE, PARENT_SAID_SO,
+    CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, GAVE_UP, GAVE_UP_WORDS, LAUNCHED_FAILED, NO_MESSAGE,
+    PARENT_SAID_SO, parent_rolls_back,
 };
 use crate::{Escaped, Failure};
 
@@ -25,7 +25,7 @@ pub(crate) fn of(failure: &Failure) -> String {
     report.text
 }
 
-/// The first cause in a few words, and how many others there are.
+/// The first cause in a few words, and the number of other causes.
 pub(crate) fn summary(failure: &Failure) -> String {
     let causes = failure.root_causes();
     let first = causes.first().map_or_else(|| brief(failure), |cause| brief(cause));
@@ -37,7 +37,7 @@ pub(crate) fn summary(failure: &Failure) -> String {
     }
 }
 
-/// What the first of the compensations failed with that could not be run.
+/// The failure of the first compensation that failed.
 pub(crate) fn rollback_summary(failure: &Failure) -> String {
     let passes_on =
         |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
@@ -136,7 +136,7 @@ impl Report<'_> {
     }
 }
 
-/// Which service failed, and with what, line by line. The protocol's own failures are told in plain words.
+/// The service and the failure, line by line. The protocol's own failures are worded for readers.
 fn lines(failure: &Failure) -> Vec<String> {
     let words =
         in_plain_words(failure).unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
@@ -147,7 +147,7 @@ fn lines(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// What a failure says, without its source.
+/// The message of a failure, without its source.
 pub(crate) fn words(failure: &Failure) -> String {
     in_plain_words(failure).unwrap_or_else(|| failure.message.clone())
 }
@@ -168,7 +168,11 @@ fn in_plain_words(failure: &Failure) -> Option<String> {
             let step = step("Child rollback failure occurred while suspended in step")?;
             Some(format!("what step `{step}` launched could not be undone"))
         }
-        PARENT_SAID_SO => says(HAD_TO_ROLL_BACK).then(|| HAD_TO_ROLL_BACK.into()),
+        // The reason of the parent follows as the cause.
+        PARENT_SAID_SO => {
+            let words = parent_rolls_back(&failure.source);
+            (message == NO_MESSAGE || message.starts_with(&words)).then_some(words)
+        }
         // Its reasons follow as its causes.
         GAVE_UP => {
             (message == NO_MESSAGE || message.starts_with(GAVE_UP_WORDS)).then(|| GAVE_UP_WORDS.into())
@@ -237,7 +241,7 @@ mod tests {
             expect![[r#"
             [orders[w2]] what step `reserve` launched could not be undone
               caused by [courier[w3]] courier.Refused: on its way already
-                caused by [orders[w2]] had to roll back with the run above
+                caused by [orders[w2]] the parent saga `orders` rolls back
                   caused by [orders[w2]] what step `reserve` launched has failed (1)
                     caused by [stock[w1]] stock.out: no chairs left
                         at shelf.rs:42

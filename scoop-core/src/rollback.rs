@@ -42,7 +42,7 @@ pub struct Plan {
     counts: Vec<(usize, u32)>,
     parts: Vec<SubStep>,
     positions: BTreeMap<String, usize>,
-    /// The names that the steps have now, by those under which they ran.
+    /// The current names of the steps, by the names under which they ran.
     renamed: BTreeMap<String, String>,
 }
 
@@ -84,8 +84,8 @@ impl Plan {
         self.counts[part.instance].1
     }
 
-    /// The messages launched by the step execution that the part of that name undoes: by the step itself, by its child
-    /// failure handlers, and by what cleaned up after it or waited before the next step. `None` for an unknown part.
+    /// The messages launched by the step execution that this part undoes: by the step itself, by its child
+    /// failure handlers, its cleanup, and the wait before the next step. `None` for an unknown part.
     pub fn launched(&self, definition: &Definition, part: &str) -> Option<Vec<Uuid>> {
         let undone = self.parts[self.position(part)?].instance;
         let begins = |done: &Instance| {
@@ -105,7 +105,7 @@ impl Plan {
         !later.any(|done| done.handler_iteration.is_none() && cleans(&done.step))
     }
 
-    /// What the steps had returned when the instance was done, by the names that they have now; of each the newest.
+    /// The newest values of the steps when the instance was done, by their current names.
     pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
         let name = |done: &Instance| self.renamed.get(&done.step).unwrap_or(&done.step).clone();
@@ -134,10 +134,10 @@ fn count(names: &RollbackNames, instances: &[Instance]) -> Vec<(usize, u32)> {
     counts
 }
 
-/// How the names of parts begin, but for what tells them from steps.
+/// The prefix of names of parts, without the mark that distinguishes them from steps.
 const PREFIX: &str = "Rollback of ";
 
-/// How the names of those parts end that roll back what a step launched.
+/// The suffix of names of parts that roll back the children of a step.
 const SUFFIX: &str = " (rolling back child scopes)";
 
 /// The names of the parts of a rollback, told apart from the names of the saga's own steps.
@@ -145,7 +145,7 @@ const SUFFIX: &str = " (rolling back child scopes)";
 pub struct RollbackNames {
     prefix: String,
     suffix: String,
-    /// The names of steps by those that they had before.
+    /// The current names of steps by their former names.
     renamed: BTreeMap<String, String>,
 }
 
@@ -168,7 +168,7 @@ impl RollbackNames {
         Self { prefix, suffix, renamed }
     }
 
-    /// The name that a recorded step has now.
+    /// The current name of a recorded step.
     fn current<'a>(&'a self, step: &'a str) -> &'a str {
         self.renamed.get(step).map_or(step, String::as_str)
     }
@@ -207,14 +207,14 @@ impl RollbackNames {
 pub struct Undoes<'a> {
     /// The step.
     pub step: &'a str,
-    /// Whether it rolls back what the step launched, or the step itself.
+    /// Whether it rolls back the children of the step, not the step itself.
     pub of_children: bool,
 }
 
 impl<'a> Undoes<'a> {
     /// What the part of that name undoes; `None` if it is the name of no part.
     ///
-    /// A step of a saga may have such a name, too. What distinguishes it is that the run had not turned back.
+    /// A step of a saga may have such a name, too. It belongs to a part only in a run that is rolling back.
     pub fn of(part: &'a str) -> Option<Self> {
         let named = part.strip_prefix(PREFIX)?.trim_start_matches('$');
         let own = named.trim_end_matches('$').strip_suffix(SUFFIX);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_part_says_what_it_undoes() {
+    fn name_of_a_part_gives_the_undone_step() {
         let names = names_of(&["Rollback of $x", "y[1] (rolling back child scopes)"]);
         let history = vec![done("x[0,]", None), done("y[1] (rolling back child scopes)", Some(3))];
         let plan = Plan::of(&names, history);

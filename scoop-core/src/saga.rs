@@ -51,7 +51,7 @@ pub struct StepDefinition {
     pub name: Cow<'static, str>,
     /// Earlier persisted names: runs under way and finished runs may still have them.
     pub was: &'static [&'static str],
-    /// The steps whose values its code takes, unless it takes them as an `Option`.
+    /// The steps whose values are parameters of its code, except those taken as an `Option`.
     pub needs: &'static [&'static str],
     /// Whether there is code to undo it.
     pub compensated: bool,
@@ -61,7 +61,7 @@ pub struct StepDefinition {
     pub kind: StepKind,
 }
 
-/// A step of a definition as it is stored: its name, and the names that it had before.
+/// A step of a definition as it is stored: its name, and its former names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// The persisted name.
@@ -129,7 +129,7 @@ impl StepDefinition {
         std::iter::once(&*self.name).chain(self.was.iter().copied())
     }
 
-    /// The name that the step had first. What is derived from it stays the same when the step is renamed.
+    /// The first name of the step. Values derived from it stay the same when the step is renamed.
     pub fn first_name(&self) -> &str {
         self.was.first().copied().unwrap_or(&self.name)
     }
@@ -231,7 +231,7 @@ impl Definition {
 
     /// A number that two definitions share exactly if a run can change between them at any place.
     ///
-    /// It follows from all that the protocol knows of the steps; the code of the steps is not part of it.
+    /// It is derived from the names and settings of the steps that matter to the protocol, not from their code.
     pub fn fingerprint(&self) -> Uuid {
         let mut text = format!("{:?}\n", self.topic);
         for step in &*self.steps {

@@ -1,4 +1,4 @@
-//! What storage asks of a type.
+//! The requirements of storage for a type.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -23,7 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// can_be_stored::<Quote>();
 /// can_be_stored::<Vec<Quote>>();
 /// ```
-// Without supertraits: the compiler would report those instead, each by itself and in serde's words.
+// Without supertraits: the compiler would report each of those instead, in the terms of serde.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored: it is not both `Serialize` and `Deserialize`",
     label = "cannot be stored",

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write};
 
-/// A text on one line: what controls a terminal or the direction of a line is written as an escape.
+/// A text on one line: characters that control a terminal or the direction of a line are escaped.
 ///
-/// Messages of errors and names come from anywhere. Printed as they are, a line break in one could pass for
-/// another line of a report, and a terminal escape for another color, or for nothing at all.
+/// Names and messages of errors are untrusted. Printed unchanged, a line break in one could pass for
+/// another line of a report, and a terminal escape could change colors or hide text.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -25,9 +25,9 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether a terminal does something for this character instead of showing it.
+/// Whether a terminal interprets this character instead of showing it.
 fn controls(char: char) -> bool {
-    // Separators of lines and paragraphs, and what changes the direction of a text.
+    // Separators of lines and paragraphs, and changes of the direction of a text.
     let directs = matches!(
         char,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

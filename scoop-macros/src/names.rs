@@ -72,7 +72,7 @@ pub(crate) fn stored(
     name
 }
 
-/// The names that something stored as `name` had before, from the setting `was`.
+/// The former names of something stored as `name`, from the setting `was`.
 pub(crate) fn former(kind: Kind, settings: &Settings, name: &str, errors: &mut Errors) -> Vec<String> {
     let mut former: Vec<String> = vec![];
     for literal in settings.texts("was", errors) {

@@ -1,6 +1,6 @@
-//! Settings by the names that other libraries have for them.
+//! Settings under the names that other libraries use.
 
-/// What to write instead of a key that an attribute does not have; nothing if that is not known.
+/// The replacement for a key that an attribute does not have, if one is known.
 pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
     let remedy = match (attribute, key) {
         ("#[step]", "retries" | "attempts" | "max_attempts" | "max_retries" | "tries") => {

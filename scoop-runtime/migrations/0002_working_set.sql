@@ -13,8 +13,8 @@ CREATE TABLE scoop.handler (
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
 
--- The sagas as programs had them. A run refers to the definition under which its newest step completed, so that a
--- program that has another one can tell where to continue.
+-- The definitions of sagas. A run refers to the definition under which its newest step completed, so that a
+-- program that has another one can determine where to continue.
 CREATE TABLE scoop.definition (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     handler     varchar(255) NOT NULL,
@@ -37,15 +37,15 @@ CREATE TABLE scoop.worker (
 );
 
 CREATE TYPE scoop.run_state AS ENUM (
-    'ready',    -- somebody should take it, from ready_at on
+    'ready',    -- to be claimed, from ready_at on
     'running',  -- its owner works on it
     'waiting',  -- for its children
-    'ended',    -- did not succeed, and its parent has not taken note yet
-    'stuck'     -- no definition at hand can continue it; the reason says why
+    'ended',    -- did not succeed, and its parent has not recorded that yet
+    'stuck'     -- no living definition can continue it, or an operator has to decide; see the reason
 );
 
 -- One row for each unfinished run of a handler: made when the message is emitted, gone when the
--- run has ended and nobody needs to hear of it any more.
+-- run has ended and no other run needs to know of it.
 CREATE TABLE scoop.run (
     root              uuid NOT NULL,  -- the hierarchy: no statement needs rows of two of them
     id                uuid NOT NULL,  -- the last of the lineage
@@ -69,7 +69,7 @@ CREATE TABLE scoop.run (
     suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
     outputs           jsonb,  -- what the steps returned, by step
     context           jsonb,  -- what travels with it, as in its newest event
-    replied           boolean NOT NULL DEFAULT false,  -- it has answered whoever launched its message
+    replied           boolean NOT NULL DEFAULT false,  -- it has replied to the launcher of its message
     gives_up          boolean NOT NULL DEFAULT false,  -- it was asked to, or missed a deadline while it waited
     give_up_at        timestamptz,  -- the earliest of the deadlines that count
     undoing_since     timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count

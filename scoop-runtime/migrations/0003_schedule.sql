@@ -1,6 +1,6 @@
 -- Which sagas run by themselves, and when next. What the newest program that started with a saga
--- says of it counts for all. A row stays when no program has its saga any more; nobody looks at
--- it then.
+-- says of it counts for all. A row stays when no program has its saga any more, but is not
+-- read then.
 CREATE TABLE scoop.schedule (
     topic     varchar(63) NOT NULL,
     handler   varchar(255) NOT NULL,

@@ -33,4 +33,4 @@ CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
 
 -- A handler that will not come back can be struck out, and with it what waits for it.
 ALTER TABLE scoop.handler
-    ADD dropped timestamptz CHECK (dropped IS NULL OR until IS NOT NULL);  -- what nobody had begun then is not begun
+    ADD dropped timestamptz CHECK (dropped IS NULL OR until IS NOT NULL);  -- runs that had not begun by then never begin

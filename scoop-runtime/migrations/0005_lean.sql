@@ -10,10 +10,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- The planner takes a table that held nothing when it was last looked at for one row, whatever it holds
--- by now, and then reads all of it for each of many runs: with a thousand runs waiting that took a
--- second. It believes what it has counted, so there is always something to count: rows that belong to
--- nobody, in no index but that of the key. They are as many as make it look up runs by their ids.
+-- The planner takes a table that was empty when it was last analysed for one row, whatever it holds by
+-- now, and then reads all of it for each of many runs: with a thousand runs waiting that took a second.
+-- So the table always contains some rows: they belong to no hierarchy, are in no index but that of the
+-- key, and are as many as make the planner look up runs by their ids.
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, state, backward, told, failure, last_event_at, reason)
 SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '00000000-0000-0000-0000-000000000000',

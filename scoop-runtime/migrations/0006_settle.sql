@@ -4,7 +4,7 @@
 -- never anew. From the first release on a later version of it takes another name, since programs of both may run.
 
 -- Applies a settlement to its run, if that still has the epoch the move was made under, and raises
--- it; otherwise to nothing. So a run that somebody took over is left alone, and a settlement that is
+-- it; otherwise to nothing. So a run that another worker took over is unchanged, and a settlement that is
 -- sent twice is applied once. Nor is a move applied, unless it is a failure, if the run has to give up
 -- by now.
 -- Locks: the row of the run, and those of its failed children.
@@ -66,7 +66,7 @@ BEGIN
                    CASE WHEN e.detached_root IS NULL THEN held.id END,
                    CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END || h.run,
                    e.id, h.topic, h.handler,
-                   -- whoever has to give up before it is due does so in time
+                   -- a run that has to give up before it is due does so in time
                    least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
                    last_event,
                    CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END,
@@ -105,13 +105,13 @@ BEGIN
                    clock_timestamp() + told.at * interval '1 microsecond',
                    last_event,
                    true, true,
-                   -- whoever is told again is told what is on record
+                   -- a repeated request has the recorded reason
                    coalesce(CASE WHEN held.failed_before THEN (
                        SELECT e.exception FROM scoop.message_event e
                        WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = told.message_id
                    ) END, s.told_because),
                    clock_timestamp(),
-                   -- whoever still holds an epoch of the way forward holds none of the way back
+                   -- higher than any epoch of the way forward, so that former owners are fenced off
                    (extract(epoch FROM last_event) * 1000000)::bigint,
                    (extract(epoch FROM last_event) * 1000000)::bigint,
                    -- what it knew itself, and over it what the parent knows now

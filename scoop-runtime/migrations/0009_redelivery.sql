@@ -1,5 +1,5 @@
--- Messages that no handler took when they were launched, and that were delivered later, each once and for good. Written
--- by nothing but a redelivery: a launch without a handler leaves no trace beside its EMITTED.
+-- Messages that had no handler when they were launched, and that were delivered later, each at most once. Written
+-- by redeliveries only: a launch without a handler leaves no row besides its EMITTED.
 CREATE TABLE scoop.redelivery (
     message_id     uuid PRIMARY KEY,
     root           uuid NOT NULL,  -- the hierarchy of the runs: that of the message if it started one, else a new one

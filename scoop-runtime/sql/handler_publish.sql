@@ -1,8 +1,8 @@
--- Lists the sagas that messages are delivered to, in place of the names that they had before. Who is listed already
+-- Lists the sagas that messages are delivered to, in place of their former names. A saga that is listed already
 -- stays as it is. One statement, so that each message is delivered under one of the names and not under both: also if
 -- the program is the older one, and a newer one has given its saga another name.
 -- Locks: the new rows of handler, and those of other names of the same sagas.
--- $1 topics and $2 handlers (pairs), $3 handlers and $4 names that they had before (pairs)
+-- $1 topics and $2 handlers (pairs), $3 handlers and $4 their former names (pairs)
 WITH former AS MATERIALIZED (
     SELECT handler, was FROM unnest($3::text[], $4::text[]) AS f (handler, was)
 ),

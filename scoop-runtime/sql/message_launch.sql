@@ -2,7 +2,7 @@
 -- this moment; but none that is there already, as one that may be launched only once can be, and none
 -- at all if one of them requires a handler and there is none. Runs in the caller's transaction. A run
 -- that the launching worker has room for is claimed right here, as run_claim.sql would; of anything else
--- it says that it is ready. Whoever changes this changes message_launch_one.sql, too.
+-- it says that it is ready. Changes here must be repeated in message_launch_one.sql.
 -- Locks: a message that another transaction is launching with the same id: waits for that. Then, if
 -- there is a worker, its row, as a claim does, and not before it has anything to claim. If
 -- somebody has declared it dead, nothing is claimed.

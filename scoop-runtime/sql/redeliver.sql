@@ -1,4 +1,4 @@
--- Gives messages that no handler took to the handlers listed at this moment; each once, ever. One that started a
+-- Delivers messages without a handler to the handlers listed at this moment; each at most once. One that started a
 -- hierarchy goes on in that. In place of one that a run had launched, and does not wait for, a copy starts a hierarchy
 -- of its own. Not redelivered are those whose hierarchy was asked to give up, or whose emitter is being undone, or
 -- whose delivery an operator has dropped.
@@ -41,7 +41,7 @@ unhandled AS MATERIALIZED (
           WHERE h.topic = a.topic AND h.dropped IS NOT NULL AND h.since <= a.emitted_at AND h.until > a.emitted_at
       ) = 0
       AND CASE WHEN a.is_copied THEN
-          -- nobody above has turned back since, or is about to
+          -- no run above is rolling back, or is about to
           (
               SELECT count(*)
               FROM unnest(a.lineage[2:]) AS above (run)

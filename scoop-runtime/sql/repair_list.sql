@@ -1,4 +1,5 @@
--- What did operators do in this hierarchy, oldest first? A time outside the years 1 to 9999 is moved to these.
+-- Which interventions of operators are in this hierarchy, oldest first? A time outside the years 1 to 9999 is moved to
+-- these.
 -- Locks: nothing.
 -- $1 root
 SELECT i.run, i.handler, i.step, i.kind, i.note, i.source,

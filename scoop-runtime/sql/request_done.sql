@@ -1,4 +1,4 @@
--- Was this request carried out by an attempt whose answer was lost? Then what it put on record has its id.
+-- Was this request carried out by an attempt whose answer was lost? Then its record has this id.
 -- Locks: nothing.
 -- $1 the id of the request
 SELECT EXISTS (SELECT FROM scoop.message_event WHERE id = $1)

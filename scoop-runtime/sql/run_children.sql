@@ -1,8 +1,8 @@
--- What became of messages with each of their handlers: of given messages, or of those that a run launched in its last
+-- Outcomes of messages for each of their handlers: of given messages, or of those that a run launched in its last
 -- step or ever? One row for each handler, whether or not it has begun.
 -- The last step began after the SUSPENDED before its own. Child failure handlers, waits and cleanups belong to the
--- step before them. On the way back the messages that were told to roll back count as launched.
--- A reply counts only if its run has committed and has not turned back since.
+-- step before them. In a rollback, messages whose rollback was requested count as launched.
+-- A reply counts only if its run has committed and has not begun to roll back since.
 -- Locks: nothing.
 -- $1 the messages, or null for those of a run, $2 its id, $3 its handler, $4 only its last step, $5 the steps that
 -- only wait or clean up, $6 the topic or null for any, $7 the name of the replies, or null for the payloads

@@ -12,7 +12,7 @@
 -- object: of how many runs I am at, by handler, $7 ids for as many events: cheaper to make in a program than in the
 -- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair
 -- the definition that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from:
--- a worker that has not heard of another process takes nothing
+-- a worker that does not know of another process claims nothing
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),

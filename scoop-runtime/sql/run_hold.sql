@@ -1,5 +1,5 @@
 -- Sets a run aside that could not be undone, once more: it waits for an operator, and that it failed is put on record. It
--- has taken note of the children that failed. Returns the run, if it was still held under that epoch.
+-- has recorded the children that failed. Returns the run, if it was still held under that epoch.
 -- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason

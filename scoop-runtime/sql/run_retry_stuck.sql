@@ -1,5 +1,5 @@
--- Gives the stuck runs of these sagas another chance: a program of them has started or ended. Not those that an operator
--- has to see to.
+-- Makes stuck runs of these sagas ready: a program that has the sagas started or ended. Not those that an operator
+-- has to repair.
 -- Locks: the rows of run that become ready.
 -- $1 handlers
 UPDATE scoop.run r

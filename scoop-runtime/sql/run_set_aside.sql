@@ -1,7 +1,7 @@
 -- Hands a run over that the definition at hand cannot continue: to the newest definition of a living worker that has
--- not refused it, or if there is none, to no one: the run is stuck, with the reason and since when. Each
--- settlement clears the reason; so without one the run has moved on since it was refused, and what others refused then
--- they may continue now.
+-- not refused it. If there is none, the run is stuck, with the reason and since when. Each
+-- settlement clears the reason; so without one the run has progressed since the refusals, and definitions that refused
+-- it then may continue it now.
 -- Locks: the row of that worker, as a claim does, so that it does not end unnoticed; then the row of run.
 -- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it
 WITH refused AS MATERIALIZED (

@@ -1,10 +1,10 @@
--- Tells all workers that one of them has started or ended: a claim by what was known before takes nothing.
+-- Marks the topology as changed, since a worker started or ended: a claim by outdated knowledge takes nothing.
 -- Locks: all rows of worker, one after the other by their ids; not against claims, but against refusals of runs
 -- (worker_share.sql).
 WITH living AS (
     SELECT w.id FROM scoop.worker w ORDER BY w.id FOR NO KEY UPDATE
 )
 UPDATE scoop.worker w
--- by the clock, so that a worker that was taken for dead and comes back has no value that it had before
+-- by the clock, so that a worker that was presumed dead and comes back never has an old value
 SET topology = greatest(w.topology + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM living WHERE w.id = living.id

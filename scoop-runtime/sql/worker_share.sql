@@ -1,4 +1,4 @@
--- Holds off workers that start or end until the end of the transaction, and waits for those under way.
+-- Delays starts and ends of workers until the end of the transaction, and waits for those under way.
 -- Locks: my row of worker.
 -- $1 worker
 SELECT FROM scoop.worker WHERE id = $1 FOR SHARE

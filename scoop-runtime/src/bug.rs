@@ -60,13 +60,13 @@ pub enum Bug {
     ForgetIteration,
     /// A run goes on by the positions of its steps in the list, although its saga was changed.
     ByIndex,
-    /// A run goes on after its newest step, although its saga was changed so that this cannot be told.
+    /// A run goes on after its newest step, although the changed saga does not determine the place.
     IgnoreRefusals,
     /// Of several definitions that of the worker which started first is current.
     OlderWins,
-    /// Where several definitions are in use only the own claimer is told of what is ready.
+    /// With several definitions in use, only the claimer of this process is notified of ready runs.
     ForgetOtherDefinitions,
-    /// What a step returned is not found under its former name.
+    /// The value of a step is not found under its former name.
     ForgetFormerNames,
 }
 

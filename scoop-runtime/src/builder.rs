@@ -175,7 +175,7 @@ impl Builder {
     }
 
     /// Puts the tables into this schema instead of `scoop`. Two installations in two schemas of
-    /// one database know nothing of each other. The name is taken as it is, be it a reserved word, in upper case or with
+    /// one database are separate. The name is used unchanged, also if it is a reserved word, in upper case or with
     /// spaces: up to 57 bytes without control characters and `'`, `$`, `%`. In memory there are no schemas: this
     /// changes nothing.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
@@ -240,14 +240,13 @@ impl Builder {
     }
 
     /// For how long an operation of the program is retried while the database is away, as when the server is restarted
-    /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. That is so of
-    /// launches, requests like [`Scoop::cancel`], and all that only reads. Zero means a single attempt.
+    /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. This applies to
+    /// launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
-    /// A launch is there once however often it was tried: its ids are made in the program. A request is carried out
-    /// once, too. Not tried again after a lost answer are [`Scoop::retire_handler`] and
-    /// [`Scoop::rebuild_working_set`], whose error then says that [they may have
-    /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) knows no end of patience, and a
-    /// transaction of the caller ([`Scoop::launch_in`]) is never repeated.
+    /// A launch or request takes effect once, whatever the number of attempts: its ids are made in the program. Not
+    /// retried after a lost answer are [`Scoop::retire_handler`] and [`Scoop::rebuild_working_set`], whose error then
+    /// says that [they may have happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait)
+    /// retries without a limit, and a transaction of the caller ([`Scoop::launch_in`]) is never repeated.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -272,13 +271,13 @@ impl Builder {
         self
     }
 
-    /// Checks everything, makes the tables or brings them up to date ([unless told not to](Builder::migrate)), publishes
+    /// Checks everything, makes the tables or brings them up to date ([by default](Builder::migrate)), publishes
     /// the subscriptions, and starts to work.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Setup`] with all that is wrong with the program and the settings, or, if nothing is, with the
-    /// database: what the server does not permit is among that, in its words. [`RuntimeError::NoConnection`] if the pool
+    /// [`RuntimeError::Setup`] with all mistakes in the program and the settings, or, if there are none, in the
+    /// database, with missing permissions as the server reports them. [`RuntimeError::NoConnection`] if the pool
     /// or the server has no connection left; the others if the database fails.
     ///
     /// # Cancel safety
@@ -340,13 +339,13 @@ impl Builder {
     }
 
     /// Connects without running any saga: the result can launch and look up. The tables must be there already, which is
-    /// checked, [unless they are to be made](Builder::migrate).
+    /// checked, [unless the client makes them](Builder::migrate).
     ///
     /// # Errors
     ///
-    /// As [`Builder::start`], but for what concerns sagas; and [`RuntimeError::Setup`] with
+    /// As [`Builder::start`], except for those about sagas; and [`RuntimeError::Setup`] with
     /// [`SetupError::NoTables`], [`SetupError::SchemaTooOld`] or [`SetupError::SchemaTooNew`] if the tables are not
-    /// those that this version of scoop makes. While the server is away it is tried for as long as the
+    /// those of this version of Scoop. While the server is away, connecting is retried for as long as the
     /// [patience](Builder::patience) lasts.
     ///
     /// # Cancel safety
@@ -397,7 +396,7 @@ impl Builder {
         }
     }
 
-    /// What is wrong with the settings that a client has, too.
+    /// Mistakes in the settings that a client has, too.
     fn wrong_settings(&self) -> Vec<SetupError> {
         let settings = [
             ("payload_bytes_max", self.settings.payload_bytes_max),
@@ -419,7 +418,7 @@ async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) 
     }
 }
 
-/// An error at a start with what can be done about it.
+/// An error at a start with its remedy.
 async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
     if !error.of_sqlx().is_some_and(is_crowded) {
         return error.denied();
@@ -427,7 +426,9 @@ async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) ->
     let RuntimeError::Database { source, .. } = error else { return error };
     let (max, options) = (pool.options().get_max_connections(), pool.connect_options());
     let refusal = match source {
-        sqlx::Error::PoolTimedOut => store::refusal(&options).await.map(|refusal| refusal.to_string()),
+        sqlx::Error::PoolTimedOut => {
+            store::refusal(&options, required).await.map(|refusal| refusal.to_string())
+        }
         _ => Some(source.to_string()),
     };
     RuntimeError::NoConnection { max, required, own, refusal, source }

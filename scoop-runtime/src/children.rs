@@ -1,4 +1,4 @@
-//! The children of a run: the messages it launched, what became of them, and their replies.
+//! The children of a run: the messages it launched, their outcomes and their replies.
 
 use scoop_core::{Error, Failure, Message, Stored};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::store::failure;
 pub struct Child {
     /// The saga that handled it.
     pub handler: String,
-    /// Where it was published.
+    /// The topic of the message.
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
@@ -23,8 +23,8 @@ pub struct Child {
     pub payload: Value,
     /// What became of it.
     pub outcome: ChildOutcome,
-    /// Whether an earlier call of `on_child_failure` has dealt with its failure. Such a child stays among the
-    /// children of the step; it is not to be launched once more. Always `false` without a failure.
+    /// Whether an earlier call of `on_child_failure` has handled its failure. Such a child stays among the
+    /// children of the step; do not launch it again. Always `false` without a failure.
     pub handled: bool,
     pub(crate) replies: Vec<Value>,
 }
@@ -46,14 +46,14 @@ pub enum ChildOutcome {
     },
     /// It had not begun when the run gave up waiting for it, and never did.
     NeverStarted,
-    /// It is not at its end yet, or is just being undone.
+    /// It has not ended, or is being rolled back.
     Unfinished,
 }
 
-/// What a handler replied.
+/// A reply of a handler.
 ///
 /// The outcome of that handler is always [`ChildOutcome::Committed`]: replies of handlers that were rolled back, or
-/// have not come to their end, are not given out. What they promise does not exist.
+/// have not ended, are left out, since their effects do not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply<R> {
@@ -65,30 +65,30 @@ pub struct Reply<R> {
     pub value: R,
 }
 
-/// Which children a store is asked for, and what of them.
+/// A query for children in a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildQuery<'a> {
     pub(crate) of: Launches<'a>,
     /// Only messages on this topic.
     pub(crate) topic: Option<&'a str>,
-    /// The name of the replies that are wanted, in place of the payloads.
+    /// The name of the replies to read, in place of the payloads.
     pub(crate) replies: Option<&'a str>,
 }
 
-/// The messages whose handlers are the children in question.
+/// The messages whose handlers are the children.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Launches<'a> {
-    /// Those that the run launched in its last step, or told to roll back in its last part of a rollback. The `unseen`
+    /// Messages that the run launched in its last step, or rolls back in its last part of a rollback. The `unseen`
     /// steps only wait or clean up.
     OfLastStep { run: Uuid, handler: &'a str, unseen: &'a [&'a str] },
-    /// Those that the run ever launched.
+    /// All messages that the run launched.
     OfRun { run: Uuid, handler: &'a str },
     /// Messages of one hierarchy.
     Given(&'a [Uuid]),
 }
 
 impl ChildOutcome {
-    /// Why the handler turned back, if it did.
+    /// The failure for which the handler rolled back, if it did.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::RolledBack(cause) | Self::RollbackFailed { cause, .. } => Some(cause),
@@ -185,7 +185,7 @@ pub(crate) fn replies_of<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>
     each.map(read).collect()
 }
 
-/// The names under which replies of this type are kept that were given one after the other.
+/// The names under which several replies of this type are stored.
 pub(crate) fn numbered_reply<R>(suspensions: u32, nth: usize) -> String {
     format!("{}#{suspensions}.{nth}", reply_name::<R>())
 }

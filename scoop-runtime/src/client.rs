@@ -163,7 +163,7 @@ impl LaunchAll {
         Self { scoop, prepared, message }
     }
 
-    /// Makes it an error that no handler is subscribed to the topic at the moment of the launch:
+    /// Makes the launch fail if no handler is subscribed to the topic at that moment:
     /// [`RuntimeError::NoHandler`], and none of the messages is stored.
     pub fn required(mut self) -> Self {
         for launched in self.prepared.iter_mut().flatten() {
@@ -194,7 +194,7 @@ async fn publish(scoop: &Scoop, messages: Vec<Launched>, doing: &'static str) ->
     match scoop.publish(messages).await {
         Ok(start) => Ok(start),
         Err(vain) => Err(match Unhandled::of(&vain.source) {
-            // What an earlier attempt had launched would not be refused.
+            // The refusal would not apply to messages of an earlier attempt.
             Some(unhandled) => unhandled.explained(scoop.store()).await,
             None => Vain::error(doing)(vain),
         }),
@@ -233,15 +233,15 @@ struct Begun {
 pub enum Outcome {
     /// All of it succeeded.
     Committed,
-    /// It failed, and everything was undone.
+    /// It failed, and was rolled back.
     RolledBack(Failure),
     /// It failed, and something could not be undone.
     RollbackFailed(RollbackFailure),
-    /// No saga listened when the message was launched, so nothing happened.
+    /// No saga was subscribed when the message was launched, so nothing happened.
     Unhandled,
 }
 
-/// What a rollback failed with, and why it had begun. It can be used as the former.
+/// The failure of a rollback, and the reason of the rollback. Dereferences to the former.
 ///
 /// ```no_run
 /// # use scoop_runtime::RollbackFailure;
@@ -253,9 +253,9 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RollbackFailure {
-    /// What failed while it was rolled back.
+    /// The failure of the rollback.
     pub failure: Failure,
-    /// Why it was rolled back.
+    /// The reason of the rollback.
     pub cause: Box<Failure>,
 }
 
@@ -285,7 +285,7 @@ impl fmt::Display for Outcome {
             Self::Committed => f.write_str("committed")?,
             Self::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary())?,
             Self::RollbackFailed(failed) => write!(f, "rollback failed: {failed}")?,
-            Self::Unhandled => f.write_str("unhandled: no saga listened")?,
+            Self::Unhandled => f.write_str("unhandled: no saga was subscribed")?,
         }
         match self {
             _ if !f.alternate() => Ok(()),
@@ -323,12 +323,12 @@ impl Handle {
         Self { scoop, root, message, begun: None }
     }
 
-    /// The name of the hierarchy, with which [`Scoop::find`] finds it again.
+    /// The id of the hierarchy, for [`Scoop::find`].
     pub fn id(&self) -> HierarchyId {
         self.root.into()
     }
 
-    /// The id of the message that started it. It names neither the hierarchy nor a run of it.
+    /// The id of the message that started it. It is neither the id of the hierarchy nor of a run.
     pub fn message_id(&self) -> Uuid {
         self.message
     }
@@ -372,7 +372,7 @@ impl Handle {
             }
             let mut pause = LOOK_MIN;
             loop {
-                // Without a retry of its own: meanwhile the bell may ring.
+                // Without a retry of its own, since a notification may arrive meanwhile.
                 match self.look(Duration::ZERO).await {
                     Ok(Status::Ended(outcome)) => return Ok(outcome),
                     Ok(Status::Unfinished) => {}
@@ -423,7 +423,7 @@ impl Handle {
     /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
     /// Display it.
     ///
-    /// What is on record and cannot be read is [marked](crate::RunEvent::unreadable), and no error.
+    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable).
     ///
     /// # Errors
     ///
@@ -448,7 +448,7 @@ impl Handle {
             let asked = self.scoop.patiently(|_| store.cancellations(self.root)).await;
             let asked = asked.map_err(Vain::error("the requests of a hierarchy were looked up"))?;
             let done = self.scoop.patiently(|_| store.interventions(self.root)).await;
-            let done = done.map_err(Vain::error("what operators did was looked up"))?;
+            let done = done.map_err(Vain::error("interventions were looked up"))?;
             Ok(Tree::of(rows, done, asked))
         }
         .boxed()

@@ -22,7 +22,7 @@ pub enum RuntimeError {
     Payload {
         /// Where it was to be published.
         topic: &'static str,
-        /// What serde says.
+        /// The error of serde.
         source: serde_json::Error,
     },
 
@@ -81,14 +81,14 @@ pub enum RuntimeError {
         id: Uuid,
     },
 
-    /// The id names something else than what the request is about.
+    /// The id names an object of another kind than the request takes.
     #[error("{id} is {named}; {}", wanted.remedy(named))]
     WrongId {
         /// The id.
         id: Uuid,
-        /// What it names.
+        /// The object that it names.
         named: Named,
-        /// What the request takes.
+        /// The kind of id that the request takes.
         wanted: Wanted,
     },
 
@@ -126,21 +126,21 @@ pub enum RuntimeError {
         message: Uuid,
         /// The Rust type that was expected.
         expected: &'static str,
-        /// What serde says.
+        /// The error of serde.
         source: serde_json::Error,
     },
 
-    /// The replies of a hierarchy were asked for as those to another message than started it.
+    /// The replies of a hierarchy were requested for another message type than the one that started it.
     #[error(
-        "message {id} is on topic `{topic}`, but its replies were asked for as those to a message on topic \
+        "message {id} is on topic `{topic}`, but its replies were requested for a message on topic \
          `{expected}`; name the type that was launched"
     )]
     OtherMessage {
         /// The message that started the hierarchy.
         id: Uuid,
-        /// Where it was published.
+        /// The topic of the message.
         topic: String,
-        /// The topic of the type that was named.
+        /// The topic of the requested type.
         expected: &'static str,
     },
 
@@ -149,7 +149,7 @@ pub enum RuntimeError {
     NoResult {
         /// The message that started the hierarchy.
         id: Uuid,
-        /// Where it was published.
+        /// The topic of the message.
         topic: &'static str,
         /// Why.
         why: NoResult,
@@ -164,9 +164,9 @@ pub enum RuntimeError {
     NoHandler {
         /// The topic.
         topic: String,
-        /// What requires it: the Rust type of the message, or `Scoop::redeliver`.
+        /// The requirer: the Rust type of the message, or `Scoop::redeliver`.
         message: String,
-        /// The topics that do have handlers.
+        /// The topics that have handlers.
         subscribed: crate::Subscribed,
     },
 
@@ -194,15 +194,15 @@ pub enum RuntimeError {
     Unavailable {
         /// What was being done.
         doing: &'static str,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// How long it was tried.
+        /// The time spent on attempts.
         waited: Duration,
         /// The setting.
         patience: Duration,
-        /// The answer of the server was lost, so it may have been done all the same.
+        /// The answer of the server was lost, so the operation may have taken effect.
         may_have_happened: bool,
-        /// What sqlx says, of the last attempt that got as far as a connection.
+        /// The error of sqlx, from the last attempt that had a connection.
         source: sqlx::Error,
     },
 
@@ -217,7 +217,7 @@ pub enum RuntimeError {
 
     /// No connection could be had in time when the program started.
     #[error(
-        "no connection to the database could be had{}: the pool allows {max} connections, and scoop needs {required}: \
+        "no connection to the database could be opened{}: the pool allows {max} connections, and scoop needs {required}: \
          {own} that it opens itself, beside the pool, and the rest for steps; check that the server can be reached and \
          lets the role have as many (`max_connections` of the server, `CONNECTION LIMIT` of the role and the database, \
          all processes counted), and that the program does not hold all those of its pool",
@@ -230,7 +230,7 @@ pub enum RuntimeError {
         required: u32,
         /// How many of these are opened beside the pool.
         own: u32,
-        /// What a connection that was tried then was told.
+        /// The error of the server, or of a connection that was opened to find the reason.
         refusal: Option<String>,
         /// What sqlx says.
         source: sqlx::Error,
@@ -254,16 +254,16 @@ pub enum RuntimeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoResult {
-    /// It failed, and everything was undone.
+    /// It failed, and was rolled back.
     #[error("it was rolled back: {0}")]
     RolledBack(Box<Failure>),
 
-    /// It failed, and something could not be undone. An operator has to see to that.
+    /// It failed, and a part could not be rolled back. An operator has to repair it.
     #[error("it could not be rolled back completely, and waits for an operator: {0}")]
     RollbackFailed(Box<Failure>),
 
-    /// No saga listened when the message was launched.
-    #[error("no saga listened when it was launched; start a program that handles it first")]
+    /// No saga was subscribed when the message was launched.
+    #[error("no saga was subscribed when it was launched; start a program that handles it first")]
     Unhandled,
 
     /// Its handlers committed without a reply.
@@ -403,11 +403,11 @@ pub enum SetupError {
     SchemaName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         why: String,
     },
 
-    /// The tables are not there, and what asks for them does not make them.
+    /// The tables do not exist, and this program does not make them.
     #[error(
         "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
          or say `.migrate(true)` on the builder, or name the schema of those that run (`.schema(..)`), or connect to \
@@ -418,7 +418,7 @@ pub enum SetupError {
         what: String,
     },
 
-    /// The server does not let the role of the pool do what is needed.
+    /// The role of the pool lacks a permission on the server.
     #[error(
         "the server refused while {doing}: {refusal}; grant that to the role of the connections, or have a role that \
          may do it start the program once, which makes the tables, and then grant their use"
@@ -426,7 +426,7 @@ pub enum SetupError {
     Denied {
         /// What was being done.
         doing: String,
-        /// What the server says.
+        /// The error of the server.
         refusal: String,
     },
 
@@ -483,7 +483,7 @@ pub enum SetupError {
 }
 
 impl RuntimeError {
-    /// What sqlx said, if that is why.
+    /// The error of sqlx behind this one, if any.
     pub(crate) fn of_sqlx(&self) -> Option<&sqlx::Error> {
         use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
         match self {
@@ -495,7 +495,7 @@ impl RuntimeError {
         }
     }
 
-    /// A refusal of the server at a start, in its words.
+    /// Turns a missing permission into the error that names it as the server does.
     pub(crate) fn denied(self) -> Self {
         let Some(source) = self.of_sqlx().filter(|source| is_denied(source)) else {
             return self;
@@ -537,7 +537,7 @@ impl RuntimeError {
         matches!(self, Self::Unavailable { may_have_happened: true, .. })
     }
 
-    /// Why the hierarchy failed whose result was asked for, if that is why there is none.
+    /// The failure of the hierarchy, if the error is that it has no result because it failed.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::NoResult {
@@ -564,18 +564,18 @@ fn attempts_in_vain(attempts: u32) -> &'static str {
 fn effect(may_have_happened: bool) -> &'static str {
     match may_have_happened {
         true => {
-            "an answer of the server was lost, so it may have been done all the same: look before trying again, or \
-             launch with a key (`.unique(..)`), which makes another try safe"
+            "an answer of the server was lost, so the operation may have taken effect: check before trying again, or \
+             launch with a key (`.unique(..)`), which makes another attempt safe"
         }
         false => "nothing was done",
     }
 }
 
-/// Whether the server may have carried a request out, and committed it, although this came in place of its answer.
+/// Whether the server may have committed the request despite this error.
 pub(crate) fn loses_answer(error: &sqlx::Error) -> bool {
     const COMPLETION_UNKNOWN: &str = "40003";
     match error {
-        // What the server refuses it has not done; unless it says that it ends the session.
+        // A statement that the server refused had no effect, unless the error ends the session.
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             code == COMPLETION_UNKNOWN || code.starts_with("08") || code == "57P01" || code == "57P02"
         }),
@@ -615,19 +615,19 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the role may not do what it was to do.
+/// Whether the role lacks a permission.
 pub(crate) fn is_denied(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "42501")
 }
 
-/// What the server says if a table or the schema is not there.
+/// The codes of the server for a missing table or schema.
 pub(crate) fn is_without_tables(error: &sqlx::Error) -> Option<String> {
     let error = error.as_database_error()?;
     let missing = error.code().is_some_and(|code| code == "42P01" || code == "3F000");
     missing.then(|| error.message().to_owned())
 }
 
-/// Whether no connection could be had, or the server has no room for another.
+/// Whether the pool or the server has no connection left.
 pub(crate) fn is_crowded(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(error, sqlx::Error::PoolTimedOut) || code.is_some_and(|code| code == "53300")

@@ -84,8 +84,8 @@ impl Gathered {
         }
     }
 
-    /// Writes what was taken, and answers each launch. While the database is away, a launch whose patience is over is
-    /// given up, and the others are tried again without it.
+    /// Writes the batch, and answers each launch. While the database is away, a launch whose patience is over is
+    /// removed from the batch, and the others are retried.
     async fn write(self: &Arc<Self>, batch: Vec<Waiting>) {
         let (mut messages, mut waiting): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|Waiting { message, trial, answer }| (message, (trial, answer))).unzip();
@@ -132,13 +132,13 @@ impl Gathered {
         };
         self.launched(messages, &launch);
         if trial.is_repeated() {
-            // What an earlier attempt has launched was announced to nobody.
+            // Messages launched by an earlier attempt have not been announced.
             self.tell();
         }
         Ok(())
     }
 
-    /// Has the workers of the handlers look, and takes note of messages without any.
+    /// Notifies the workers of the handlers, and warns about messages without handlers.
     fn launched(self: &Arc<Self>, messages: &[Launched], launch: &Launch) {
         if launch.launched > 0 {
             self.unhandled.launched(messages.iter().map(|message| message.topic), &launch.handlers);

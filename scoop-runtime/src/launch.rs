@@ -128,7 +128,7 @@ macro_rules! launch_options {
             self
         }
 
-        /// Makes it an error that no handler is subscribed to the topic at the moment of the launch, as
+        /// Makes the launch fail if no handler is subscribed to the topic at that moment, as
         /// `#[message(handlers = "required")]` does for all messages of a type. A client gets
         /// [`RuntimeError::NoHandler`]($crate::RuntimeError::NoHandler), and nothing is stored; a step fails with
         /// that when it ends, and nothing of it is committed.

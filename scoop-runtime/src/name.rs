@@ -92,12 +92,13 @@ macro_rules! id {
 }
 
 id! {
-    /// The name of a run: one execution of a saga for one message.
+    /// The id of a run: one execution of a saga for one message.
     ///
     /// [`RunInfo::id`](crate::RunInfo::id), [`StuckRun::id`](crate::StuckRun::id) and
     /// [`FailedCompensation::id`](crate::FailedCompensation::id) give it; [`Scoop::retry`](crate::Scoop::retry),
     /// [`Scoop::cancel`](crate::Scoop::cancel) and other requests take it. A [`Uuid`] from a log converts into it, as
-    /// does its text; a request says so if that names something else. It can be bound to a query as a `uuid`.
+    /// does its text; a request fails with [`RuntimeError::WrongId`](crate::RuntimeError::WrongId) if it names
+    /// something else. It can be bound to a query as a `uuid`.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
@@ -112,7 +113,7 @@ id! {
 }
 
 id! {
-    /// The name of a hierarchy: a message launched from outside, its runs, and all that follows from them.
+    /// The id of a hierarchy: a message launched from outside, its runs, and their descendants.
     ///
     /// [`Handle::id`](crate::Handle::id) gives it; [`Scoop::find`](crate::Scoop::find),
     /// [`Scoop::cancel`](crate::Scoop::cancel) and others take it. A [`Uuid`] from a log converts into it, as does its
@@ -129,7 +130,7 @@ id! {
     HierarchyId
 }
 
-/// What an id names, as far as the database knows.
+/// The object that an id names, according to the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Named {
@@ -157,7 +158,7 @@ pub enum Named {
 /// How many runs are named where an id names something with many.
 pub(crate) const RUNS_NAMED: u32 = 5;
 
-/// What a request takes.
+/// The kind of id that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wanted {
@@ -206,7 +207,7 @@ impl fmt::Display for Named {
 }
 
 impl Wanted {
-    /// What to pass instead of the id of `named`.
+    /// The id to pass instead of that of `named`.
     pub(crate) fn remedy(self, named: &Named) -> String {
         let (hierarchy, runs) = match named {
             Named::Hierarchy { runs } => (None, &runs[..]),
@@ -217,7 +218,7 @@ impl Wanted {
         match (self, run, hierarchy) {
             (Self::Run, Some(run), _) if runs.len() == 1 => format!("use {run}"),
             (Self::Run, Some(_), _) => "use the id of a run".into(),
-            (Self::Run, None, _) => "there is no run to name".into(),
+            (Self::Run, None, _) => "it has no run".into(),
             (Self::RunOrHierarchy, Some(run), Some(hierarchy)) if runs.len() == 1 => {
                 format!("use {run} for the run, or {hierarchy} for all of the hierarchy")
             }
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn message_is_told_with_the_runs_that_handle_it() {
+    fn id_of_a_message_is_described_with_its_runs() {
         let (one, two, three) = (named(&[2]), named(&[2, 3]), named(&[2, 3, 4]));
         let nil = "00000000-0000-0000-0000-00000000000";
         assert_eq!(

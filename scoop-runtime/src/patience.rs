@@ -1,8 +1,8 @@
-//! Retries of what a program asks of the database, for as long as its patience lasts.
+//! Retries of the database operations of a program, for as long as its patience lasts.
 //!
 //! A server that restarts, or a network that drops connections, leaves dead connections in the pool, each of which
 //! fails one statement. An operation without an effect is repeated. One with an effect carries ids that were made in
-//! the program, so a repetition finds what the first attempt has committed. Where there are no such ids, an attempt
+//! the program, so a repetition finds the effect of the first attempt. Where there are no such ids, an attempt
 //! whose answer was lost ends the operation: the error says that it may have happened.
 
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::{RuntimeError, SetupError};
 /// How long a database may be away, unless the program says otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many retries follow at once: each finds out another dead connection.
+/// The number of retries without a pause: each detects another dead connection.
 const IMMEDIATE: u32 = 3;
 
 /// The pauses after that double from the first to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// How long one attempt waits for a connection. The pool lengthens its pauses between attempts to connect, so it is
-/// asked anew before they get long.
+/// How long one attempt waits for a connection. The pool lengthens its pauses between attempts to connect, so a new
+/// attempt begins before they get long.
 const ACQUIRE_MIN: Duration = Duration::from_secs(1);
 const ACQUIRE_MAX: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,7 @@ tokio::task_local! {
 struct Attempt {
     /// The end of the patience.
     until: Instant,
-    /// Set when the answer to something that has an effect was lost.
+    /// Set when the answer to a statement with an effect was lost.
     in_doubt: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Trial {
     in_doubt: bool,
     ends_in_doubt: bool,
     pause: Duration,
-    /// The error that says most.
+    /// The most informative error.
     told: Option<sqlx::Error>,
 }
 
@@ -113,8 +113,8 @@ impl Trial {
         self.since + self.patience
     }
 
-    /// Makes attempts until one succeeds, is refused by the server, or the patience is over. Each is told whether
-    /// there was one before it.
+    /// Makes attempts until one succeeds, is refused by the server, or the patience is over. The argument is whether
+    /// there was an earlier attempt.
     pub(crate) async fn endure<T, F>(mut self, mut attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
     where
         F: Future<Output = sqlx::Result<T>>,
@@ -140,7 +140,7 @@ impl Trial {
         };
         self.in_doubt |= current.in_doubt.load(Relaxed);
         let refused = !is_transient(&error) || (self.ends_in_doubt && self.in_doubt);
-        // Of a pool without a connection the error before it tells why.
+        // If the pool has no connection, the previous error is the reason.
         if !matches!(error, sqlx::Error::PoolTimedOut) || self.told.is_none() {
             self.told = Some(error);
         }
@@ -163,7 +163,7 @@ impl Trial {
 }
 
 impl Vain {
-    /// As a user is told of it.
+    /// The error for users.
     pub(crate) fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
         move |vain| {
             let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = vain;
@@ -192,7 +192,7 @@ pub(crate) fn acquires_within() -> Option<Duration> {
     ATTEMPT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
 }
 
-/// Notes that this failure may hide an effect: the answer to a statement or a commit that has one.
+/// Records that this failure may hide an effect: the answer to a statement or a commit with an effect was lost.
 pub(crate) fn note(error: &sqlx::Error) {
     if loses_answer(error) {
         let _ = ATTEMPT.try_with(|attempt| attempt.in_doubt.store(true, Relaxed));

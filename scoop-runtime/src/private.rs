@@ -23,7 +23,7 @@ pub fn send<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Se
     future
 }
 
-/// The topic of what a saga handles.
+/// The topic of the message that a saga handles.
 pub const fn topic<S: Saga>() -> &'static str {
     <S::Message as Handled>::TOPIC
 }
@@ -56,7 +56,7 @@ pub struct Codec<T> {
     read: fn(&Value) -> serde_json::Result<T>,
 }
 
-/// The codec of `T`. The bound stands here only, so that the compiler has one thing to say about a
+/// The codec of `T`. The bound stands here only, so that the compiler reports one error for a
 /// type without it, whatever the number of functions that take its values.
 pub fn stored<T: StepValue>() -> Codec<T> {
     Codec { write: |value| serde_json::to_value(Json(value)), read: |value| T::read_stored(value) }

@@ -1,4 +1,4 @@
-//! Redelivery: handlers that are registered later get the messages that no handler took.
+//! Redelivery of messages without a handler to handlers that are registered later.
 
 use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
@@ -14,16 +14,16 @@ use crate::unhandled::Subscribed;
 use crate::uninterrupted::uninterrupted;
 use crate::{HierarchyId, RuntimeError, Scoop, When};
 
-/// How far back a redelivery looks unless told otherwise.
+/// How far back a redelivery looks by default.
 const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many messages are redelivered unless told otherwise.
+/// How many messages are redelivered by default.
 const LIMIT_DEFAULT: usize = 1_000;
 
 /// How many messages are redelivered in one transaction.
 const PAGE_MAX: usize = 200;
 
-/// What became of a [redelivery](Scoop::redeliver).
+/// The result of a [redelivery](Scoop::redeliver).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redelivered {
@@ -33,7 +33,7 @@ pub struct Redelivered {
     pub more: bool,
 }
 
-/// A redelivery of what no handler took. Await it.
+/// A redelivery of messages without a handler. Await it.
 #[must_use = "nothing is redelivered before this is awaited"]
 pub struct Redeliver {
     scoop: Scoop,
@@ -43,14 +43,14 @@ pub struct Redeliver {
 }
 
 impl Redeliver {
-    /// Only what was launched since then, by the clock of the server; a day back unless told. What is launched earlier
-    /// costs nothing; of all later events each is read.
+    /// Only messages launched since then, by the clock of the server; by default the last day. Earlier messages
+    /// cost nothing; each later event is read.
     pub fn since(mut self, since: SystemTime) -> Self {
         self.since = Some(since);
         self
     }
 
-    /// At most so many messages; 1,000 unless told.
+    /// The maximum number of messages; 1,000 by default.
     pub fn limit(mut self, messages: usize) -> Self {
         self.limit = messages;
         self
@@ -69,7 +69,7 @@ impl Redeliver {
         let mut after = None;
         while !redelivered.more {
             let room = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
-            // After a lost answer another attempt would not tell which messages were redelivered.
+            // After a lost answer, another attempt could not return the redelivered messages.
             let page =
                 self.scoop.trial().once().endure(|_| {
                     uninterrupted(page(self.scoop.clone(), self.topic.clone(), since, after, room))
@@ -96,7 +96,7 @@ impl Redeliver {
     }
 }
 
-/// Redelivers a page, and has the workers look.
+/// Redelivers a page, and notifies the workers.
 async fn page(
     scoop: Scoop,
     topic: String,
@@ -122,9 +122,9 @@ impl IntoFuture for Redeliver {
 }
 
 impl Scoop {
-    /// Delivers the messages of this type that no handler took, since none was subscribed when they were
-    /// launched, to the handlers that are subscribed now. Await it for how many; see [`Redeliver`] for since when, and
-    /// how many at most.
+    /// Delivers messages of this type for which no handler was subscribed when they were
+    /// launched to the handlers that are subscribed now. Await it for the result. [`Redeliver`] has methods that limit
+    /// the time and the number of messages.
     ///
     /// Each message is redelivered at most once, ever, to all handlers subscribed at that moment; so it can be called
     /// again, and from several processes at once.
@@ -135,9 +135,9 @@ impl Scoop {
     ///   [detached](crate::Scope::detach): the step did not wait for it, and its saga may have ended since. A later
     ///   rollback of that saga does not undo it. The tree of the saga names the new hierarchy.
     ///
-    /// What travels with the message, deadlines included, is what it was launched with. Left out is what must not
-    /// happen any more: a message whose hierarchy was cancelled, whose saga has been undone or is about to be, or
-    /// whose delivery was [dropped](crate::Retire::dropping_what_waits).
+    /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
+    /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
+    /// [dropped](crate::Retire::dropping_what_waits).
     ///
     /// Reads each event on record since the time given, ten thousand at a time, and redelivers two hundred messages in
     /// a transaction.
@@ -145,7 +145,7 @@ impl Scoop {
     /// # Errors
     ///
     /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic, or if the database fails. What was
-    /// redelivered until then stays; call it again.
+    /// redelivered until then stays redelivered; call it again.
     ///
     /// # Cancel safety
     ///

@@ -50,7 +50,7 @@ pub(crate) struct Scheduled {
 pub(crate) struct Subscription {
     pub(crate) topic: String,
     pub(crate) handler: String,
-    /// Names that the saga had before. Nothing is delivered to them any more.
+    /// Former names of the saga. No messages are delivered to them any more.
     pub(crate) was: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Registry {
         Ok(Self { sagas, topics, names, subscriptions, schedules })
     }
 
-    /// Topics and names of all sagas, pair by pair; with the names that they had before.
+    /// Topics and names of all sagas, pair by pair; with their former names.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
     }

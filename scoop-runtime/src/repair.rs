@@ -145,7 +145,7 @@ impl fmt::Display for Intervention {
 }
 
 impl FailedCompensation {
-    /// The name of the run: what [`Scoop::retry`], [`Scoop::skip`] and [`Scoop::resolve`] take.
+    /// The id of the run, for [`Scoop::retry`], [`Scoop::skip`] and [`Scoop::resolve`].
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
     }
@@ -176,7 +176,7 @@ impl FailedCompensation {
     }
 }
 
-/// Why a run of a saga that no living program has does not go on.
+/// The reason for which a run is stuck if no living program has its saga.
 pub(crate) fn no_program(saga: &str) -> String {
     format!(
         "no living program has saga `{saga}`; start one that has it, or if the saga was renamed, write \
@@ -185,7 +185,7 @@ pub(crate) fn no_program(saga: &str) -> String {
 }
 
 impl StuckRun {
-    /// The name of the run: what [`Scoop::retry`] takes.
+    /// The id of the run, for [`Scoop::retry`].
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
     }
@@ -468,7 +468,7 @@ impl Scoop {
     fn interventions_of(&self, root: Uuid) -> BoxFuture<'_, Result<Vec<Intervention>, RuntimeError>> {
         async move {
             let done = self.patiently(|_| self.store().interventions(root)).await;
-            let done = done.map_err(Vain::error("what operators did was looked up"))?;
+            let done = done.map_err(Vain::error("interventions were looked up"))?;
             if done.is_empty() {
                 // Nothing was done, or there is no such hierarchy.
                 self.root_message(root).await?;

@@ -186,7 +186,7 @@ impl About {
                 self.scoop.store().repair(target, &asked).await
             };
             let repaired = self.scoop.patiently(repair).await;
-            let repaired = repaired.map_err(Vain::error("a failed compensation was seen to"))?;
+            let repaired = repaired.map_err(Vain::error("a failed compensation was repaired"))?;
             match repaired {
                 Err(refusal) => Ok(refusal.into()),
                 Ok(repaired) => {

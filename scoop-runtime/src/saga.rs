@@ -28,7 +28,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// Name, topic and steps, as data.
     const DEFINITION: Definition;
 
-    /// Names that the saga had before: it takes over the runs that are stored under them.
+    /// Former names of the saga: it takes over the runs that are stored under them.
     const FORMER_NAMES: &'static [&'static str] = &[];
 
     /// When it runs by itself, if it does.
@@ -113,7 +113,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
 /// A message as the saga that handles it sees it: every [`Message`] is one.
 ///
-/// It does not inherit what a message needs, so the compiler reports a message that cannot be
+/// It does not inherit the bounds of a message, so the compiler reports a message that cannot be
 /// stored where that is defined, and not at each saga again.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a message",

@@ -46,7 +46,7 @@ struct Inner {
     limits: Limits,
 }
 
-/// How large things may be that are stored, and how long the database may be away.
+/// Limits: sizes of stored values, and the time that the database may be away.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) payload_bytes_max: usize,
@@ -112,8 +112,8 @@ impl Scoop {
     }
 
     /// A client that runs no saga, but launches messages for the processes that do. The tables
-    /// must be there: the first process that [starts](Builder::start) makes them. [`Builder::client`] looks whether they
-    /// are, and makes one with other settings or [behind a proxy](Builder::behind_proxy).
+    /// must exist: the first process that [starts](Builder::start) makes them. [`Builder::client`] checks that they
+    /// do, and makes a client with other settings or [behind a proxy](Builder::behind_proxy).
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -168,9 +168,9 @@ impl Scoop {
     ///
     /// When the message cannot be stored, or [`RuntimeError::NoHandler`] if it requires a handler and none is
     /// subscribed; it is then not launched. Or [`RuntimeError::Unavailable`] if the database is
-    /// away for longer than the [patience](Builder::patience) lasts: until then the launch is tried again, with the same
-    /// ids, so that it is there once. Whether it may be there after all, since an answer was lost, says
-    /// [`RuntimeError::may_have_happened`].
+    /// away for longer than the [patience](Builder::patience) lasts: until then the launch is retried with the same
+    /// ids, so that it takes effect once. [`RuntimeError::may_have_happened`] tells whether it may have taken effect
+    /// despite the error.
     ///
     /// # Cancel safety
     ///
@@ -325,7 +325,7 @@ impl Scoop {
         }
     }
 
-    /// Why no request can be about this id.
+    /// The error for a request with this id.
     pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
         let named = self.patiently(|_| self.store().named(id)).await;
         let named = named.map_err(Vain::error("an id was looked up"))?;
@@ -424,7 +424,7 @@ impl Scoop {
         .boxed()
     }
 
-    /// The ids of the messages are made, so another attempt finds what an earlier one has launched.
+    /// The ids of the messages are made already, so another attempt finds the messages of an earlier one.
     async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<Start, Vain> {
         if let Some(engine) = &self.inner.engine {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
@@ -446,7 +446,7 @@ impl Scoop {
         Ok(Start::Otherwise)
     }
 
-    /// Retries this for as long as the patience of the program lasts. Each attempt is told whether there was another
+    /// Retries this for as long as the patience of the program lasts. The argument is whether there was another attempt
     /// before it.
     pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
     where
@@ -490,7 +490,7 @@ impl Scoop {
             return Ok(());
         };
         let woken = self.patiently(|_| self.store().wake(&parent)).await;
-        let woken = woken.map_err(Vain::error("a failed compensation was seen to"))?;
+        let woken = woken.map_err(Vain::error("a failed compensation was repaired"))?;
         self.announce(&woken);
         Ok(())
     }

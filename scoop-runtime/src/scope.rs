@@ -141,7 +141,7 @@ impl<'a> Scope<'a> {
     /// Launches a message: the next step starts only when every handler of it has finished.
     ///
     /// Nothing happens before the returned builder is awaited, and nobody can see the message
-    /// before the step has ended well. If the message requires a handler and none is subscribed then, the step
+    /// before the step has succeeded. If the message requires a handler and none is subscribed then, the step
     /// fails with `NoHandler` when it ends.
     ///
     /// # Errors
@@ -367,10 +367,10 @@ impl<'a> Scope<'a> {
 
     /// A key for effects outside the database: the same whenever this instance of the step is
     /// run again, after a crash or by another process, and different for every other one. Hand it
-    /// to whoever performs the effect, so that it is performed once.
+    /// to the service that performs the effect, so that it is performed once.
     ///
-    /// It follows from the first name of the step: the oldest in `#[step(was = ["oldest", "older"])]`. So it stays the
-    /// same when the step is renamed between two attempts.
+    /// It is derived from the first name of the step: the oldest in `#[step(was = ["oldest", "older"])]`. So it stays
+    /// the same when the step is renamed between two attempts.
     ///
     /// ```
     /// # use scoop_runtime::Scope;

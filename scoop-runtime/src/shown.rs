@@ -35,7 +35,7 @@ fn offset_date_time(time: SystemTime) -> Option<OffsetDateTime> {
     shifted.filter(|time| (1..=9999).contains(&time.year()))
 }
 
-/// The duration in its two largest units; what is smaller is left out.
+/// The duration in its two largest units.
 pub(crate) fn humane(duration: Duration) -> String {
     let (millis, seconds) = (duration.as_millis(), duration.as_secs());
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_in_the_units_of_their_size() {
+    fn duration_is_shown_in_its_largest_units() {
         let told = |micros| humane(Duration::from_micros(micros));
         let second = 1_000_000;
         let (minute, hour) = (60 * second, 3600 * second);

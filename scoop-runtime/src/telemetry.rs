@@ -21,19 +21,27 @@ use crate::unhandled::Subscribed;
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 
-/// Where a run stands: the fields that all events about it share.
+/// The fields shared by all events about a run.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) saga: &'a str,
     pub(crate) step: &'a str,
     pub(crate) run: Uuid,
+    /// The run of the hierarchy's message that this run is, or descends from.
+    pub(crate) root: Uuid,
     pub(crate) hierarchy: Uuid,
     pub(crate) topic: &'a str,
-    /// Tries of this step before this one.
+    /// Attempts at this step before this one.
     pub(crate) attempt: u32,
 }
 
-/// An event as it is declared.
+impl At<'_> {
+    pub(crate) fn is_root(&self) -> bool {
+        self.run == self.root
+    }
+}
+
+/// The declaration of an event.
 #[cfg(test)]
 #[derive(Clone, Copy)]
 struct Declared {
@@ -88,24 +96,32 @@ macro_rules! events {
 
 events! {
     OF_RUNS: "scoop::run", shared {
-        saga = at.saga, step = at.step, run = shown(at.run), hierarchy = shown(at.hierarchy), topic = at.topic,
-        attempt = at.attempt
+        saga = at.saga, step = at.step, run = shown(at.run), root = shown(at.root), is_root = at.is_root(),
+        hierarchy = shown(at.hierarchy), topic = at.topic, attempt = at.attempt
     };
 
-    /// A step, or what it launched, failed; the rollback begins.
-    INFO "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+    /// A step of a root run, or what it launched, failed; the rollback of the hierarchy begins.
+    WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+        ("run failed in step `{}`, rolling back: {}", at.step, Told(failure))
+
+    /// The same of a run below, whose parent may handle the failure.
+    INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("run failed in step `{}`, rolling back: {}", at.step, Told(failure))
 
     /// A cancellation took effect.
     INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("run cancelled: {}", Told(failure))
 
-    /// A deadline was missed.
+    /// A root run missed a deadline.
     WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("deadline missed: {}", Told(failure))
 
-    /// A rollback is complete. `told` is whether the run above demanded it.
-    WARN "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, told: bool)
+    /// The same of a run below, whose parent may handle the failure.
+    INFO "deadline_missed" = deadline_missed_below(at: At<'_>, failure: &Failure)
+        { failure = shown(Told(failure)) } ("deadline missed: {}", Told(failure))
+
+    /// A rollback is complete. `told` is whether the parent, or a request, demanded it.
+    INFO "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, told: bool)
         { failure = shown(Told(failure)), told = told } ("run rolled back: {}", Told(failure))
 
     /// A rollback failed. `again` is whether it had failed before.
@@ -132,7 +148,7 @@ events! {
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
         ("attempt failed again, retrying in {pause:.3} s: {}", Scrubbed(reason))
 
-    /// Another process has the run: what was done here is void.
+    /// Another process has the run: the result of this process is discarded.
     INFO "discarded" = discarded(at: At<'_>) {} ("run taken over by another worker, result discarded")
 
     /// The answer to a commit was lost. `outcome` is what it would have said, if anything.
@@ -140,7 +156,7 @@ events! {
         { outcome = outcome, reason = shown(Scrubbed(reason)) }
         ("settlement outcome unknown, reconciling: {}", Scrubbed(reason))
 
-    /// What a cleanup wrote to the database could not be committed with the failure that it cleaned up after.
+    /// The writes of a cleanup could not be committed with the failure after which it ran.
     WARN "cleanup_lost" = cleanup_lost(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
         ("cleanup not committed, recording the failure without it: {}", Scrubbed(reason))
 
@@ -155,7 +171,7 @@ events! {
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
 
-    /// Why a run stopped could not be written: it is found by reconciliation.
+    /// The reason why a run stopped could not be written; reconciliation will release the run.
     WARN "release_failed" = release_failed(hierarchy: Uuid, run: Uuid, error: &sqlx::Error)
         { error = shown(Scrubbed(error)) } ("run release failed, reconciling: {}", Scrubbed(error))
 }
@@ -179,17 +195,17 @@ events! {
     WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: u64) { dead = dead, runs = runs }
         ("dead workers reaped: {dead}, runs taken over: {runs}")
 
-    /// The database or its connection failed something that the worker tries again.
+    /// The database or its connection failed in an operation that the worker retries.
     WARN "operation_failed" = operation_failed(worker: Uuid, operation: &str, error: &sqlx::Error)
         { operation = operation, error = shown(Scrubbed(error)) }
         ("{operation} failed, retrying: {}", Scrubbed(error))
 
-    /// The database or its connection failed something that other workers make up for.
+    /// The database or its connection failed in an operation that other workers will do.
     WARN "operation_abandoned" = operation_abandoned(worker: Uuid, operation: &str, error: &sqlx::Error)
         { operation = operation, error = shown(Scrubbed(error)) }
         ("{operation} failed, left to other workers: {}", Scrubbed(error))
 
-    /// The session that shows that the worker lives ended; others may take over its runs.
+    /// The session that proves that the worker is alive ended; others may take over its runs.
     WARN "session_lost" = session_lost(worker: Uuid) {} ("worker session lost, opening another")
 
     /// The worker has a session again.
@@ -203,7 +219,7 @@ events! {
     WARN "reconciled" = reconciled(worker: Uuid, runs: u64) { runs = runs }
         ("runs released whose claim answer was lost: {runs}")
 
-    /// The stored schedule of a saga is beyond this program.
+    /// This program does not support the stored schedule of a saga.
     WARN "schedule_unfit" = schedule_unfit(worker: Uuid, saga: &str, error: impl Display)
         { saga = saga, error = shown(Scrubbed(&error)) }
         ("schedule of saga `{saga}` not followed: {}", Scrubbed(&error))
@@ -215,11 +231,11 @@ events! {
     /// No saga is linked.
     WARN "no_sagas" = no_sagas() {} ("program has no sagas: link the crate that has them, by a `use` at least")
 
-    /// A time of a schedule was let go, since the run of the last one had not ended.
+    /// A time of a schedule was skipped, since the previous run had not ended.
     DEBUG "tick_skipped" = tick_skipped(saga: &str) { saga = saga }
         ("tick of saga `{saga}` skipped: its last run has not ended")
 
-    /// A session was gone before it was closed.
+    /// A session was lost before it was closed.
     DEBUG "session_gone" = session_gone(error: &sqlx::Error) { error = shown(Scrubbed(error)) }
         ("worker session gone before it was closed: {}", Scrubbed(error))
 }
@@ -227,7 +243,7 @@ events! {
 events! {
     OF_LAUNCHES: "scoop::launch", shared {};
 
-    /// The first message of this process on a topic was launched that no handler is subscribed to.
+    /// A message was launched on a topic without handlers, for the first time in this process.
     WARN "unhandled" = unhandled(topic: &str, subscribed: &Subscribed)
         { topic = topic, near = shown(subscribed.near.join(", ")) }
         ("message left unhandled: topic `{topic}` has no handler; {subscribed}")
@@ -236,7 +252,7 @@ events! {
 events! {
     OF_EMBEDDED: "scoop::embedded", shared { error = shown(Scrubbed(error)) };
 
-    /// A private PostgreSQL did not stop as asked.
+    /// A private PostgreSQL did not stop as requested.
     WARN "stop_failed" = embedded_stop_failed(error: &impl Display) {}
         ("private PostgreSQL not stopped as asked: {}", Scrubbed(error))
 
@@ -269,7 +285,7 @@ impl Code {
     }
 }
 
-/// The span around the user's code, so that its own log lines say whose they are.
+/// The span around the user's code, so that its log lines name their run.
 pub(crate) fn step_span(at: At<'_>, code: Code) -> Span {
     tracing::info_span!(
         target: "scoop::step",
@@ -278,6 +294,8 @@ pub(crate) fn step_span(at: At<'_>, code: Code) -> Span {
         saga = at.saga,
         step = at.step,
         run = shown(at.run),
+        root = shown(at.root),
+        is_root = at.is_root(),
         hierarchy = shown(at.hierarchy),
         topic = at.topic,
         attempt = at.attempt,
@@ -293,7 +311,7 @@ const START_ONE_THAT_HAS_IT: &str =
 const START_ONE_THAT_READS: &str =
     "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
 
-/// What to do about a rollback that failed so.
+/// The remedy for a rollback that failed so.
 fn remedy_of_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
         true => "see to the run below that could not be undone: this one goes on when that is done",

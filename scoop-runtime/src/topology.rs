@@ -62,7 +62,7 @@ impl Retire {
 
     async fn carry_out(self) -> Result<Retired, Vain> {
         let Self { scoop, topic, handler, drops } = &self;
-        // What an attempt has dropped is not found by another.
+        // A second attempt would not count the runs dropped by the first.
         let strike = |_| scoop.store().strike_out(topic, handler, *drops);
         let struck = scoop.trial().once().endure(strike).await?;
         let wake = |_| scoop.store().wake(&struck.parents);

@@ -14,7 +14,7 @@ use crate::{HierarchyId, Intervention, RollbackFailure, RunId};
 
 /// The runs of a hierarchy. Display it to see who did what and when.
 ///
-/// What cannot be read, since another participant wrote it in another way, is marked and the rest is shown.
+/// Records that cannot be read, such as those of other participants, are marked, and the rest is shown.
 #[derive(Clone, Debug)]
 pub struct Tree {
     roots: Vec<RunInfo>,
@@ -24,7 +24,7 @@ pub struct Tree {
     unreadable: Vec<String>,
 }
 
-/// One run, as far as it is. Display it for one line without its children and events.
+/// One run in its current state. Display it for one line without its children and events.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunInfo {
@@ -38,22 +38,22 @@ pub struct RunInfo {
     pub lineage: Lineage,
     /// How far it is.
     pub state: RunState,
-    /// Whether it is being rolled back, and that has not ended yet.
+    /// Whether its rollback is in progress.
     pub rolling_back: bool,
-    /// Attempts since its last event that ended in vain or did not count.
+    /// Failed attempts since its last event.
     pub attempts: u32,
     /// The worker that executes it, if one does: its identifier, as in [`RunEvent::worker`].
     pub worker: Option<String>,
-    /// When it can begin or go on at the earliest, if that lay ahead when the tree was read: the end of a delay, a
+    /// The earliest time at which it can begin or continue, if that is after the tree was read: the end of a delay, a
     /// sleep or a backoff.
     pub wakes_at: Option<SystemTime>,
     /// The deadline at which it gives up, the earliest that counts, unless it has ended.
     pub deadline: Option<SystemTime>,
     /// Whether it is ready, and no living program has its saga.
     pub is_abandoned: bool,
-    /// Whether it is going to give up: on request, or since it has missed its deadline.
+    /// Whether it will give up: on request, or since it has missed its deadline.
     pub gives_up: bool,
-    /// The requests because of which it is going to give up, oldest first.
+    /// The requests for which it will give up, oldest first.
     pub pending_cancellations: Vec<CancellationRequest>,
     /// What is on record about it, oldest first.
     pub events: Vec<RunEvent>,
@@ -71,13 +71,13 @@ pub struct RunInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnhandledMessage {
-    /// Where it was published.
+    /// The topic of the message.
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
     /// When it was launched; `None` if the time on record is none of the years 1 to 9999.
     pub at: Option<SystemTime>,
-    /// The hierarchy that handles it after all, if it was [redelivered](crate::Scoop::redeliver).
+    /// The hierarchy that handles it, if it was [redelivered](crate::Scoop::redeliver).
     pub redelivered_as: Option<HierarchyId>,
 }
 
@@ -118,21 +118,21 @@ pub enum RunState {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunEvent {
-    /// What, as it is on record.
+    /// The recorded type of the event.
     pub kind: EventKind,
-    /// In which step, as it is on record; in a rollback the name of a part of it. [`RunEvent::subject`] has the step
+    /// The recorded name of the step, or in a rollback of its part. [`RunEvent::subject`] has the step
     /// itself.
     pub step: Option<String>,
     /// When; `None` if the time on record is none of the years 1 to 9999.
     pub at: Option<SystemTime>,
-    /// How long after the event of this run before it. Of a step this is how long it took, with all that it waited
-    /// for.
+    /// The time since the previous event of this run. For a step this is its duration, including all waits for
+    /// children.
     pub took: Option<Duration>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
     /// What went wrong.
     pub failure: Option<Failure>,
-    /// What of the record cannot be read, and why.
+    /// The part of the record that cannot be read, with the reason.
     pub unreadable: Option<String>,
     role: Role,
 }
@@ -141,7 +141,7 @@ pub struct RunEvent {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CancellationRequest {
-    /// What is to give up: this run, or the hierarchy if there is one id in it, with all below.
+    /// The run that is to give up with all below it, or the hierarchy if there is one id.
     pub lineage: Lineage,
     /// Why.
     pub reason: String,
@@ -151,28 +151,28 @@ pub struct CancellationRequest {
     pub at: Option<SystemTime>,
 }
 
-/// What an event means in its place among those of a run.
+/// The meaning of an event, given its place among those of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// What its kind says.
+    /// The meaning of its kind.
     Plain,
     /// A step came to its end.
     Completed,
     /// The child failure handler of a step came to its end.
     HandledFailures,
-    /// What a step had launched, if anything, is told to roll back.
+    /// The rollback of the children of a step, if any, was requested.
     ChildrenUndone,
     /// A step is rolled back.
     Undone,
-    /// It names a part of the rollback of a step that never completed, for want of a better one.
+    /// It names a part of the rollback of a step that never completed, since there is no other part.
     NothingToUndo,
     /// An event of a rollback that names a part of that.
     OfPart,
 }
 
 impl RunInfo {
-    /// The name of this run: what [`Scoop::cancel`](crate::Scoop::cancel), [`Scoop::retry`](crate::Scoop::retry) and
-    /// other requests take.
+    /// The id of this run, for [`Scoop::cancel`](crate::Scoop::cancel), [`Scoop::retry`](crate::Scoop::retry) and
+    /// other requests.
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
     }
@@ -182,7 +182,7 @@ impl RunInfo {
         self.lineage.root_id().into()
     }
 
-    /// Whether nothing is left to do for it: it has committed, is rolled back, or could not be.
+    /// Whether it has ended: committed, rolled back, or failed to roll back.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_))
     }
@@ -192,7 +192,7 @@ impl RunInfo {
         self.events.first()?.at
     }
 
-    /// How long it took, from its beginning to its end; `None` before that.
+    /// Its duration, from its beginning to its end; `None` before the end.
     pub fn took(&self) -> Option<Duration> {
         let last = self.events.last().filter(|_| self.has_ended())?.at?;
         last.duration_since(self.began_at()?).ok()
@@ -211,7 +211,7 @@ impl RunInfo {
         self.unfinished_children().filter_map(|child| child.wakes_at).max()
     }
 
-    /// Whether it is no run of a saga, but a sleep of the run above.
+    /// Whether it is a sleep of its parent, not a run of a saga.
     pub fn is_sleep(&self) -> bool {
         self.topic == SLEEP_TOPIC
     }
@@ -237,7 +237,7 @@ impl RunEvent {
             (_, EventKind::Seen) => "began",
             (_, EventKind::Suspended) => "suspended",
             (_, EventKind::Committed) => "committed",
-            (_, EventKind::RollingBack) => "turned back",
+            (_, EventKind::RollingBack) => "began to roll back",
             (_, EventKind::RollbackEmitted) => "sent rollback",
             (_, EventKind::RolledBack) => "rolled back",
             (_, EventKind::RollbackFailed) => "rollback failed",
@@ -245,7 +245,7 @@ impl RunEvent {
         }
     }
 
-    /// The step that it is about, also where the record names a part of a rollback. The end of a run is about none.
+    /// The step of the event, also where the record names a part of a rollback. `None` for the end of a run.
     pub fn subject(&self) -> Option<&str> {
         if matches!(self.kind, EventKind::Committed | EventKind::RolledBack) {
             return None;
@@ -260,7 +260,7 @@ impl RunEvent {
         }
     }
 
-    /// Whether it says something that the other events and the children do not.
+    /// Whether it contains information beyond the other events and the children.
     fn tells_something(&self) -> bool {
         let repeats = matches!(self.role, Role::ChildrenUndone | Role::NothingToUndo);
         self.kind != EventKind::Suspended || !repeats
@@ -289,12 +289,12 @@ impl Tree {
         self.unhandled.iter().chain(of_runs).collect()
     }
 
-    /// The requests to give up that were made in this hierarchy, oldest first, whatever became of them.
+    /// All requests to give up that were made in this hierarchy, oldest first.
     pub fn cancellations(&self) -> &[CancellationRequest] {
         &self.cancellations
     }
 
-    /// What cannot be read at all and is no part of the tree, each with the reason.
+    /// Records that cannot be read at all and are not part of the tree, each with the reason.
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }

@@ -64,7 +64,7 @@ pub struct Subscribed {
 }
 
 impl Subscribed {
-    /// What to name for a topic without handlers, of those that have some.
+    /// The topics to name in an error about a topic without handlers.
     pub(crate) fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
         let topics: BTreeSet<_> = topics.filter(|other| *other != SLEEP_TOPIC).collect();
         let distance_max = 2.max(topic.len() / 4);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_next_gets_what_was_used_last() {
+    async fn next_user_gets_the_connection_used_last() {
         let warm = Warm::default();
         assert_eq!(warm.take(), None);
         (1..=3).for_each(|n| warm.put(n));

@@ -1,5 +1,5 @@
-//! A program without sagas, which launches, waits and rests. What is done to its connections is none of its business:
-//! no launch may fail, be lost, or be there twice.
+//! A program without sagas, which launches, waits and rests. Faults of its connections must be invisible to it:
+//! no launch may fail, be lost, or take effect twice.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,21 +26,21 @@ const REST_MAX: u32 = 600;
 /// The deadline of each call, which none of them misses.
 const DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The first of its numbers, which are nobody else's.
+/// The first of its numbers, which no other program uses.
 const FIRST: i64 = 1_000_000_000;
 
-/// What it has launched, and what came of that.
+/// Its launches and their results.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// The hierarchies by number; those that it was told have failed have none.
+    /// The hierarchies by number; `None` for launches that returned an error.
     launched: BTreeMap<i64, Option<Uuid>>,
-    /// What failed although the server was back.
+    /// Errors although the server was back.
     failures: Vec<String>,
     /// How long a launch took at most.
     pub(crate) longest: Duration,
 }
 
-/// Launches one thing after another until it is told to stop.
+/// Launches messages one after another until it is stopped.
 pub(crate) async fn call(
     database: String,
     seed: u64,
@@ -55,7 +55,7 @@ pub(crate) async fn call(
         tokio::time::sleep(Duration::from_millis(dice.small(REST_MAX).into())).await;
         let crowd = 1 + dice.below(3);
         let launched = {
-            // Not while the working set is made anew and compared.
+            // Not while the working set is rebuilt and compared.
             let _turn = quiet.lock().await;
             calls.launch(&client, crowd).await
         };
@@ -99,7 +99,7 @@ impl Calls {
         i64::try_from(self.launched.len()).unwrap_or(i64::MAX)
     }
 
-    /// What is lost, and what is there twice.
+    /// Lost and repeated launches.
     pub(crate) async fn audit(&self, pool: &PgPool) -> Result<(Vec<String>, Vec<String>)> {
         let launched = "SELECT (m.payload ->> 'number')::bigint, e.cooperation_lineage[1]
                         FROM scoop.message m JOIN scoop.message_event e ON e.message_id = m.id AND e.type = 'EMITTED'

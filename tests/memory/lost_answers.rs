@@ -1,4 +1,4 @@
-//! Answers of the database that are lost on their way to a program: what it asks again is done once.
+//! Lost answers of the database: a repeated operation takes effect once.
 
 use std::io;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn emitted(database: &InMemory) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_launch_whose_answers_are_lost_is_there_once() -> Result<()> {
+async fn launch_with_lost_answers_takes_effect_once() -> Result<()> {
     let (database, _scoop, client, loses) = programs(Duration::from_secs(30)).await?;
     loses.next("launch", 10);
     let root = client.launch(Asked).deadline(Duration::from_secs(60)).await?;
@@ -85,7 +85,7 @@ async fn a_launch_whose_answers_are_lost_is_there_once() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_answers_are_lost_is_accepted_once() -> Result<()> {
+async fn request_with_lost_answers_takes_effect_once() -> Result<()> {
     let (_database, _scoop, client, loses) = programs(Duration::from_secs(30)).await?;
     let later = client.launch(Asked).delay(Duration::from_secs(3600)).await?;
     loses.next("cancel", 5);
@@ -116,7 +116,7 @@ async fn a_database_away_for_longer_than_the_patience_leaves_a_launch_in_doubt()
     Ok(())
 }
 
-/// Those that come while others are tried have a patience of their own.
+/// Launches that arrive while others are retried have a patience of their own.
 #[tokio::test(start_paused = true)]
 async fn each_launch_of_a_crowd_has_its_own_patience() -> Result<()> {
     let patience = Duration::from_secs(7);

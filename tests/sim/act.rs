@@ -1,4 +1,4 @@
-//! What the code of the sagas does: that stands in the message.
+//! The code of the sagas: it does what the message says.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ messages! {
     Three "three",
 }
 
-/// What handlers answer: to which message.
+/// A reply of a handler: the message that it answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) run: Uuid,
@@ -43,7 +43,7 @@ struct Jumps {
     count: u32,
 }
 
-/// What was planned to go wrong.
+/// A planned failure.
 #[derive(Debug, thiserror::Error, FailureCode, Serialize, Deserialize)]
 #[error("planned: coded {number}")]
 #[failure(code = "sim.planned")]
@@ -56,7 +56,7 @@ pub(crate) const PLANNED: &str = "planned:";
 
 macro_rules! marks {
     ($($name:ident)*) => {$(
-        /// What a step returns: where it ran.
+        /// The value of a step: the place where it ran.
         #[derive(Debug, Serialize, Deserialize)]
         pub(crate) struct $name(pub(crate) Mark);
 
@@ -68,7 +68,7 @@ macro_rules! marks {
     )*};
 }
 
-/// What an earlier step returned, if it ran.
+/// The value of an earlier step, if it ran.
 pub(crate) trait Left {
     /// Its mark.
     fn left(&self) -> Option<&Mark>;
@@ -124,7 +124,7 @@ pub(crate) struct Act<'a, 'b> {
     alive: &'a Alive,
     pub(crate) scope: &'a mut Scope<'b>,
     code: Code,
-    /// What it was called with, for child failure handlers.
+    /// The failure passed to it, for child failure handlers.
     failure: Option<&'a Failure>,
     emit: &'a Emit,
     /// The number of the step in the scripts.
@@ -190,7 +190,7 @@ impl<'a, 'b> Act<'a, 'b> {
         self.end(&turn, wish)
     }
 
-    /// What it does, if the script has a turn for it.
+    /// Its actions, if the script has a turn for it.
     pub(crate) fn turn(&self) -> Option<Turn> {
         let script = script_of(self.emit, self.scope.handler());
         let step = script.steps.get(self.step).cloned().unwrap_or_default();
@@ -244,7 +244,7 @@ impl<'a, 'b> Act<'a, 'b> {
         Ok(())
     }
 
-    /// Whatever was launched before has ended, and who was to answer has.
+    /// All messages launched before have ended, with the expected replies.
     async fn look_at_children(&mut self) -> Result<()> {
         if !matches!(self.code, Code::Step | Code::OnChildFailure) {
             return Ok(());
@@ -278,7 +278,7 @@ impl<'a, 'b> Act<'a, 'b> {
         };
         match outcome {
             ChildOutcome::Unfinished => complain("unfinished"),
-            // Whoever gave up waiting for some of them may still have to handle what others failed with.
+            // A run that gave up waiting for some children may still have to handle the failures of others.
             ChildOutcome::NeverStarted
                 if self.code == Code::Step && !self.alive.world.notes().dropped.contains(&**handler) =>
             {
@@ -309,7 +309,7 @@ impl<'a, 'b> Act<'a, 'b> {
         }
     }
 
-    /// The mark is that of the very execution that is undone.
+    /// The mark is that of the execution that is undone.
     pub(crate) fn undoes(&self, mark: &Mark) {
         let (run, iteration) = (self.scope.lineage().id(), self.scope.iteration());
         if mark.run != run || mark.iteration != iteration {
@@ -329,11 +329,33 @@ fn nth_or_last(turns: &[Turn], nth: usize) -> Turn {
     turns.get(nth).or(turns.last()).cloned().unwrap_or_default()
 }
 
-/// What a handler does with a message.
+/// The handling of a message.
 pub(crate) fn script_of(emit: &Emit, handler: &str) -> Script {
     let of_topic = HANDLERS.iter().filter(|(_, topic, _)| *topic == emit.topic);
     let mut scripts = of_topic.zip(&emit.scripts);
     scripts.find(|((name, ..), _)| *name == handler).map(|(_, script)| script.clone()).unwrap_or_default()
+}
+
+/// A launch, from a step or from outside, with the delay and the deadlines of the emission.
+macro_rules! timed {
+    ($launch:expr, $emit:expr) => {{
+        let (mut launch, emit) = ($launch, $emit);
+        let time = |ms: u32| Duration::from_millis(ms.into());
+        let [forward, back, both] = emit.deadlines;
+        if emit.delay > 0 {
+            launch = launch.delay(time(emit.delay));
+        }
+        if forward > 0 {
+            launch = launch.deadline(time(forward));
+        }
+        if back > 0 {
+            launch = launch.rollback_deadline(time(back));
+        }
+        if both > 0 {
+            launch = launch.total_deadline(time(both));
+        }
+        launch
+    }};
 }
 
 async fn launch(scope: &mut Scope<'_>, emit: &Emit) -> Result<Uuid> {
@@ -350,25 +372,11 @@ fn begin<'s, M: Message>(scope: &'s mut Scope<'_>, emit: &Emit, message: M) -> E
     if emit.detached { scope.detach(message) } else { scope.launch(message) }
 }
 
-async fn with<M: Message>(emit: &Emit, mut emitting: Emitting<'_, M>) -> Result<Uuid> {
-    let time = |ms: u32| Duration::from_millis(ms.into());
-    let [forward, back, both] = emit.deadlines;
-    if emit.delay > 0 {
-        emitting = emitting.delay(time(emit.delay));
-    }
-    if forward > 0 {
-        emitting = emitting.deadline(time(forward));
-    }
-    if back > 0 {
-        emitting = emitting.rollback_deadline(time(back));
-    }
-    if both > 0 {
-        emitting = emitting.total_deadline(time(both));
-    }
-    emitting.await
+async fn with<M: Message>(emit: &Emit, emitting: Emitting<'_, M>) -> Result<Uuid> {
+    timed!(emitting, emit).await
 }
 
-/// What launches a message from outside.
+/// The launcher of a message from outside.
 pub(crate) async fn launch_from_outside(
     scoop: &Scoop,
     emit: &Emit,
@@ -384,21 +392,7 @@ pub(crate) async fn launch_from_outside(
 
 async fn outside<M: Message>(
     emit: &Emit,
-    mut launch: scoop::Launch<M>,
+    launch: scoop::Launch<M>,
 ) -> Result<scoop::Handle, scoop::RuntimeError> {
-    let time = |ms: u32| Duration::from_millis(ms.into());
-    let [forward, back, both] = emit.deadlines;
-    if emit.delay > 0 {
-        launch = launch.delay(time(emit.delay));
-    }
-    if forward > 0 {
-        launch = launch.deadline(time(forward));
-    }
-    if back > 0 {
-        launch = launch.rollback_deadline(time(back));
-    }
-    if both > 0 {
-        launch = launch.total_deadline(time(both));
-    }
-    launch.await
+    timed!(launch, emit).await
 }

@@ -1,5 +1,5 @@
-//! What must hold of runs that several versions of a saga went on with. Independent of the rule by which the engine
-//! finds the place where a run continues: it looks only at what took effect, and in which version.
+//! Invariants of runs that several versions of a saga continued. Independent of the rule by which the engine
+//! finds the place where a run continues: only the effects and their versions are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::world::{Call, Code};
 /// A step of a version of a saga: its number, and whether it is compensated.
 type Step = (usize, bool);
 
-/// What the versions of a saga have.
+/// The steps of the versions of a saga.
 struct Versions(BTreeMap<u8, Vec<Step>>);
 
 impl Versions {
@@ -58,7 +58,7 @@ impl Versions {
     }
 }
 
-/// All that is wrong.
+/// All violations.
 pub(crate) fn judge(scenario: &Scenario, played: &Played, log: &Log) -> Vec<Wrong> {
     let mut runs: BTreeMap<Uuid, Vec<&Logged>> = BTreeMap::new();
     for row in log.events.iter().filter(|row| row.handler.is_some()) {
@@ -85,7 +85,7 @@ fn workers<'a>(played: &'a Played, log: &'a Log, saga: &str) -> BTreeMap<&'a str
     known.map(|(worker, call)| (worker, call.version)).collect()
 }
 
-/// What took effect in a run.
+/// The effects in a run.
 struct History<'a> {
     steps: Vec<&'a Call>,
     undone: Vec<&'a Call>,
@@ -101,7 +101,7 @@ impl<'a> History<'a> {
     fn of(played: &'a Played, id: Uuid, rows: &[&Logged], workers: &BTreeMap<&str, u8>) -> Self {
         let undoing = |row: &&&Logged| row.kind == EventKind::Suspended && row.handler_iteration.is_none();
         let undone = rows.iter().filter(undoing).filter_map(|row| {
-            // What cleans up comes after what undoes, in one attempt.
+            // In one attempt, a cleanup comes after the compensation.
             let calls = played.notes.calls.get(..=attempt(row)?)?;
             let is_of_part = |call: &&Call| call.run == id && Some(&*call.step) == row.step.as_deref();
             let newest = calls.last().filter(is_of_part)?;
@@ -184,7 +184,7 @@ impl<'a> History<'a> {
         None
     }
 
-    /// What was undone is what took effect, in reverse, once each; and all of it where every version can.
+    /// Compensations undo the effects in reverse, once each; all of them if every version can.
     fn undone_wrongly(&self, versions: &Versions) -> Option<String> {
         if self.repaired {
             return None;
@@ -214,7 +214,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// What began when all was at rest, began in the version of the process that started last.
+/// A run that began at rest began in the version of the process that started last.
 fn begun_afresh(played: &Played) -> Option<Wrong> {
     let Some((true, newest)) = played.notes.started.last() else {
         return None;

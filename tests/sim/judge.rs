@@ -44,7 +44,7 @@ impl Wrong {
     }
 }
 
-/// All that is wrong.
+/// All violations.
 pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     let log = log(played);
     let definitions = sagas::definitions(scenario);

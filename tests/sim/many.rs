@@ -19,7 +19,8 @@ const TWICE: u64 = 50;
 ///
 /// * 41, 368, 866: a parent whose events were not later than those of its children, since the database in
 ///   memory let others look at a commit before its time.
-/// * 394: whoever freed the runs of the dead learned only by the clock which workers were left, and claimed none.
+/// * 394: a worker that freed the runs of dead workers noticed only by polling which workers were left, and claimed
+///   none.
 /// * 1623, 1001335: a rebuild brought back a run that an operator had retried, and settled since with the one above.
 /// * 1000469: a rebuild brought back who was told to turn back and let go.
 /// * 3000516: a part of a rollback was skipped twice, once for what had failed after it.
@@ -36,10 +37,10 @@ const TWICE: u64 = 50;
 /// * 90000979, 90012504, 90048832: a rebuild brought back those below whoever waits for an operator, or who was put
 ///   right by hand; and the end of a rollback without parts was skipped, after which no program could go on.
 /// * 100039477, 100164027: a rebuild forgot deadlines of whoever is back, and had a run that is held wait.
-/// * 1000000000000: what a step had returned was not found once the step had another name.
-/// * 1000000000012: the one worker for which a run was reserved was not told that it was ready, since another one had the
-///   current definition.
-/// * 1000000010023: the same of a worker that had not yet learned of the others' definitions when it rang.
+/// * 1000000000000: the value of a step was not found once the step had another name.
+/// * 1000000000012: the worker for which a run was reserved was not notified that it was ready, since another one had
+///   the current definition.
+/// * 1000000010023: the same for a worker that notified others before it had read their definitions.
 /// * 1000000010438: a rollback was stuck, since the program that it needed had refused an earlier part.
 const REGRESSIONS: [u64; 28] = [
     41,

@@ -242,7 +242,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What no program can continue, although there is one of each version.
+    /// Runs that no program can continue, although there is one of each version.
     async fn find_stuck(&self) {
         let Some(client) = &self.client else {
             return;
@@ -287,7 +287,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// The processes that help in the end, if some have to.
+/// The processes that finish the remaining runs, if there are any.
 type Helper = Vec<Scoop>;
 
 impl Stage<'_> {

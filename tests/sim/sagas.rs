@@ -1,4 +1,4 @@
-//! The sagas of the simulation. What their code does stands in the message.
+//! The sagas of the simulation. Their code does what the message says.
 
 use scoop::prelude::*;
 

@@ -305,7 +305,7 @@ fn lengthen(dice: &mut Dice, emit: &mut Emit, steps: usize) {
         let added = script(dice, emit.topic, steps.saturating_sub(changing.steps.len()), &mut budget);
         changing.steps.extend(added.steps);
         for turn in changing.steps.iter_mut().flat_map(|step| &mut step.turns) {
-            // Whatever begins and ends without a pause meets no change.
+            // A run without a pause is not affected by a change.
             if turn.takes == 0 && dice.percent(30) {
                 turn.takes = dice.below(300);
             }

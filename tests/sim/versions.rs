@@ -1,4 +1,4 @@
-//! Versions of sagas: what a program may have become while runs are under way.
+//! Versions of sagas: changes of a program while runs are under way.
 //!
 //! A step has a number in the scripts, which it keeps when it is renamed or moved. The original versions are in
 //! [`super::sagas`], and have the number 0. A version that moves a step knows the names that others have for it: a program

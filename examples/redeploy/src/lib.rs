@@ -58,7 +58,7 @@ impl Courier {
     }
 }
 
-/// Records the effect of a step, and its build, in the transaction of the step.
+/// Records the effect of a step, with its build, in the transaction of the step.
 pub async fn takes_effect(scope: &mut Scope<'_>, order: i64, step: &str) -> Result<()> {
     let (key, build) = (scope.idempotency_key(), variable(BUILD)?);
     sqlx::query("INSERT INTO effect (number, step, build, key) VALUES ($1, $2, $3, $4)")

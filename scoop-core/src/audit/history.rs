@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The step of that name, as each version has it, which may have renamed it.
+/// The step of that name in each version, also under other names.
 pub(super) fn steps<'a>(versions: &[&'a Definition], name: &str) -> impl Iterator<Item = &'a StepDefinition> {
     let steps = versions.iter().flat_map(|version| version.steps.iter());
     let named = steps.clone().filter(|step| step.is_named(name));

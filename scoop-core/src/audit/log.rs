@@ -30,16 +30,16 @@ pub struct Log {
     /// The runs that no program at hand can continue: at rest they, and who waits for them, may be
     /// unfinished.
     pub set_aside: Vec<Uuid>,
-    /// The messages that started a hierarchy without any handler, and that others got later.
+    /// Messages that started a hierarchy without any handler and were redelivered.
     pub redeliveries: Vec<Redelivery>,
 }
 
-/// That a message was delivered to the handlers that listened at a later moment than that of its emission.
+/// A delivery of a message to the handlers that were subscribed at a time after its emission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redelivery {
     /// The message.
     pub message: Uuid,
-    /// That moment.
+    /// The time of the delivery.
     pub at: OffsetDateTime,
 }
 
@@ -48,7 +48,7 @@ pub struct Redelivery {
 pub struct LoggedMessage {
     /// Its id.
     pub id: Uuid,
-    /// Where it was published.
+    /// The topic of the message.
     pub topic: String,
 }
 

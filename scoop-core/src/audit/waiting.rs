@@ -24,15 +24,15 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     }
 }
 
-/// When the message found its handlers: at its emission, or when it was delivered later, since it had none. Nobody
-/// waits for it then, so it has started a hierarchy.
+/// The time at which the handlers of the message were determined: its emission, or a redelivery. A redelivered message
+/// has started a hierarchy, since no run waits for it.
 fn delivered_at(hierarchy: &Hierarchy<'_>, emitted: Row<'_>) -> OffsetDateTime {
     let mut redeliveries = hierarchy.log.redeliveries.iter().filter(|_| emitted.event.handler.is_none());
     let redelivered = redeliveries.find(|redelivery| redelivery.message == emitted.event.message);
     redelivered.map_or(emitted.event.at, |redelivery| redelivery.at)
 }
 
-/// A redelivery comes once, and after an emission that nobody heard.
+/// A message is redelivered at most once, after an emission without subscribed handlers.
 fn redelivered_once(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
     let of_message = |it: &&Redelivery| it.message == emitted.event.message;
     for (nth, redelivery) in hierarchy.log.redeliveries.iter().filter(of_message).enumerate() {
@@ -45,7 +45,7 @@ fn redelivered_once(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut 
     }
 }
 
-/// Who listened on the topic when the message found its handlers: for certain, or perhaps.
+/// The handlers subscribed when those of the message were determined: certain ones, or possible ones.
 fn listened(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, listing: &Listing, certainly: bool) -> bool {
     let slack = if certainly { hierarchy.log.tolerance } else { -hierarchy.log.tolerance };
     let at = delivered_at(hierarchy, emitted);

@@ -574,7 +574,7 @@ fn redelivery_of_a_message_that_was_handled_or_redelivered_is_found() {
 }
 
 #[test]
-fn redelivery_that_a_listener_does_not_hear_of_is_found() {
+fn redelivery_that_a_handler_does_not_get_is_found() {
     let mut broken = listed_late().redelivered(200);
     broken.drop_handler("parent");
     broken.violates(Invariant::Progress);

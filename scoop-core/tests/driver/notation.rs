@@ -147,8 +147,7 @@ impl<'a> Names<'a> {
         if let Some(row) = rows.position(|row| row.event.exception.as_ref() == Some(failure)) {
             return format!("=row {}", row + 1);
         }
-        let source = failure.source.split('[').next().unwrap_or_default();
-        let mut text = format!("{}@{source}", kind(failure));
+        let mut text = format!("{}@{}", kind(failure), saga(failure));
         if !failure.causes.is_empty() {
             let causes = failure.causes.iter();
             let causes: Vec<_> = causes.map(|cause| self.failure(cause, limit)).collect();
@@ -156,6 +155,11 @@ impl<'a> Names<'a> {
         }
         text
     }
+}
+
+/// The saga in the source of a failure.
+fn saga(failure: &Failure) -> &str {
+    failure.source.split('[').next().unwrap_or_default()
 }
 
 /// The type and the text of a failure. Those of the protocol have texts that follow from a step.
@@ -168,8 +172,12 @@ fn kind(failure: &Failure) -> String {
         "GaveUpException" => ("GU", "?"),
         _ => return format!("{kind}({message})"),
     };
-    let plain = ["what it launched has failed as well", "had to roll back with the run above"];
-    if plain.contains(&&**message) || short == "GU" && message.starts_with("gave up: ") {
+    let plain = match short {
+        "GU" => message.starts_with("gave up: "),
+        "PSS" => message.starts_with(&format!("the parent saga `{}` rolls back: ", saga(failure))),
+        _ => message == "what it launched has failed as well",
+    };
+    if plain {
         return short.to_owned();
     }
     let step = message

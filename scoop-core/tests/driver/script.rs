@@ -53,7 +53,7 @@ pub(crate) enum Since {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: String,
-    /// The name that it had before.
+    /// Its former name.
     pub(crate) was: Option<&'static str>,
     pub(crate) invoke: Vec<Outcome>,
     /// None if it is not compensated.

@@ -44,7 +44,7 @@ pub(super) struct Variant {
 /// A saga without mistakes.
 pub(super) struct Saga {
     pub(super) name: String,
-    /// Names that it had before.
+    /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) message: Type,
     /// When it runs by itself, and the topic of its ticks.
@@ -56,7 +56,7 @@ pub(super) struct Saga {
 pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
-    /// Names that it had before.
+    /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) sleep: Option<Duration>,
@@ -78,7 +78,7 @@ pub(super) struct Call {
 
 /// The value of a step, as a parameter.
 pub(super) struct Value {
-    /// As the step that returns it names it, which is where the compiler reports what it lacks.
+    /// As written in the step that returns it: the compiler reports missing traits there.
     pub(super) ty: Type,
     /// Whether it is lent as an `Option`.
     pub(super) optional: bool,
@@ -105,7 +105,7 @@ pub(super) fn check(
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
-        let message = "a saga that runs by itself is followed by its name; keep that with `name = \"..\"`";
+        let message = "the schedule of a saga is stored under its name; keep that with `name = \"..\"`";
         errors.at(key, message);
     }
     let message = message(block, &ident, errors);
@@ -121,7 +121,7 @@ pub(super) fn check(
         errors.at(&block.self_ty, message);
     }
     let steps = steps(&drafts, Resolver::new(block, &frame, &drafts), errors);
-    // After a mistake in a setting, its function is named by nothing.
+    // A setting with a mistake does not count as a reference to its function.
     if errors.is_empty() {
         unnamed::report(block, errors);
     }

@@ -50,12 +50,12 @@ impl<'a> Sorted<'a> {
         let scope = scope.or_else(|| take(&|it| is_called(it, "scope")));
         let message = take(&is_message);
         let failure = if role.has_failure() { take(&is_failure) } else { None };
-        // What no step returns stands for the message, wrongly.
+        // A parameter whose type no step returns is taken for a wrong message.
         let message = message.or_else(|| take(&|it| !is_failure(it) && !frame.is_output(&it.ty)));
         Self { scope, message, values: left, failure }
     }
 
-    /// What the function does not take, but must.
+    /// The required parameters that are missing.
     fn missing(&self, role: Role) -> Option<String> {
         let failure = role.has_failure() && self.failure.is_none();
         let missing = [
@@ -79,7 +79,7 @@ impl<'a> Sorted<'a> {
         wrong.next().map(|(written, (_, rule))| (written, rule))
     }
 
-    /// The signature to write: what is there in its order, and what is missing.
+    /// The signature to write: the given parameters in their order, and the missing ones.
     fn signature(&self, frame: &Frame<'_>, sig: &Signature, role: Role) -> String {
         let message = frame.message.map_or("YourMessage".into(), text);
         let written = |it: &PatType| format!("{}: {}", it.pat.to_token_stream(), text(&it.ty));
@@ -112,11 +112,14 @@ impl<'a> Sorted<'a> {
                 let remedy = format!("write `&{subscribed_text}` here, before values of steps");
                 errors.at(&message.ty, format!("this saga subscribes to `{subscribed_text}`; {remedy}"));
             } else if referenced(&message.ty).is_none() {
-                errors.at(&message.ty, format!("the message is lent; write `&{subscribed_text}`"));
+                errors.at(
+                    &message.ty,
+                    format!("the message is passed by reference; write `&{subscribed_text}`"),
+                );
             }
         }
         if let Some(failure) = self.failure.filter(|it| referenced(&it.ty).is_none()) {
-            errors.at(&failure.ty, "the failure is lent; write `&Failure`");
+            errors.at(&failure.ty, "the failure is passed by reference; write `&Failure`");
         }
     }
 }
@@ -128,7 +131,7 @@ fn value<'a>(parameter: &'a PatType, role: Role, errors: &mut Errors) -> Option<
     let Some(ty) = referenced(inside.unwrap_or(written)) else {
         let value = text(behind_reference(inside.unwrap_or(written)));
         let lent = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
-        errors.at(written, format!("values of steps are lent; write `{lent}`"));
+        errors.at(written, format!("values of steps are passed by reference; write `{lent}`"));
         return None;
     };
     if is_named(ty, "Failure") {

@@ -1,4 +1,4 @@
-//! What the handlers of a launched message replied, for the client that launched it.
+//! Replies of the handlers of a launched message, for the client that launched it.
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Message;
@@ -9,10 +9,11 @@ use crate::patience::Vain;
 use crate::{NoResult, RuntimeError};
 
 impl Handle {
-    /// What the handlers of the message replied that have committed by now. [`Handle::wait`] first for all of them.
+    /// The replies of the handlers of the message that have committed by now. For all replies, call [`Handle::wait`]
+    /// first.
     ///
     /// `M` is the message that started the hierarchy; the replies come handler by handler, each in the order in which
-    /// they were given. Replies inside of the hierarchy are for the sagas that launched there.
+    /// they were given. Replies to other messages of the hierarchy are for the sagas that launched those.
     ///
     /// # Errors
     ///
@@ -47,7 +48,7 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoResult`] if it failed, or if it ended well with no reply or several; its text says what to
-    /// do, and [`RuntimeError::failure`] has the failure. Otherwise those of [`Handle::replies`]; failures of the
+    /// do, and [`RuntimeError::failure`] returns the failure. Otherwise those of [`Handle::replies`]; failures of the
     /// connection are waited out.
     ///
     /// # Cancel safety
@@ -105,7 +106,7 @@ impl Handle {
         .boxed()
     }
 
-    /// The same at the end, if that is a good one.
+    /// The same once the hierarchy has committed.
     fn settled(
         &self,
         topic: &'static str,
@@ -125,7 +126,7 @@ impl Handle {
         .boxed()
     }
 
-    /// The replies, once the connection lets them through.
+    /// The replies, retried while the connection fails.
     async fn replied_at_last(
         &self,
         topic: &'static str,
@@ -148,7 +149,7 @@ impl Handle {
 
 impl<M: Message> Launch<M> {
     /// Launches the message, waits for the end of the hierarchy, and returns the one reply to the message: as
-    /// [`Handle::result`] does, without a word about the type.
+    /// [`Handle::result`] does, with the type of the reply inferred from the message.
     ///
     /// # Errors
     ///

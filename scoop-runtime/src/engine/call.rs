@@ -63,7 +63,7 @@ pub(super) async fn call_and_conclude(
     conclude_failed(engine, job, call, context, failure).await
 }
 
-/// What failed with this error, which may quote data.
+/// Why a run stops after this error, which may quote data.
 fn why(what: &str, error: &Error) -> Why {
     let logged = telemetry::quotes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     Why { recorded: format!("{what}: {error}"), logged }

@@ -249,7 +249,7 @@ pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reaso
         Ok(set) => {
             if set == SetAside::HandedOver {
                 engine.wakeups.others.notify_one();
-                // It may be another definition of this very program.
+                // It may be another definition of this program.
                 engine.wakeups.claimer.notify_one();
             }
             set

@@ -34,7 +34,7 @@ pub(super) struct Definitions {
     recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
 }
 
-/// What follows from the definitions of all living workers.
+/// The current definitions, derived from those of all living workers.
 #[derive(Default)]
 struct View {
     lanes: Arc<Lanes>,
@@ -68,7 +68,7 @@ impl Definitions {
         self.own.get(saga).copied().unwrap_or_default()
     }
 
-    /// What this worker says of itself when it registers.
+    /// The registration of this worker.
     pub(super) fn registered<'a>(&'a self, worker: Uuid, registry: &'a Registry) -> Registered<'a> {
         let (topics, handlers) = registry.pairs();
         let (definitions, started_at) = (&self.numbers, *lock(&self.started_at));
@@ -104,7 +104,7 @@ impl Definitions {
     fn look(&self, worker: Uuid, registry: &Registry, living: &[LivingWorker]) {
         let mut view = View::default();
         let Some(own) = living.iter().find(|living| living.id == worker) else {
-            // It is taken for dead, and claims nothing until it has registered again.
+            // This worker is presumed dead, and claims nothing until it has registered again.
             *lock(&self.view) = Arc::new(view);
             return;
         };
@@ -141,12 +141,12 @@ impl Definitions {
     }
 }
 
-/// Looks which workers live, and which definitions they have.
+/// Reads the living workers and their definitions.
 pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
     let living = engine.store.living_workers().await?;
     engine.definitions.look(engine.worker, &engine.registry, &living);
     if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
-        // By what this worker knew before, other workers were not told of runs that only they may claim.
+        // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.wakeups.others.notify_one();
     }
     Ok(())
@@ -181,7 +181,7 @@ pub(super) async fn recorded(
     Ok(Some(steps))
 }
 
-/// The deliberate bug of a program that takes the position of the newest step for that of a step of its own.
+/// A deliberate bug: the position of the newest step is looked up in the program's own definition.
 pub(super) fn by_index(saga: &RunnableSaga, run: &mut Run) {
     let recorded = run.recorded.take();
     let (Some(recorded), Some(last)) = (recorded, &mut run.last) else {

@@ -50,12 +50,12 @@ pub(super) struct Job {
     pub(super) seat: Option<Seat>,
     /// What a rehearsal has let through.
     pub(super) rehearsed: Option<Commit>,
-    /// What was decided without being known to be committed.
+    /// The decision whose commit is not known to have succeeded.
     pub(super) undecided: Option<Box<Outcome>>,
 }
 
 impl Job {
-    /// Whether other workers are to continue it: this one stops, or another one has a newer definition.
+    /// Whether to leave it to other workers: this one stops, or another one has a newer definition.
     fn is_left(&self, engine: &Engine) -> bool {
         let superseded = !self.reserved && engine.definitions.is_superseded(&self.saga.definition.saga);
         superseded || engine.stopping.is_cancelled()
@@ -80,10 +80,10 @@ pub(super) enum Halt {
     TakenOver,
 }
 
-/// Why a run stops: what goes on record, and what may be logged of that.
+/// Why a run stops: the recorded reason, and the part of it that may be logged.
 pub(super) struct Why {
     pub(super) recorded: String,
-    /// If not all of it may be.
+    /// Set if the recorded reason must not be logged.
     pub(super) logged: Option<String>,
 }
 
@@ -100,24 +100,26 @@ impl From<String> for Why {
 }
 
 impl Job {
-    /// Where it stands, with the code of this step or part of the rollback.
+    /// The fields of its events, for this step or part of the rollback.
     pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
         At {
             saga: &self.saga.definition.saga,
             step,
             run: self.key.id,
+            // The first id is that of the hierarchy.
+            root: self.run.lineage.ids().get(1).copied().unwrap_or(self.key.id),
             hierarchy: self.key.root,
             topic: &self.saga.definition.topic,
             attempt: self.attempt(),
         }
     }
 
-    /// How often the code that is next has been tried in vain.
+    /// Failed attempts at the next code.
     pub(super) fn attempt(&self) -> u32 {
         u32::try_from(self.attempts).unwrap_or(0) + self.retries
     }
 
-    /// The step or the part of the rollback that is next; the newest on record if that cannot be told.
+    /// The next step or part of the rollback; the newest recorded one if the next one is unknown.
     pub(super) fn step(&self) -> String {
         match next(self) {
             Ok(Continuation::Call(call)) => call.step().to_owned(),
@@ -259,13 +261,13 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     }
 }
 
-/// Reports what was decided, if it is on record although the answer was lost. Says whether it is.
+/// Reports the decision if it is recorded although the answer was lost. Returns whether it is.
 async fn report_recorded(engine: &Engine, job: &Job) -> bool {
     let Some(outcome) = &job.undecided else {
         return false;
     };
     let recorded = engine.store.recorded(job.key, &engine.identifier, outcome.kind()).await;
-    // Whether it is cannot be told if this fails, too.
+    // If this fails, too, that is unknown.
     let recorded = recorded.unwrap_or(false);
     if recorded {
         outcome.report(job);
@@ -289,7 +291,7 @@ async fn set_aside(
     })
 }
 
-/// Hands the run back, to be tried again after a pause.
+/// Releases the run, to be retried after a pause.
 async fn retry(
     engine: &Engine,
     job: &Job,
@@ -360,7 +362,7 @@ pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec
     reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
 }
 
-/// The database let us down, or has something else on record than what is expected.
+/// The database failed, or its record differs from the expected one.
 fn unread(what: &str, error: &sqlx::Error) -> Halt {
     let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     Halt::Infrastructure(Why { recorded: format!("{what}: {error}"), logged })

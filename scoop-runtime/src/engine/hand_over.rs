@@ -45,14 +45,14 @@ pub(crate) enum Start {
 /// Launches messages in a transaction of their own, and begins with as many of their runs as there
 /// are slots for. Of the rest, whoever has their handlers is told.
 ///
-/// After an attempt whose answer was lost, `again` leaves those out that it has launched. The runs that it claimed are
+/// After an attempt whose answer was lost, `again` skips the messages launched by it. The runs that it claimed are
 /// no longer in flight, and are found by that.
 pub(super) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<Launched>>,
     again: bool,
 ) -> sqlx::Result<Start> {
-    // Nobody else has them, unless the task of an earlier attempt was stopped.
+    // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
     known_before(own, again);
     let rooms = keep_rooms(engine, own);
@@ -65,7 +65,7 @@ pub(super) async fn launch(
         uninterrupted(launch_here(engine.clone(), messages.clone(), rooms)).await?
     };
     if again {
-        // What an earlier attempt has launched was announced to nobody.
+        // Messages launched by an earlier attempt have not been announced.
         engine.look_up();
         engine.wakeups.others.notify_one();
     }
@@ -130,7 +130,7 @@ async fn launch_here(
     Ok(if lone { Start::LoneRunHere } else { Start::Otherwise })
 }
 
-/// What does not begin here may begin elsewhere, or later. The runs of the handlers in `begun` have.
+/// Notifies other workers of runs that do not begin here. The runs of the handlers in `begun` have begun.
 fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<String>) {
     if launch.launched > 0 {
         let handlers = [begun, launch.handlers.clone()].concat();

@@ -82,7 +82,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
         Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
         Err(Unsettled::TakenOver) => refused(engine, job, after).await,
         Err(Unsettled::Refused(error)) => {
-            Err(Halt::Stuck(format!("what follows from the step cannot be written: {error}").into()))
+            Err(Halt::Stuck(format!("the result of the step cannot be written: {error}").into()))
         }
         Err(Unsettled::Stopped) => {
             job.undecided = after.outcome;
@@ -148,7 +148,7 @@ struct After {
     context: Context,
     /// The definition under which its newest step completed.
     definition: Option<i32>,
-    /// What to report.
+    /// The outcome to report.
     outcome: Option<Box<Outcome>>,
     /// The topics of the messages that were launched.
     topics: Vec<String>,

@@ -6,7 +6,7 @@
 //! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
 //!   [`lanes`] how it gets written what follows.
 //! * [`connections`]: where steps get their transactions.
-//! * [`outcome`]: which of that operators want to know.
+//! * [`outcome`]: outcomes reported to operators.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
 //! * [`wake`]: tells whoever waits for it.
 //! * [`time`]: knows when something is due, without any of these having been told.
@@ -244,7 +244,7 @@ impl Engine {
     }
 
     /// Launches messages. Their runs begin here at once, if there are slots.
-    /// After another attempt, of which nothing is known, those are left out that it has launched.
+    /// After an attempt with an unknown outcome, the messages that it launched are skipped.
     pub(crate) async fn launch(
         self: &Arc<Self>,
         messages: &mut Arc<Vec<Launched>>,

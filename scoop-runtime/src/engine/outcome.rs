@@ -1,4 +1,4 @@
-//! What a conclusion decides that operators want to know. It is reported once it is committed.
+//! Decisions of a conclusion that are reported to operators, once they are committed.
 
 use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run, SLEEP_HANDLER};
 
@@ -7,7 +7,7 @@ use crate::telemetry;
 
 /// A decision to report.
 pub(super) struct Outcome {
-    /// Why the run turned back, if it did.
+    /// The failure that started the rollback, if this conclusion did.
     turned_back: Option<Placed>,
     ended: Option<Ended>,
 }
@@ -24,7 +24,7 @@ enum Ended {
 }
 
 impl Outcome {
-    /// What this conclusion for `before` decides; nothing if all goes well.
+    /// The decision of this conclusion for `before`; `None` unless the run fails or its rollback ends.
     pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Option<Box<Self>> {
         let ended = match &conclusion.fate {
             Fate::RolledBack { cause, told } => {
@@ -44,9 +44,9 @@ impl Outcome {
         (turned_back.is_some() || ended.is_some()).then(|| Box::new(Self { turned_back, ended }))
     }
 
-    /// Reports it. It has to be committed.
+    /// Reports it. Call this after the commit.
     pub(super) fn report(&self, job: &Job) {
-        // A saga of ours, of which users know nothing.
+        // A built-in saga, unknown to users.
         if job.saga.definition.saga == SLEEP_HANDLER {
             return;
         }
@@ -54,7 +54,9 @@ impl Outcome {
             let gave_up = GaveUp::of(failure);
             gave_up.report(job, step, failure);
             if !gave_up.cancelled && !gave_up.missed_deadline {
-                telemetry::failed(job.at(step), failure);
+                let at = job.at(step);
+                let report = if at.is_root() { telemetry::failed } else { telemetry::failed_below };
+                report(at, failure);
             }
         }
         match &self.ended {
@@ -71,7 +73,7 @@ impl Outcome {
         }
     }
 
-    /// By which event its newest decision is on record.
+    /// The kind of the event that records its newest decision.
     pub(super) fn kind(&self) -> EventKind {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => EventKind::RolledBack,
@@ -80,7 +82,7 @@ impl Outcome {
         }
     }
 
-    /// Its newest decision, by the name of the event that reports it.
+    /// The name of the event that reports its newest decision.
     pub(super) fn name(&self) -> &'static str {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => "rolled_back",
@@ -101,7 +103,7 @@ fn newest(conclusion: &Conclusion, kind: EventKind) -> Option<&Event> {
     conclusion.events.iter().rev().find(|event| event.kind == kind)
 }
 
-/// What a run gave up for, if it did. What it waited for may have given up as well, and reports that itself.
+/// Why a run gave up, if it did. Children that gave up as well report that themselves.
 #[derive(Default)]
 struct GaveUp {
     cancelled: bool,
@@ -125,7 +127,10 @@ impl GaveUp {
             telemetry::cancelled(job.at(step), failure);
         }
         if self.missed_deadline {
-            telemetry::deadline_missed(job.at(step), failure);
+            let at = job.at(step);
+            let report =
+                if at.is_root() { telemetry::deadline_missed } else { telemetry::deadline_missed_below };
+            report(at, failure);
         }
     }
 }

@@ -56,7 +56,7 @@ fn failure_of(payload: &(dyn Any + Send), source: &str) -> Failure {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     let mut failure =
-        Failure::new("Panic", text.as_deref().unwrap_or("panicked with a value that is no text"), source);
+        Failure::new("Panic", text.as_deref().unwrap_or("panicked with a value that is not a text"), source);
     failure.stack_trace.extend(LOCATION.take());
     failure
 }

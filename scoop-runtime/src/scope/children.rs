@@ -1,4 +1,4 @@
-//! What a step replies, and what it may know about the children of the step before it.
+//! Replies of a step, and its view of the children of the step before it.
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
@@ -13,9 +13,9 @@ use crate::payload;
 impl Scope<'_> {
     /// Replies to the run or client that launched the message, which reads it with [`Scope::replies`] or
     /// [`Handle::replies`](crate::Handle::replies). The reply counts once the saga has committed; one of an attempt
-    /// that failed never exists.
+    /// that failed is discarded.
     ///
-    /// A run replies once, unless its message says `#[message(replies = ..)]`: then as often as it likes, in any of
+    /// A run replies once, unless its message has `#[message(replies = ..)]`: then any number of times, in any of
     /// its steps and in each iteration of a step that repeats itself.
     ///
     /// In a `finally` of a step that failed or is undone the reply is dropped, as all replies of the run are.
@@ -49,7 +49,7 @@ impl Scope<'_> {
         }
         if run.is_backward() {
             return Err(Error::msg(format!(
-                "`{step}` of saga `{handler}` undoes something, so it cannot reply"
+                "`{step}` of saga `{handler}` is a compensation, so it cannot reply"
             )));
         }
         let replied = run.replied || !self.replies.is_empty();
@@ -78,12 +78,12 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// What the handlers of the messages of type `M` replied that the last step launched, in the order of the
+    /// The replies of the handlers of the messages of type `M` that the last step launched, in the order of the
     /// messages, each handler's replies in the order in which it gave them.
     ///
-    /// The last step is the whole of it, as with [`Scope::children`]: so if `on_child_failure` launched a message
-    /// again, what the others replied is still there. Only handlers that have committed count: what was rolled back
-    /// has not replied, and a handler may not reply at all.
+    /// The last step is meant as in [`Scope::children`]: if `on_child_failure` launched a message
+    /// again, the replies of the others are still there. Only handlers that have committed count: one that was rolled
+    /// back has not replied, and a handler need not reply at all.
     ///
     /// # Errors
     ///
@@ -109,21 +109,21 @@ impl Scope<'_> {
         typed(self.read_children(false, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
 
-    /// What became of each handler of each message that the last step launched, in the order of the messages.
+    /// The outcome of each handler of each message that the last step launched, in the order of the messages.
     ///
-    /// The last step is all that was launched since it began: by the step itself, by its `on_child_failure` each
+    /// This covers all messages launched since that step began: by the step itself, by its `on_child_failure` each
     /// time that was called, by its `finally`, and by the `at` of the step after it. What this means:
     ///
     /// | where | the last step |
     /// | --- | --- |
     /// | a step | the one that ran before it; in a loop the iteration before this one |
     /// | `at` | as in its step |
-    /// | `on_child_failure` | the step that is handled, with what earlier calls launched; [`Child::handled`] tells whose failure they dealt with |
-    /// | `finally` | the step that it cleans up after; if that has failed, it has launched nothing |
+    /// | `on_child_failure` | the step that is handled, with the messages of earlier calls; [`Child::handled`] marks failures that these handled |
+    /// | `finally` | the step after which it cleans up; a failed step has launched nothing |
     /// | a compensation | the step execution that it undoes, whose children are undone by then |
-    /// | `on_child_failure` on the way back | the part of the rollback that is handled: what it launched, and the children that it told to roll back |
+    /// | `on_child_failure` during a rollback | the part of the rollback that is handled: the messages that it launched, and the children that it rolled back |
     ///
-    /// Sleeps are not among them, nor is what was [detached](Scope::detach).
+    /// Sleeps and [detached](Scope::detach) messages are not included.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl Scope<'_> {
     }
 }
 
-/// The replies of these children, or what is wrong with one as the failure of the step.
+/// The replies of these children, or the failure of the step if one is invalid.
 fn typed<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>>> {
     replies_of(children).map_err(|error| match error {
         RuntimeError::ReplyMismatch { ref source, .. } => Error::msg(format!("{error}: {source}")),

@@ -95,7 +95,7 @@ impl Launched {
         self
     }
 
-    /// Has it launched unless it is there, by whoever has room for its runs then.
+    /// Launches it unless it is there. Its runs are left to any worker with room.
     pub(crate) fn again(&mut self) {
         self.only_once = true;
         self.here.clear();

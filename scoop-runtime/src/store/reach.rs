@@ -27,7 +27,7 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     if shares.map_err(database("the listening connection was checked"))? {
         mistakes.push(SetupError::SharedSession);
     } else if !lead_to_one_database(sessions).await.map_err(database("connections were compared"))? {
-        // Where sessions are shared, a lock is held by nobody.
+        // A lock of a shared session does not belong to one client.
         mistakes.push(SetupError::AnotherDatabase);
     }
     let remembers = !sessions.keeps_statements()
@@ -41,18 +41,22 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }
 
-/// Why no connection can be had, as one that is made now is told.
-pub(crate) async fn refusal(options: &PgConnectOptions) -> Option<sqlx::Error> {
-    let connecting = tokio::time::timeout(REFUSAL_MAX, PgConnection::connect_with(options));
-    match connecting.await {
-        Err(_) => None,
-        Ok(Err(error)) => Some(error),
-        Ok(Ok(connection)) => {
-            // Nobody waits for it.
-            let _ = connection.close().await;
-            None
+/// The error of the server, or of the network, for one of so many new connections. They are open at the same time, as
+/// those of a program are, since a limit may allow some of them.
+pub(crate) async fn refusal(options: &PgConnectOptions, connections: u32) -> Option<sqlx::Error> {
+    let mut opened = vec![];
+    let opening = async {
+        for _ in 0..connections {
+            opened.push(PgConnection::connect_with(options).await?);
         }
+        Ok(())
+    };
+    let refused = tokio::time::timeout(REFUSAL_MAX, opening).await;
+    for connection in opened {
+        // Its result does not matter.
+        let _ = connection.close().await;
     }
+    refused.ok()?.err()
 }
 
 /// Whether a session of the server is handed to somebody else while a connection has no transaction

@@ -28,8 +28,8 @@ pub(crate) struct Repaired {
 }
 
 impl Repaired {
-    /// What is left to do after an attempt whose answer was lost: the run above may wait for nobody any more. Whoever
-    /// runs what is ready finds it.
+    /// The work left after an attempt whose answer was lost: the parent may have no child to wait for any more. Workers
+    /// find ready runs by themselves.
     pub(super) fn before(target: &Target, at: OffsetDateTime) -> Self {
         let (root, above) = (target.lineage.root_id(), target.lineage.parent());
         Self { handlers: vec![], parent: above.map(|above| Parent { root, id: above.id(), at }) }

@@ -27,7 +27,7 @@ use crate::warm::{USES_MAX, Warm};
 /// session for having taken long. And they keep to the one plan that serves all calls of a statement:
 /// left to itself, the server sometimes plans anew for each, which halves the rate. That plan goes along
 /// the indexes, in their order: a plan that was made when there was little to read, and reads all of it
-/// to sort it, goes on being used when there is much. Of notices (what a migration need not create) nobody is to hear.
+/// to sort it, goes on being used when there is much. Notices (of objects that a migration need not create) are not logged.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
     SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \

@@ -410,7 +410,7 @@ async fn who_commits_when_it_wakes_leaves_what_any_end_leaves() {
 }
 
 #[tokio::test]
-async fn whoever_has_anything_left_to_do_wakes_and_does_not_commit() {
+async fn parent_with_a_step_left_wakes_and_does_not_commit() {
     let (pool, server) = database("wakes_not_commits").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;

@@ -28,7 +28,7 @@ pub(crate) fn rows() -> BTreeSet<Row> {
     rows
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

@@ -7,20 +7,20 @@ use scoop_core::Failure;
 /// The length of a text in characters at which it is cut.
 const CHARS_MAX: usize = 1_000;
 
-/// How many failures of several children are told.
+/// How many failures of several children are logged.
 const FAILURES_MAX: usize = 3;
 
-/// Failures that only pass others on, in the words of every participant.
+/// The types of failures that only pass others on.
 const WRAPPERS: [&str; 4] =
     ["ChildRolledBackException", "ChildRollbackFailedException", "ParentSaidSoException", "GaveUpException"];
 
-/// Failures whose texts quote the data that did not fit. What they say is on record, and not logged.
+/// The types of failures whose messages quote the data that did not fit. These are recorded, but not logged.
 const QUOTING: [&str; 2] = ["PayloadMismatch", "serde_json::error::Error"];
 
-/// What stands for a text that may quote data.
+/// Replaces a text that may quote data.
 pub(crate) const WITHHELD: &str = "text withheld, since it may quote a payload; see the run's `tree()`";
 
-/// A failure: what it was in the first place, without the failures that only pass it on.
+/// A failure, without the failures that only pass it on.
 pub(super) struct Told<'a>(pub(super) &'a Failure);
 
 /// A text without the passwords of connection strings.
@@ -60,7 +60,7 @@ impl Display for Told<'_> {
     }
 }
 
-/// The failures at which the wrappers end, each once.
+/// The failures below the wrappers, each once.
 fn find<'a>(failure: &'a Failure, found: &mut Vec<&'a Failure>) {
     if WRAPPERS.contains(&simple_kind(failure)) && !failure.causes.is_empty() {
         failure.causes.iter().for_each(|cause| find(cause, found));
@@ -107,7 +107,7 @@ fn in_authority(text: &str) -> Option<(usize, usize)> {
 /// `password=..`, up to a blank, a separator or a quote.
 fn after_keyword(text: &str) -> Option<(usize, usize)> {
     const KEYWORD: &str = "password=";
-    // Of the same length, so that places in it are places in the text.
+    // Of the same length, so that offsets are those of the text.
     let lower = text.to_ascii_lowercase();
     lower.match_indices(KEYWORD).find_map(|(at, _)| {
         let start = at + KEYWORD.len();
@@ -120,7 +120,7 @@ fn after_keyword(text: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// Writes control characters as blanks, and no more than so many characters.
+/// Writes control characters as blanks, up to a maximum length.
 struct OneLine<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     left: usize,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_told_without_wrappers_and_quotations() {
+    fn failure_is_logged_without_wrappers_and_quotations() {
         let failure = |kind, message| Failure::new(kind, message, "stock[w]");
         let out = failure("stock.out", "no chairs left");
         let unfit = failure("PayloadMismatch", "invalid type: string \"secret\"");

@@ -1,4 +1,4 @@
-//! Puts the runs of a hierarchy into their places.
+//! Builds the tree of a hierarchy from its runs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::Intervention;
 
 impl Tree {
     /// The tree of these runs, parents before children, with what was done about them and the messages that they
-    /// launched without a handler. Of a row that cannot be read there is the reason.
+    /// launched without a handler. A row that cannot be read is given by the reason.
     pub(crate) fn of(
         rows: Vec<Result<RunRow, String>>,
         interventions: Vec<Intervention>,

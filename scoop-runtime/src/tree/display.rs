@@ -10,7 +10,7 @@ use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, Unhand
 use crate::repair::no_program;
 use crate::shown::{ahead, humane, utc, utc_if_known};
 
-/// How many sagas are named of those that a run waits for.
+/// How many sagas that a run waits for are named.
 const NAMED_MAX: usize = 4;
 
 /// Events that are written together are a microsecond apart.
@@ -44,7 +44,7 @@ impl fmt::Display for RunInfo {
 }
 
 impl RunInfo {
-    /// How far it is, with what there is to tell about that state.
+    /// Its state, with the details of that state.
     fn progress(&self) -> String {
         let state = &self.state;
         let due = self.wakes_at.map(|at| ahead(at, self.read_at));
@@ -88,7 +88,7 @@ impl RunInfo {
         format!("waiting for {left} of {} children: {}", self.children.len(), named.join(", "))
     }
 
-    /// What there is to know about it besides how far it is, a line each.
+    /// Its details besides the state, a line each.
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.identity()];
         notes.extend(self.giving_up());
@@ -126,7 +126,7 @@ impl RunInfo {
         }
     }
 
-    /// The events, what operators did and what was asked, in order.
+    /// The events, interventions of operators and requests, in order.
     fn happened<'a>(&'a self, asked: impl Iterator<Item = &'a CancellationRequest>) -> Vec<Happened<'a>> {
         let mut workers = None;
         let events = self.events.iter().filter(|event| event.tells_something()).map(|event| {
@@ -140,7 +140,7 @@ impl RunInfo {
             Happened { at, what: What::Other(done.to_string()) }
         }));
         all.extend(asked.map(|request| Happened { at: request.at, what: What::Other(request.in_words()) }));
-        // What has no time stays behind what it followed.
+        // Entries without a time keep their place.
         let mut known = None;
         let mut all: Vec<_> = all
             .into_iter()
@@ -185,7 +185,7 @@ impl fmt::Display for Happened<'_> {
 }
 
 impl RunEvent {
-    /// What happened, without time and worker.
+    /// The event, without time and worker.
     fn write_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
         if let Some(subject) = self.subject() {
@@ -245,7 +245,7 @@ impl fmt::Display for Tree {
     }
 }
 
-/// One run and those below it, each with the way it went and when.
+/// One run and those below it, each with its events and their times.
 fn write_run<'a>(
     f: &mut fmt::Formatter<'_>,
     run: &'a RunInfo,
@@ -256,7 +256,7 @@ fn write_run<'a>(
 ) -> fmt::Result {
     writeln!(f, "{indent}{branch}{run}")?;
     if run.is_sleep() {
-        // What it took is told by the run that slept.
+        // The parent shows the duration.
         return Ok(());
     }
     let indent = format!("{indent}{below}");

@@ -18,7 +18,7 @@ use crate::shown::system_time;
 use crate::store::lineage;
 use crate::{HierarchyId, RollbackFailure, shown};
 
-/// How much is shown of what cannot be read.
+/// The length at which an unreadable value is cut.
 const SHOWN_CHARS_MAX: usize = 200;
 
 /// A row of `run_tree.sql`.
@@ -29,7 +29,7 @@ pub(crate) enum RunRow {
     Unhandled(Lineage, UnhandledMessage),
 }
 
-/// What the working set says of a run.
+/// The state of a run in the working set.
 #[derive(Debug, Default)]
 pub(crate) struct Stands {
     pub(crate) state: String,
@@ -198,7 +198,7 @@ impl CancellationRequest {
         Self { lineage, reason: message, source, at }
     }
 
-    /// The request; what cannot be read of it is marked, and without a lineage it is about nothing.
+    /// The request; its unreadable parts are marked, and without a lineage it applies to no run.
     pub(crate) fn from_row(row: &PgRow) -> Option<Self> {
         let exception: Option<Json<Value>> = row.try_get("exception").ok()?;
         let (failure, _) = exception.map_or((None, None), |Json(exception)| readable(exception));
@@ -210,7 +210,7 @@ fn time(row: &PgRow, column: &str) -> sqlx::Result<Option<SystemTime>> {
     Ok(row.try_get::<Option<OffsetDateTime>, _>(column)?.map(shown::system_time))
 }
 
-/// The failure; or one that stands for it, and why it cannot be read.
+/// The failure; or a substitute, and the reason why it cannot be read.
 fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
     let text = exception.to_string();
     match serde_json::from_value(exception) {
@@ -223,7 +223,7 @@ fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
     }
 }
 
-/// Finds out what each event means in its place, and how long it took.
+/// Determines the meaning and the duration of each event.
 fn tell_apart(events: &mut [RunEvent]) {
     let (mut turned_back, mut completed, mut before) = (false, BTreeSet::new(), None::<SystemTime>);
     for event in events {
@@ -269,7 +269,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
         (_, Some(EventKind::RollbackFailed)) => {
             RunState::RollbackFailed(RollbackFailure::new(failure(last), failure(turned_back)))
         }
-        // Between two looks of one statement there is no such moment.
+        // One statement reads both from one snapshot.
         _ => RunState::Running,
     }
 }

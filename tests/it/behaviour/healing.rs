@@ -44,7 +44,7 @@ async fn idle_client(db: &Database, patience: Duration) -> Result<Scoop> {
     Ok(client)
 }
 
-/// Has a program use so many connections, its own among them.
+/// Makes a program use so many connections, its own among them.
 async fn connect_all(db: &Database, program: &Scoop, connections: i64) -> Result<()> {
     let begin = Instant::now();
     while db.number(CONNECTED).await < connections {
@@ -116,7 +116,7 @@ async fn cut_again(db: &Database, client: &Scoop) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_connections_of_an_idle_process_with_sagas_fail_no_launch() -> Result<()> {
     let db = Database::new().await;
-    // The steps' own find their dead connections by themselves.
+    // Steps detect their dead connections themselves.
     let options = (*db.pool().connect_options()).clone().application_name(NAME);
     let pool = PgPoolOptions::new().max_connections(6).connect_with(options).await?;
     let scoop = Scoop::builder().postgres(pool).only::<IdleHandler>().start().await?;

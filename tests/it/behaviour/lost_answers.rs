@@ -252,7 +252,7 @@ mod of_a_launch {
         db.execute("CREATE TABLE effect (n int)").await;
         let proxy = Proxy::new(b"unique-handler", Cut::Answer);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<UniqueHandler>();
-        // What is tried again here is tried by the test.
+        // Retries are made by the test only.
         let scoop = scoop.poll_interval(Duration::from_secs(3600)).patience(Duration::ZERO).start().await?;
         // A claim names the handler, too: this is the last of them.
         scoop.launch(Child).await?.ends().await?;
@@ -302,7 +302,7 @@ mod of_a_late_launch {
         let db = Database::new().await;
         let proxy = Proxy::new(b"comes late", Cut::Late);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<PatientHandler>();
-        // What is tried again here is tried by the test.
+        // Retries are made by the test only.
         let scoop = scoop.poll_interval(Duration::from_secs(3600)).patience(Duration::ZERO).start().await?;
         scoop.launch(coming("first")).await?.ends().await?;
         let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -328,7 +328,7 @@ mod of_a_late_launch {
 mod of_a_repeated_launch {
     use super::*;
 
-    /// Says which it is, so that one of them can be told from everything else that is sent.
+    /// Its identifier, which distinguishes it from everything else that is sent.
     #[derive(Message, Serialize, Deserialize)]
     #[message(topic = "repeated")]
     struct Repeated(String);
@@ -389,7 +389,7 @@ mod of_a_repeated_launch {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_launch_of_a_client_whose_answer_is_lost_is_there_once() -> Result<()> {
+    async fn launch_of_a_client_with_a_lost_answer_takes_effect_once() -> Result<()> {
         let db = database().await;
         let _scoop = db.scoop().only::<RepeatedHandler>().start().await?;
         let proxy = Proxy::new(b"lost answer", Cut::Answer);
@@ -398,7 +398,7 @@ mod of_a_repeated_launch {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_launch_of_a_process_with_sagas_whose_answer_is_lost_is_there_once() -> Result<()> {
+    async fn launch_of_a_process_with_a_lost_answer_takes_effect_once() -> Result<()> {
         let db = database().await;
         let proxy = Proxy::new(b"lost answer", Cut::Answer);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?);
@@ -408,7 +408,7 @@ mod of_a_repeated_launch {
 
     /// The first attempt gets to the server when the second has come to its end.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_launch_of_which_an_attempt_comes_late_is_there_once() -> Result<()> {
+    async fn launch_with_a_late_attempt_takes_effect_once() -> Result<()> {
         let db = database().await;
         let _scoop = db.scoop().only::<RepeatedHandler>().start().await?;
         let proxy = Proxy::new(b"comes late", Cut::Late);
@@ -448,7 +448,7 @@ mod of_a_request {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_request_whose_commit_answer_is_lost_is_accepted_once() -> Result<()> {
+    async fn request_with_a_lost_commit_answer_takes_effect_once() -> Result<()> {
         let db = Database::new().await;
         let _scoop = db.scoop().only::<AskedHandler>().start().await?;
         let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
@@ -470,9 +470,9 @@ mod of_a_request {
         Ok(())
     }
 
-    /// What it has dropped could not be counted by another attempt.
+    /// Another attempt could not count the runs dropped by the first one.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_retirement_whose_commit_answer_is_lost_says_that_it_may_have_happened() -> Result<()> {
+    async fn retirement_with_a_lost_commit_answer_may_have_happened() -> Result<()> {
         let db = Database::new().await;
         db.scoop().only::<AskedHandler>().start().await?.shutdown().await;
         let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
@@ -481,7 +481,7 @@ mod of_a_request {
         let retired = client.retire_handler("root-topic", "asked-handler").await;
         let Err(error) = retired else { panic!("its answer came: {retired:?}") };
         assert!(error.may_have_happened(), "{error:?}");
-        assert!(error.to_string().contains("may have been done"), "{error}");
+        assert!(error.to_string().contains("may have taken effect"), "{error}");
         assert!(!client.retire_handler("root-topic", "asked-handler").await?.was_listed);
         Ok(())
     }

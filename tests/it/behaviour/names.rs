@@ -1,4 +1,4 @@
-//! Names of runs and hierarchies, and what is said about an id that names something else.
+//! Ids of runs and hierarchies, and the error for an id that names something else.
 
 use scoop::{CancelAnswer, Handle, HierarchyId, Named, RepairAnswer, RunId, RuntimeError};
 use uuid::Uuid;
@@ -57,7 +57,7 @@ fn refusal<T: std::fmt::Debug>(answer: Result<T, RuntimeError>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_id_names_a_run_wherever_it_is_told_and_taken() -> Result<()> {
+async fn id_of_a_run_is_the_same_in_all_results_and_requests() -> Result<()> {
     let (_db, scoop, order) = committed().await?;
     let tree = order.tree().await?;
     let [root] = tree.roots() else { panic!("{tree}") };

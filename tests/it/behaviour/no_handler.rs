@@ -91,7 +91,7 @@ async fn required_handler_missing_client_launch_is_refused() -> Result<()> {
         is_refused(scoop.launch(Charge).await, &near);
         is_refused(scoop.launch(Charge).unique("7").await, &near);
         is_refused(scoop.launch_all([Charge, Charge]).await, &near);
-        let other = scoop.launch(Remark).required().await.map(drop).expect_err("nobody handles it");
+        let other = scoop.launch(Remark).required().await.map(drop).expect_err("it has no handler");
         assert_eq!(
             other.to_string(),
             format!(

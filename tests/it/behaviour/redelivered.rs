@@ -1,4 +1,4 @@
-//! Messages that no handler took are given to handlers that are registered later.
+//! Redelivery of messages without a handler to handlers that are registered later.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -82,13 +82,13 @@ impl SecondReader {
     }
 }
 
-/// Registers the reader, without leaving a program of it.
+/// Registers the reader, and stops its program.
 async fn register(db: &Database) -> Result<()> {
     db.scoop().only::<Reader>().start().await?.shutdown().await;
     Ok(())
 }
 
-/// How many messages a redelivery takes.
+/// The number of messages that a redelivery takes.
 async fn redelivered(scoop: &Scoop) -> Result<usize> {
     Ok(scoop.redeliver::<Note>().await?.hierarchies.len())
 }
@@ -249,7 +249,7 @@ async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limit_and_time_bound_what_is_redelivered() -> Result<()> {
+async fn limit_and_time_bound_the_redelivery() -> Result<()> {
     let db = Database::new().await;
     db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await;
     let client = db.client();
@@ -276,7 +276,7 @@ async fn limit_and_time_bound_what_is_redelivered() -> Result<()> {
 async fn topic_without_handlers_is_an_error() -> Result<()> {
     let db = Database::new().await;
     register(&db).await?;
-    let error = db.client().redeliver_topic("redelivered.notes").await.expect_err("nobody is subscribed");
+    let error = db.client().redeliver_topic("redelivered.notes").await.expect_err("no handler is subscribed");
     let RuntimeError::NoHandler { topic, subscribed, .. } = &error else { panic!("{error}") };
     assert_eq!((&**topic, &subscribed.near[..]), ("redelivered.notes", &["redelivered.note".to_owned()][..]));
     Ok(())

@@ -1,4 +1,4 @@
-//! What a redelivery reads, and what it locks.
+//! Reads and locks of a redelivery.
 
 use super::*;
 use crate::support::Database;

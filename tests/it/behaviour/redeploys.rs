@@ -481,7 +481,7 @@ async fn two_versions_at_once_skip_and_repeat_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn older_version_finishes_what_the_newer_one_cannot() -> Result<()> {
+async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 10).await?;
     let old = db.scoop().only::<original::Trip>().start().await?;
     let new = db.scoop().only::<moved_before::Trip>().only::<Hotel>().start().await?;
@@ -570,7 +570,7 @@ mod forgotten {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renamed_saga_takes_over_what_is_under_way() -> Result<()> {
+async fn renamed_saga_takes_over_runs_under_way() -> Result<()> {
     let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;
     let new = db.scoop().only::<journey::Trip>().only::<Hotel>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);

@@ -27,7 +27,7 @@ async fn programs_that_start_and_end_at_once_do_so() -> Result<()> {
 
 /// The older program is taken for dead, and what only it can continue becomes stuck, until it has a session again.
 #[tokio::test(flavor = "multi_thread")]
-async fn worker_with_a_new_session_takes_what_was_stuck_meanwhile() -> Result<()> {
+async fn worker_with_a_new_session_takes_runs_stuck_meanwhile() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 2).await?;
     let old = db.scoop().only::<original::Trip>().start().await?;
     db.execute("CREATE TABLE gone AS SELECT lock_key FROM scoop.worker").await;

@@ -86,7 +86,7 @@ mod twice {
             assert!(refusal.contains("write `#[message(replies = u32)]` on `Ask`"), "{refusal}");
         }
         assert_eq!(notes[3], "[8]");
-        assert!(notes[4].contains("undoes something"), "{}", notes[4]);
+        assert!(notes[4].contains("is a compensation"), "{}", notes[4]);
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::support::{Database, Notes};
 #[message(topic = "book-night", reply = Booking)]
 struct BookNight {
     night: u32,
-    /// How many more times it is to fail.
+    /// The number of failures still to come.
     failures: u32,
 }
 
@@ -52,7 +52,7 @@ async fn ever_booked(scope: &mut Scope<'_>) -> Result<Vec<u32>> {
     Ok(scope.all_replies::<BookNight>().await?.iter().map(|reply| reply.value.night).collect())
 }
 
-/// The night of each child, and how that ended.
+/// The night of each child, with its outcome.
 fn told(children: &[ChildOf]) -> Result<Vec<String>> {
     let each = children.iter().map(|child| {
         let BookNight { night, .. } = child.message()?;
@@ -353,7 +353,7 @@ mod failing_to_go_back {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn failure_handler_on_the_way_back_gets_the_children_told_to_roll_back() -> Result<()> {
+    async fn failure_handler_in_a_rollback_gets_the_children_rolled_back() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<Trip>().only::<TicketOffice>().provide(Trip { notes: notes.clone() });
@@ -466,7 +466,7 @@ mod second {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn second_reply_is_refused_with_saga_step_and_what_to_write() -> Result<()> {
+    async fn second_reply_is_refused_with_saga_step_and_remedy() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<Shop>().provide(Shop { notes: notes.clone() }).start().await?;

@@ -1,4 +1,4 @@
-//! What a client learns from the handlers of the message that it launched.
+//! Replies to a client from the handlers of the message that it launched.
 
 use scoop::NoResult;
 
@@ -20,7 +20,7 @@ struct Other;
 #[derive(Default)]
 struct CornerShop;
 
-/// Asks the wholesaler first, so there is more to the hierarchy than the handlers of the root message.
+/// Asks the wholesaler first, so the hierarchy has more runs than the handlers of the root message.
 #[saga(name = "corner-shop")]
 #[subscribes(AskPrice)]
 impl CornerShop {
@@ -157,7 +157,7 @@ async fn hierarchy_undone_on_request_has_no_result_any_more() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_reply_and_several_replies_are_told_with_what_to_do() -> Result<()> {
+async fn no_reply_and_several_replies_are_errors_with_a_remedy() -> Result<()> {
     let db = Database::new().await;
     let scoop = shops(&db).await?;
     let error = scoop.launch(ask(0, false)).result().await.expect_err("no shop replies");
@@ -190,7 +190,7 @@ async fn unhandled_message_has_no_result_and_another_type_is_refused() -> Result
     for refusal in refusals {
         let error = refusal.expect_err("that was not launched").to_string();
         assert!(
-            error.contains("is on topic `something-else`, but its replies were asked for as those to"),
+            error.contains("is on topic `something-else`, but its replies were requested for"),
             "{error}"
         );
         assert!(

@@ -213,7 +213,7 @@ async fn a_schema_name_that_needs_quotes_works_from_end_to_end() -> Result<()> {
         let client = db.scoop().schema(name).client().await?;
         let later = client.launch(Root).delay(std::time::Duration::from_secs(3600)).await?;
         assert_eq!(client.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
-        // The process hears of it by the channel of the schema.
+        // The process is notified on the channel of the schema.
         assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(client.rollback(root.id(), "not wanted").await?, RollbackAnswer::Accepted);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
@@ -228,7 +228,7 @@ async fn a_schema_name_that_needs_quotes_works_from_end_to_end() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_is_too_small_is_told_with_all_other_mistakes() {
+async fn too_small_pool_is_listed_with_all_other_mistakes() {
     let db = Database::new().await;
     let builder = Scoop::builder().postgres(db.another_pool(2).await).schema("").concurrency(0);
     let found = mistakes(builder.only::<RootHandler>()).await;
@@ -242,7 +242,7 @@ async fn a_pool_that_is_too_small_is_told_with_all_other_mistakes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_without_tables_is_told_what_to_do() -> Result<()> {
+async fn client_without_tables_gets_an_error_with_the_remedy() -> Result<()> {
     let db = Database::new().await;
     let Err(RuntimeError::Setup(found)) = db.scoop().schema("nowhere").client().await else {
         panic!("it found tables")
@@ -257,7 +257,7 @@ async fn a_client_without_tables_is_told_what_to_do() -> Result<()> {
         panic!("it found tables")
     };
     assert!(matches!(&*found, [SetupError::NoTables { .. }]), "{found:?}");
-    // One that was made without a look is told by what it does first.
+    // A client that was made without a check fails at its first operation.
     db.execute("ALTER SCHEMA scoop RENAME TO elsewhere").await;
     let Err(error) = db.client().launch(Root).await else { panic!("it was launched") };
     let shown = error.to_string();
@@ -286,9 +286,9 @@ async fn a_client_on_tables_of_another_version_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// All connections of the pool are held by somebody who does not give them back.
+/// The program itself holds all connections of the pool.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_without_a_connection_names_what_is_needed() -> Result<()> {
+async fn start_without_a_connection_names_the_needed_connections() -> Result<()> {
     let db = Database::new().await;
     let options = (*db.pool().connect_options()).clone();
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
@@ -309,7 +309,36 @@ async fn a_start_without_a_connection_names_what_is_needed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_the_server_does_not_permit_shows_its_words() -> Result<()> {
+async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_server() -> Result<()> {
+    let db = Database::new().await;
+    let role = format!("limited_{}", uuid::Uuid::new_v4().simple());
+    db.execute(&format!("CREATE ROLE {role} LOGIN SUPERUSER")).await;
+    db.execute(&format!("ALTER ROLE {role} NOSUPERUSER")).await;
+    db.execute(&format!("GRANT ALL ON SCHEMA scoop TO {role}")).await;
+    db.execute(&format!("GRANT ALL ON ALL TABLES IN SCHEMA scoop TO {role}")).await;
+    let options = (*db.pool().connect_options()).clone().username(&role);
+    let mut errors = vec![];
+    for limit in 0..3 {
+        db.execute(&format!("ALTER ROLE {role} CONNECTION LIMIT {limit}")).await;
+        let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
+        let pool =
+            pool.acquire_timeout(std::time::Duration::from_millis(500)).connect_lazy_with(options.clone());
+        let builder = Scoop::builder().postgres(pool.clone()).migrate(false);
+        let error = builder.only::<RootHandler>().start().await.map(drop).expect_err("it started");
+        pool.close().await;
+        errors.push((limit, error));
+    }
+    db.execute(&format!("DROP OWNED BY {role}")).await;
+    db.execute(&format!("DROP ROLE {role}")).await;
+    for (limit, error) in errors {
+        assert!(matches!(error, RuntimeError::NoConnection { .. }), "{limit}: {error:?}");
+        assert!(error.to_string().contains("too many connections for role"), "{limit}: {error}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_without_a_permission_shows_the_error_of_the_server() -> Result<()> {
     let db = Database::new().await;
     let role = format!("limited_{}", uuid::Uuid::new_v4().simple());
     db.execute(&format!("CREATE ROLE {role}")).await;

@@ -155,7 +155,7 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_whose_completed_step_is_replaced_waits_for_its_return() -> Result<()> {
+async fn run_with_a_replaced_completed_step_waits_for_its_return() -> Result<()> {
     stuck_with::<shorter::Checkout>(Root, "no step `reserve` any more").await
 }
 
@@ -164,7 +164,7 @@ async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() 
     stuck_with::<demanding::Checkout>(Root, "does not fit the message type of saga `checkout`").await
 }
 
-/// Here the program continues with the step that follows, which fails; what it would have to undo is not there.
+/// The program continues with the next step, which fails; the step to undo does not exist any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_past_a_removed_step_waits_for_its_return() -> Result<()> {
     let db = Database::new().await;

@@ -1,4 +1,4 @@
-//! What operators see of a program on PostgreSQL: its events, and its connections.
+//! Events and connections of a program on PostgreSQL.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a tree and an outcome show, as text and as data.
+//! Trees and outcomes, as text and as data.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{Database, Gate, eventually};
 #[error("no chairs left\n└─ refund (on money): committed\u{1b}[1A")]
 struct Forged;
 
-/// What a test has each saga do.
+/// The plan of a test for each saga.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Plan {
     Commit,
@@ -257,7 +257,7 @@ async fn steps_that_were_undone_are_named_as_they_are() -> Result<()> {
     let text = order.tree().await?.to_string();
     assert!(text.contains(" undone reserve\n") && text.contains(" undone take\n"), "{text}");
     assert!(!text.contains("Rollback of"), "{text}");
-    assert!(text.contains(" turned back in confirm: Simulated failure to test rollback\n"), "{text}");
+    assert!(text.contains(" began to roll back in confirm: Simulated failure to test rollback\n"), "{text}");
     assert!(!text.contains("undone confirm"), "it never completed\n{text}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Trees of hierarchies in which something stands on record that cannot be read.
+//! Trees of hierarchies with unreadable records.
 
 use std::time::SystemTime;
 
@@ -37,7 +37,7 @@ async fn failure_in_another_form_is_marked() -> Result<()> {
     db.execute("UPDATE scoop.message_event SET exception = '7' WHERE type = 'CANCELLATION_REQUESTED'").await;
     let tree = order.tree().await?;
     let turned = tree.roots()[0].events.iter().find(|event| event.kind == EventKind::RollingBack);
-    let turned = turned.expect("it turned back");
+    let turned = turned.expect("it began to roll back");
     assert!(turned.unreadable.is_some(), "{turned:?}");
     assert_eq!(turned.failure.as_ref().map(|failure| &*failure.message), Some(r#"["odd",7]"#));
     let text = tree.to_string();

@@ -238,10 +238,10 @@ mod im_07 {
         let message = scoop.rollback(root.message_id(), "who?").await;
         assert!(matches!(message, Err(RuntimeError::WrongId { .. })), "{message:?}");
         let unknown = Uuid::new_v4();
-        let nobody = scoop.cancel(unknown, "who?").await;
-        assert!(matches!(nobody, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{nobody:?}");
-        let nobody = scoop.rollback(unknown, "who?").await;
-        assert!(matches!(nobody, Err(RuntimeError::NoSuchRun { .. })), "{nobody:?}");
+        let absent = scoop.cancel(unknown, "who?").await;
+        assert!(matches!(absent, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{absent:?}");
+        let absent = scoop.rollback(unknown, "who?").await;
+        assert!(matches!(absent, Err(RuntimeError::NoSuchRun { .. })), "{absent:?}");
 
         db.history().await.expect(
             r#"M0 EMITTED · ·

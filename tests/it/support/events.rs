@@ -51,7 +51,7 @@ impl Events {
         log.events.iter().filter(|seen| seen.metadata.target().starts_with(target)).cloned().collect()
     }
 
-    /// Everything that was said, to be searched.
+    /// The text of all events below this target.
     pub(crate) fn text(&self, target: &str) -> String {
         self.below(target).iter().map(|seen| format!("{:?} {:?}\n", seen.fields, seen.span)).collect()
     }

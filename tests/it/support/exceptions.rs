@@ -37,7 +37,7 @@ const PROTOCOL: [(&str, &str, Message); 6] = [
         "ChildRollbackFailedException",
         Message::OfStep("Child rollback failure occurred while suspended in step"),
     ),
-    ("PSS", "ParentSaidSoException", Message::Always("had to roll back with the run above")),
+    ("PSS", "ParentSaidSoException", Message::OfParent),
     ("GU", "GaveUpException", Message::OfReasons),
     ("CR", "CancellationRequestedException", Message::Own),
     ("RR", "RollbackRequestedException", Message::Own),
@@ -48,7 +48,8 @@ enum Message {
     OfStep(&'static str),
     /// What stands in the block.
     Own,
-    Always(&'static str),
+    /// It names the saga in the source, and repeats what the causes say.
+    OfParent,
     /// It repeats what its causes say.
     OfReasons,
 }
@@ -114,6 +115,9 @@ impl Exception {
         if source.as_ref().is_some_and(|source| !source.matches(&failure.source, block)) {
             return differs("source", &failure.source);
         }
+        if kind == "ParentSaidSoException" && failure.message != of_parent(failure) {
+            return differs("message", &failure.message);
+        }
         let Some(causes) = causes else {
             return Ok(());
         };
@@ -155,6 +159,13 @@ impl Source {
     }
 }
 
+/// The message of a failure that says why a parent had this rolled back.
+fn of_parent(failure: &Failure) -> String {
+    let saga = failure.source.split('[').next().unwrap_or_default();
+    let reason = failure.causes.first().map_or_else(String::new, Failure::summary);
+    format!("the parent saga `{saga}` rolls back: {reason}")
+}
+
 fn kind_and_message(name: &str, inside: Option<&str>) -> (String, Option<String>) {
     for (short, kind, text) in PROTOCOL {
         if name == short {
@@ -163,8 +174,7 @@ fn kind_and_message(name: &str, inside: Option<&str>) -> (String, Option<String>
                 (Message::OfStep(_), None) => LAUNCHED_FAILED.into(),
                 (Message::Own, Some(reason)) => reason.into(),
                 (Message::Own, None) => NO_MESSAGE.into(),
-                (Message::Always(text), _) => text.into(),
-                (Message::OfReasons, _) => return (kind.into(), None),
+                (Message::OfParent | Message::OfReasons, _) => return (kind.into(), None),
             };
             return (kind.into(), Some(message));
         }

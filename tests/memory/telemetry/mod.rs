@@ -1,4 +1,4 @@
-//! What is reported through `tracing`: each event that the guide lists, once, when it is committed.
+//! Events of `tracing`: each one that the guide lists is reported once, after the commit.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ const OUTCOMES: [&str; 6] =
     ["failed", "cancelled", "deadline_missed", "rolled_back", "rollback_failed", "stuck"];
 
 #[tokio::test(start_paused = true)]
-async fn failed_saga_is_reported_once_with_what_it_is_about() -> Result<()> {
+async fn failed_saga_is_one_warning_with_step_and_failure() -> Result<()> {
     let (events, _guard) = Events::listen();
     let shop = shop(&InMemory::new()).await?;
     let order = shop.scoop.launch(Order { fails: true, ..Order::default() }).await?;
@@ -43,8 +43,8 @@ async fn failed_saga_is_reported_once_with_what_it_is_about() -> Result<()> {
     assert_eq!(
         told(&events, &OUTCOMES, &order),
         [
-            "INFO failed charge: Error: card declined",
-            "WARN rolled_back Rollback of reserve[0,]: Error: card declined"
+            "WARN failed charge: Error: card declined",
+            "INFO rolled_back Rollback of reserve[0,]: Error: card declined"
         ]
     );
     let rolled_back = &events.of("rolled_back")[0];
@@ -59,7 +59,7 @@ async fn failed_saga_is_reported_once_with_what_it_is_about() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parent_of_a_failed_child_tells_the_failure_of_the_child() -> Result<()> {
+async fn parent_of_a_failed_child_reports_the_failure_of_the_child() -> Result<()> {
     let (events, _guard) = Events::listen();
     let shop = shop(&InMemory::new()).await?;
     let order = shop.scoop.launch(Order { child: true, ..Order::default() }).await?;
@@ -68,11 +68,47 @@ async fn parent_of_a_failed_child_tells_the_failure_of_the_child() -> Result<()>
         told(&events, &OUTCOMES, &order),
         [
             "INFO failed pack: Error: no box left",
-            "WARN rolled_back pack: Error: no box left",
-            "INFO failed reserve: Error: no box left",
-            "WARN rolled_back Rollback of reserve[0,]: Error: no box left",
+            "INFO rolled_back pack: Error: no box left",
+            "WARN failed reserve: Error: no box left",
+            "INFO rolled_back Rollback of reserve[0,]: Error: no box left",
         ]
     );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn handled_failure_of_a_child_is_no_warning() -> Result<()> {
+    let (events, _guard) = Events::listen();
+    let shop = shop(&InMemory::new()).await?;
+    let order = shop.scoop.launch(Order { child: true, handles: true, ..Order::default() }).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    assert_eq!(
+        told(&events, &OUTCOMES, &order),
+        ["INFO failed pack: Error: no box left", "INFO rolled_back pack: Error: no box left"]
+    );
+    let late = Order { child: true, handles: true, late: true, ..Order::default() };
+    let order = shop.scoop.launch(late).await?;
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    let missed = told(&events, &["deadline_missed"], &order);
+    assert!(missed.len() == 1 && missed[0].starts_with("INFO deadline_missed pack: "), "{missed:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_of_a_run_names_the_root_run() -> Result<()> {
+    let (events, _guard) = Events::listen();
+    let shop = shop(&InMemory::new()).await?;
+    let order = shop.scoop.launch(Order { child: true, ..Order::default() }).await?;
+    assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
+    let root = order.tree().await?.roots()[0].lineage.id().to_string();
+    for name in ["failed", "rolled_back"] {
+        let seen = events.of(name);
+        let sagas: Vec<_> =
+            seen.iter().map(|seen| (&*seen.fields["saga"], &*seen.fields["is_root"])).collect();
+        assert_eq!(sagas, [("telemetry-parcel", "false"), ("telemetry-order", "true")], "{name}");
+        assert!(seen.iter().all(|seen| seen.fields["root"] == root), "{seen:?}");
+        assert_eq!(seen.iter().filter(|seen| seen.fields["run"] == root).count(), 1, "{seen:?}");
+    }
     Ok(())
 }
 
@@ -91,7 +127,7 @@ async fn cancelled_run_and_missed_deadline_are_reported_when_they_take_effect() 
         lines.into_iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect()
     };
     let told_of = |order| own(told(&events, &OUTCOMES, order));
-    assert_eq!(told_of(&order), ["INFO cancelled charge", "WARN rolled_back Rollback of reserve[0,]"]);
+    assert_eq!(told_of(&order), ["INFO cancelled charge", "INFO rolled_back Rollback of reserve[0,]"]);
     assert!(
         events.of("cancelled")[0].fields["failure"]
             .contains("[till] CancellationRequestedException: customer left")
@@ -99,12 +135,12 @@ async fn cancelled_run_and_missed_deadline_are_reported_when_they_take_effect() 
 
     let order = shop.scoop.launch(sleeping).deadline(SOON).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
-    assert_eq!(told_of(&order), ["WARN deadline_missed charge", "WARN rolled_back Rollback of reserve[0,]"]);
+    assert_eq!(told_of(&order), ["WARN deadline_missed charge", "INFO rolled_back Rollback of reserve[0,]"]);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_rollback_is_an_error_that_says_what_to_do() -> Result<()> {
+async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
     let (events, _guard) = Events::listen();
     let saga = OrderSaga::default();
     saga.broken.store(true, Ordering::Relaxed);
@@ -117,7 +153,7 @@ async fn failed_rollback_is_an_error_that_says_what_to_do() -> Result<()> {
     assert_eq!(
         told(&events, &OUTCOMES, &order),
         [
-            "INFO failed charge: Error: card declined",
+            "WARN failed charge: Error: card declined",
             "ERROR rollback_failed Rollback of reserve[0,]: Error: it is not wanted back",
             "ERROR rollback_failed Rollback of reserve[0,]: Error: it is not wanted back",
         ]
@@ -133,7 +169,7 @@ async fn failed_rollback_is_an_error_that_says_what_to_do() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stuck_run_is_an_error_that_says_what_to_do() -> Result<()> {
+async fn stuck_run_is_an_error_with_a_remedy() -> Result<()> {
     let (events, _guard) = Events::listen();
     let database = InMemory::new();
     let (before, order) = asleep(&database, "").await?;
@@ -158,7 +194,7 @@ async fn asleep(database: &InMemory, secret: &str) -> Result<(Program, Handle)> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_retry_of_a_step_is_told_and_later_ones_only_in_detail() -> Result<()> {
+async fn first_retry_of_a_step_is_info_and_later_ones_are_debug() -> Result<()> {
     let (events, _guard) = Events::listen();
     let shop = shop(&InMemory::new()).await?;
     let order = shop.scoop.launch(Order { retries: 3, ..Order::default() }).await?;
@@ -173,7 +209,7 @@ async fn first_retry_of_a_step_is_told_and_later_ones_only_in_detail() -> Result
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_function_of_a_saga_runs_in_a_span_that_says_whose_it_is() -> Result<()> {
+async fn every_function_of_a_saga_runs_in_the_span_of_its_run() -> Result<()> {
     let (events, _guard) = Events::listen();
     let shop = shop(&InMemory::new()).await?;
     let order = shop.scoop.launch(Order { fails: true, ..Order::default() }).await?;
@@ -181,8 +217,8 @@ async fn every_function_of_a_saga_runs_in_a_span_that_says_whose_it_is() -> Resu
     let run = order.tree().await?.roots()[0].lineage.id().to_string();
     shop.scoop.launch(Order { child: true, ..Order::default() }).await?.ends().await?;
     let mut functions = BTreeSet::new();
-    let expected =
-        ["attempt", "hierarchy", "kind", "run", "saga", "step", "topic"].into_iter().collect::<BTreeSet<_>>();
+    let expected: BTreeSet<_> =
+        ["attempt", "hierarchy", "is_root", "kind", "root", "run", "saga", "step", "topic"].into();
     for seen in events.below("shop") {
         let (name, span): (_, Fields) = seen.span.clone().expect("it is in a span");
         assert_eq!((name, span.keys().copied().collect::<BTreeSet<_>>()), ("step", expected.clone()));
@@ -222,7 +258,7 @@ async fn repeated_settlement_reports_no_outcome_twice() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outcome_whose_answer_was_lost_is_reported_once() -> Result<()> {
+async fn outcome_with_a_lost_answer_is_reported_once() -> Result<()> {
     let shop = shop(&InMemory::new()).await?;
     // The answer to each settlement in turn, until there are no more of them.
     for lost in 0.. {
@@ -230,7 +266,7 @@ async fn outcome_whose_answer_was_lost_is_reported_once() -> Result<()> {
         shop.link.fail_once_after("settle", lost);
         let order = shop.scoop.launch(Order { child: true, ..Order::default() }).await?;
         assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
-        // The end is on record before the worker has asked for it again; and nothing is reported later.
+        // The end is recorded before the worker has looked it up; nothing is reported later.
         tokio::time::sleep(5 * SOON).await;
         let reported = ["failed", "rolled_back"].map(|name| events.of(name).len());
         assert_eq!(reported, [2, 2], "without answer {lost}: {}", events.text("scoop"));
@@ -266,7 +302,7 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     Ok(())
 }
 
-/// Those that take a database, or a program that is made wrong.
+/// Events that need a database, or a faulty program.
 const NOT_PROVOKED: [&str; 10] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
@@ -308,6 +344,7 @@ async fn outcomes() -> Result<()> {
     let launch = |order| shop.scoop.launch(order);
     launch(Order { retries: 2, fails: true, ..Order::default() }).await?.ends().await?;
     launch(Order { child: true, ..Order::default() }).await?.ends().await?;
+    launch(Order { child: true, late: true, ..Order::default() }).await?.ends().await?;
     shop.scoop.launch(Visit).await?.ends().await?;
     let sleeping = Order { sleeps: true, ..Order::default() };
     launch(sleeping.clone()).deadline(SOON).await?.ends().await?;
@@ -329,7 +366,7 @@ async fn outcomes() -> Result<()> {
     Ok(())
 }
 
-/// Everything that goes wrong between the engine and the database.
+/// All faults between the engine and the database.
 async fn faults(events: &Events) -> Result<()> {
     let (database, gated) = (InMemory::new(), Gated::default());
     let program = |it: Builder| it.only::<Gated>().only::<OrderSaga>().provide(gated.clone());

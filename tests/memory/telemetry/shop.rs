@@ -1,4 +1,4 @@
-//! What the tests of events run on: sagas that go wrong in every way, and a way to the database that does.
+//! Sagas for the tests of events that fail in every way, and a faulty connection to the database.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use scoop_runtime::simulation::{Link, Process};
 use super::{NEVER, SOON};
 use crate::support::Gate;
 
-/// An order, and what goes wrong with it.
+/// An order, and its planned faults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Message)]
 #[message(topic = "telemetry.orders")]
 pub(super) struct Order {
@@ -26,6 +26,10 @@ pub(super) struct Order {
     pub(super) sleeps: bool,
     /// Whether a child fails.
     pub(super) child: bool,
+    /// Whether the child fails by a deadline of its own.
+    pub(super) late: bool,
+    /// Whether the failure of the child is handled.
+    pub(super) handles: bool,
     pub(super) secret: String,
 }
 
@@ -45,15 +49,17 @@ impl OrderSaga {
     #[step(rollback = give_back, on_child_failure = shrug, finally = tidy)]
     async fn reserve(&self, scope: &mut Scope<'_>, order: &Order) -> Result<()> {
         tracing::info!(target: "shop", "reserving");
-        if order.child {
-            scope.launch(Parcel).await?;
+        match (order.child, order.late) {
+            (true, true) => drop(scope.launch(Parcel).deadline(Duration::ZERO).await?),
+            (true, false) => drop(scope.launch(Parcel).await?),
+            (false, _) => {}
         }
         Ok(())
     }
 
-    async fn shrug(&self, _: &mut Scope<'_>, _: &Order, failure: &Failure) -> Result<()> {
+    async fn shrug(&self, _: &mut Scope<'_>, order: &Order, failure: &Failure) -> Result<()> {
         tracing::info!(target: "shop", "shrugging");
-        Err(Error::failure(failure.clone()))
+        if order.handles { Ok(()) } else { Err(Error::failure(failure.clone())) }
     }
 
     async fn give_back(&self, _: &mut Scope<'_>, _: &Order, _: &Failure) -> Result<()> {
@@ -178,7 +184,7 @@ impl Slow {
     }
 }
 
-/// A way to the database on which chosen operations fail.
+/// A connection to the database on which chosen operations fail.
 #[derive(Clone, Default)]
 pub(super) struct Faulty {
     /// How each operation fails before it is carried out, and after.
@@ -187,7 +193,7 @@ pub(super) struct Faulty {
     dead: Arc<AtomicBool>,
 }
 
-/// How often an operation goes well, and then how often it fails.
+/// How often an operation succeeds, and then how often it fails.
 pub(super) struct Fault {
     well: usize,
     fails: usize,
@@ -227,7 +233,7 @@ impl Faulty {
         self.after.lock().unwrap().insert(operation, Fault { well: 0, fails: times });
     }
 
-    /// Fails once, after it has gone well so often.
+    /// Fails once, after so many successes.
     pub(super) fn fail_once_after(&self, operation: &'static str, well: usize) {
         self.after.lock().unwrap().insert(operation, Fault { well, fails: 1 });
     }
@@ -247,7 +253,7 @@ impl Link for Faulty {
     }
 }
 
-/// A program on that database, and its way there.
+/// A program on that database, and its connection.
 pub(super) struct Program {
     pub(super) link: Faulty,
     pub(super) process: Process,

@@ -16,7 +16,7 @@ struct Effect {
     build: String,
 }
 
-/// Counts what the orders did, and prints it. Whether it is right.
+/// Counts and prints the effects of all orders. Returns whether they are right.
 pub async fn check(pool: &PgPool, placed: usize) -> Result<bool> {
     let rows: Vec<(i64, String, String, Uuid)> =
         sqlx::query_as("SELECT number, step, build, key FROM effect ORDER BY id").fetch_all(pool).await?;
@@ -58,7 +58,7 @@ fn changed_builds(effects: &[Effect]) -> bool {
     own.map(|effect| effect.build == "after").collect::<BTreeSet<_>>().len() > 1
 }
 
-/// Each step once and in order; an order is inspected exactly if `after` decided what follows its `charge`.
+/// Each step ran once and in order. An order is inspected exactly if `after` decided which step follows its `charge`.
 ///
 /// `after` ships what was inspected. The first start of `before` ships nothing that was inspected: `after` is newer and
 /// refuses nothing. Its second start is the newest, and goes on from `inspect`, which it does not have, to `ship`.

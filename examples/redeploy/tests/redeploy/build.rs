@@ -1,4 +1,4 @@
-//! A running build: a child process, started, told to end, or killed.
+//! A running build: a child process that is started, shut down or killed.
 
 use std::process::{ExitStatus, Stdio};
 
@@ -42,7 +42,7 @@ impl Build {
         }
     }
 
-    /// Ends it in good order: the steps in flight end first.
+    /// Shuts it down: the steps in flight end first.
     pub async fn end(mut self) -> Result<()> {
         drop(self.process.stdin.take());
         let status: ExitStatus = self.process.wait().await?;
@@ -52,7 +52,7 @@ impl Build {
         }
     }
 
-    /// Kills it in the middle of what it does.
+    /// Kills it without a shutdown.
     pub async fn kill(mut self) -> Result<()> {
         Ok(self.process.kill().await?)
     }

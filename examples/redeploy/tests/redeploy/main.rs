@@ -62,7 +62,7 @@ async fn main() -> Result<ExitCode> {
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Deploys while orders are placed, and waits for all of them. How many there were.
+/// Deploys while orders are placed, and waits for all of them. Returns their number.
 async fn deploy_under_load(client: &Scoop, url: &str, schema: &str) -> Result<usize> {
     let first = Build::before("before", url, schema).await?;
     let (placed, mut progress) = watch::channel(0);
@@ -98,7 +98,7 @@ async fn place_orders(client: Scoop, placed: watch::Sender<usize>) -> Result<Vec
     Ok(orders)
 }
 
-/// One deployment after the other, with orders in between. The builds that still run.
+/// One deployment after the other, with orders in between. Returns the builds that still run.
 async fn deploy(
     client: &Scoop,
     url: &str,

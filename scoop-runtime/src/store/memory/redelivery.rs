@@ -104,7 +104,7 @@ impl Hierarchy {
         })
     }
 
-    /// Whether nobody was asked to cancel the launch, nor undoes it.
+    /// Whether the launch was neither cancelled nor is being undone.
     fn is_open(&self, emitted: &Event) -> bool {
         let told = self.record.of_message(emitted.message, EventKind::RollbackEmitted).next().is_some();
         if emitted.handler.is_none() {
@@ -115,7 +115,7 @@ impl Hierarchy {
         !told && !above.iter().any(|run| self.is_undone_since(*run, emitted.at))
     }
 
-    /// Whether a run has turned back since then, or is about to.
+    /// Whether a run has begun to roll back since then, or is about to.
     fn is_undone_since(&self, run: Uuid, since: OffsetDateTime) -> bool {
         let turned = |event: &Event| event.kind == EventKind::RollingBack && event.at > since;
         let about_to = |row: &Row| row.gives_up || row.undoing_since.is_some_and(|at| at > since);

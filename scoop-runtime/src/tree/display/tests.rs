@@ -68,7 +68,7 @@ fn order() -> Tree {
 }
 
 #[test]
-fn sample_of_the_guide_is_what_is_printed() {
+fn sample_of_the_guide_equals_the_printed_tree() {
     let printed = order().to_string();
     let guide = include_str!("../../../../docs/operations.md");
     assert!(guide.contains(&format!("```text\n{printed}```")), "the guide needs this:\n{printed}");
@@ -116,7 +116,7 @@ fn rolled_back_run_names_the_steps_it_undid() {
           2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
           2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
           2026-06-25T12:31:37.020Z      + 10 ms  completed pay
-          2026-06-25T12:31:38.500Z      + 1.4 s  turned back in pay: no chairs\nleft
+          2026-06-25T12:31:38.500Z      + 1.4 s  began to roll back in pay: no chairs\nleft
           2026-06-25T12:31:38.520Z      + 10 ms  undone pay
           2026-06-25T12:31:38.530Z               undone reserve
           2026-06-25T12:31:38.530Z               rolled back
