@@ -67,6 +67,7 @@ CREATE TABLE scoop.run (
     iteration         int,
     handler_iteration int,
     suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
+    completions       jsonb,  -- how often each step completed on the way forward, by step; null on the way back
     outputs           jsonb,  -- what the steps returned, by step
     context           jsonb,  -- what travels with it, as in its newest event
     replied           boolean NOT NULL DEFAULT false,  -- it has answered whoever launched its message

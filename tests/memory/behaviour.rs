@@ -3,6 +3,8 @@
 mod children;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
+#[path = "../it/behaviour/keys_changed.rs"]
+mod keys_changed;
 #[path = "../it/behaviour/names.rs"]
 mod names;
 #[path = "../it/behaviour/no_handler.rs"]

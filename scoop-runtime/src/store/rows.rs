@@ -89,12 +89,14 @@ impl Claimed {
         let failure: Option<Json<Failure>> = row.try_get("failure")?;
         let children: Option<Json<Vec<ChildRow>>> = row.try_get("failed_children")?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;
+        let completions: Option<Json<BTreeMap<String, u32>>> = row.try_get("completions")?;
         let context: Option<Json<Context>> = row.try_get("context")?;
 
         let source = format!("{handler}[{worker}]");
         let mut run = Run::new(lineage, row.try_get("message_id")?, source);
         run.last = suspension(row)?;
         run.suspensions = unsigned(row.try_get("suspensions")?);
+        run.completions = completions.map(|Json(completions)| completions).unwrap_or_default();
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         run.context = context.map(|Json(context)| context).unwrap_or_default();
         run.replied = row.try_get("replied")?;

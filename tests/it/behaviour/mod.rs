@@ -19,6 +19,7 @@ mod hierarchies;
 mod idling;
 mod in_memory;
 mod keys;
+mod keys_changed;
 mod keys_renamed;
 mod late_claim;
 mod launching;

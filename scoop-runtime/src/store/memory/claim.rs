@@ -181,6 +181,7 @@ impl Row {
             handler_iteration: self.handler_iteration.map(unsigned),
         });
         run.suspensions = unsigned(self.suspensions);
+        run.completions = self.completions.clone().unwrap_or_default();
         run.outputs = self.outputs.clone().unwrap_or_default();
         run.context = self.context.clone();
         run.replied = self.replied;
