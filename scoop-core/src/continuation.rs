@@ -318,8 +318,7 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
         return Ok(on_child_failure(at, step, last.iteration, handled, failure));
     }
     if next < definition.steps.len() {
-        let repeated = definition.step_index(&last.step) == Some(next);
-        return Ok(invoke(definition, run, next, if repeated { last.iteration + 1 } else { 0 }));
+        return Ok(invoke(definition, run, next, run.iteration_of(definition, next)));
     }
     let step = definition.last_step().unwrap_or_default();
     let at = Position::new(definition, run, step, last.handler_iteration);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Context, Failure, Lineage, Plan, RecordedStep, StepDefinition};
+use crate::{Context, Definition, Failure, Lineage, Plan, RecordedStep, StepDefinition};
 
 /// One execution of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +112,12 @@ impl Run {
     /// Between two attempts of a step that number changes neither with the program nor with what other steps do.
     pub fn completions_of(&self, step: &StepDefinition) -> u32 {
         step.all_names().filter_map(|name| self.completions.get(name)).sum()
+    }
+
+    /// The loop iteration in which this step runs if it is next on the way forward.
+    pub fn iteration_of(&self, definition: &Definition, step: usize) -> u32 {
+        let repeated = self.last.as_ref().filter(|last| definition.step_index(&last.step) == Some(step));
+        repeated.map_or(0, |last| last.iteration + 1)
     }
 
     /// Whether the run is on its way back and somebody has to read what it had done.

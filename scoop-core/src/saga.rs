@@ -61,7 +61,7 @@ pub struct StepDefinition {
     pub kind: StepKind,
 }
 
-/// A step of a definition as it is stored: its name, and the names that it had before.
+/// A step of a definition as it is stored: its names, and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// The persisted name.
@@ -69,10 +69,14 @@ pub struct RecordedStep {
     /// Earlier persisted names, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub was: Vec<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "StepKind::is_code")]
+    pub kind: StepKind,
 }
 
 /// What a step is for. What the user writes as one step may be two for the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StepKind {
     /// It runs the user's code.
     #[default]
@@ -81,6 +85,12 @@ pub enum StepKind {
     Wait,
     /// It cleans up after the step before it, once that and its children are done.
     Finally,
+}
+
+impl StepKind {
+    fn is_code(&self) -> bool {
+        *self == Self::Code
+    }
 }
 
 impl StepDefinition {
@@ -225,8 +235,12 @@ impl Definition {
 
     /// The steps in their order, as they are stored for other programs that run the saga.
     pub fn recorded_steps(&self) -> Vec<RecordedStep> {
-        let was = |step: &StepDefinition| step.was.iter().map(|was| (*was).to_owned()).collect();
-        self.steps.iter().map(|step| RecordedStep { name: step.name.to_string(), was: was(step) }).collect()
+        let recorded = |step: &StepDefinition| RecordedStep {
+            name: step.name.to_string(),
+            was: step.was.iter().map(|was| (*was).to_owned()).collect(),
+            kind: step.kind,
+        };
+        self.steps.iter().map(recorded).collect()
     }
 
     /// A number that two definitions share exactly if a run can change between them at any place.

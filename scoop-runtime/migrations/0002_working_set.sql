@@ -80,6 +80,7 @@ CREATE TABLE scoop.run (
     last_event_at     timestamptz NOT NULL,  -- the next event is later, whatever the clock says
     attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
+    tried_under       int[],  -- the definitions of the programs that tried, unless both are 0; both are of the last one
     reason            text,  -- of the last attempt in vain, or why it is stuck
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue
@@ -97,6 +98,20 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
+-- What is known of the attempts in vain before one more by a program with this definition: how many were of the same
+-- step, and under which definitions. `again` says whether the former ones were; if that is not known they were if they
+-- were under the same definition. The definition is null if it is not known.
+CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
+LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT ROW (CASE WHEN same THEN attempts ELSE 0 END, CASE WHEN same THEN retries ELSE 0 END,
+                CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)
+    FROM (VALUES (
+        coalesce(again, definition IS NULL OR tried_under[cardinality(tried_under)] = definition),
+        CASE WHEN attempts + retries > 0 THEN tried_under END
+    )) AS v (same, former)
+);
+
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, ready_at) WHERE state = 'ready';
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;

@@ -99,6 +99,12 @@ impl<'a> Scope<'a> {
         self.place.cleanup = true;
     }
 
+    /// What comes next cleans up after this step, which was tried in vain in this iteration.
+    pub(crate) fn cleans_up_after(&mut self, step: &'a str, iteration: u32) {
+        (self.place.step, self.place.iteration) = (step, iteration);
+        self.cleans_up();
+    }
+
     pub(crate) fn into_remains(self) -> Remains {
         let Self { opened, emissions, context, replies, .. } = self;
         Remains { opened, emissions, context, replies }

@@ -1,5 +1,7 @@
 //! What users rely on beyond the rows that other participants see, on a database in memory.
 
+#[path = "../it/behaviour/attempts_changed.rs"]
+mod attempts_changed;
 mod children;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;

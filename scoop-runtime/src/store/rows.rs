@@ -39,6 +39,8 @@ pub(crate) struct Claimed {
     pub(crate) attempts: i32,
     /// Attempts since the last event that failed, but did not count.
     pub(crate) retries: u32,
+    /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
+    pub(crate) tried_under: Vec<i32>,
     pub(crate) surroundings: Surroundings,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
@@ -114,6 +116,7 @@ impl Claimed {
             payload: row.try_get("payload")?,
             attempts: row.try_get("attempts")?,
             retries: unsigned(row.try_get("retries")?),
+            tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
             surroundings: Surroundings {
                 has_parent: row.try_get("has_parent")?,
                 undoing: row.try_get("undoing")?,

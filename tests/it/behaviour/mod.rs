@@ -1,5 +1,7 @@
 //! What users rely on beyond the rows that other participants see.
 
+mod attempts_after_death;
+mod attempts_changed;
 mod cancelled;
 mod children;
 mod cleanup;

@@ -141,6 +141,7 @@ impl State {
             payload: message.payload.clone(),
             attempts: row.attempts,
             retries: u32::try_from(row.retries).unwrap_or(0),
+            tried_under: row.tried_under.clone(),
             surroundings: Surroundings {
                 has_parent: row.parent.is_some(),
                 undoing: row.undoing_since.is_some(),
