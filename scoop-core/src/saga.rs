@@ -245,14 +245,16 @@ impl Definition {
 
     /// A number that two definitions share exactly if a run can change between them at any place.
     ///
-    /// It follows from all that the protocol knows of the steps; the code of the steps is not part of it.
-    pub fn fingerprint(&self) -> Uuid {
+    /// It follows from all that the protocol knows of the steps, and from what the types look like that the saga reads
+    /// from the database; the code of the steps is not part of it.
+    pub fn fingerprint(&self, types: &[String]) -> Uuid {
         let mut text = format!("{:?}\n", self.topic);
         for step in &*self.steps {
             let StepDefinition { name, was, needs, compensated, handles_child_failure, kind } = step;
             let _ =
                 writeln!(text, "{name:?} {was:?} {needs:?} {compensated} {handles_child_failure} {kind:?}");
         }
+        let _ = writeln!(text, "{types:?}");
         Uuid::new_v5(&FINGERPRINTS, text.as_bytes())
     }
 

@@ -31,6 +31,8 @@ mod sleeping;
 mod stuck;
 #[path = "../it/behaviour/trees.rs"]
 mod trees;
+#[path = "../it/behaviour/types_changed.rs"]
+mod types_changed;
 
 use scoop::prelude::*;
 use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

@@ -57,6 +57,7 @@ mod telemetry;
 mod topology;
 mod trees;
 mod trees_unreadable;
+mod types_changed;
 mod undoing;
 mod uniqueness;
 mod values;
