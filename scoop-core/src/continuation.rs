@@ -318,8 +318,7 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
         return Ok(on_child_failure(at, step, last.iteration, handled, failure));
     }
     if next < definition.steps.len() {
-        let repeated = definition.step_index(&last.step) == Some(next);
-        return Ok(invoke(definition, run, next, if repeated { last.iteration + 1 } else { 0 }));
+        return Ok(invoke(definition, run, next, run.iteration_of(definition, next)));
     }
     let step = definition.last_step().unwrap_or_default();
     let at = Position::new(definition, run, step, last.handler_iteration);
@@ -579,6 +578,9 @@ impl<'a> Position<'a> {
             values.push((crate::output_name(&self.step, run.suspensions), output));
         }
         run.context = self.context;
+        if invoked.is_some() {
+            *run.completions.entry(self.step.clone()).or_default() += 1;
+        }
         match &mut run.path {
             Path::Forward => run.suspensions += 1,
             Path::Backward { begun, .. } => *begun |= self.handler_iteration.is_none(),
@@ -809,6 +811,25 @@ mod tests {
         let replied = went_on(conclude(&run, Returned { replies, ..Returned::nothing() }));
         assert!(replied.replied);
         assert!(went_on(conclude(&replied, Returned::nothing())).replied);
+    }
+
+    #[test]
+    fn step_completed_under_a_former_name_counts_for_its_completions() {
+        let renamed = StepDefinition::new("c").formerly(&["b", "a"]);
+        let first = went_on(conclude(&run_after("b", Some(0)), Returned::nothing()));
+        let second = went_on(conclude(&first, Returned { next: Some(Next::GoTo(0)), ..Returned::nothing() }));
+        let third = went_on(conclude(&second, Returned::nothing()));
+        let counts = |run: &Run| [&STEPS[0], &STEPS[1], &renamed].map(|step| run.completions_of(step));
+        assert_eq!([&first, &second, &third].map(counts), [[1, 0, 1], [1, 1, 2], [2, 1, 3]]);
+
+        let rolled_back = Failure::new("T", "m", "child[w]");
+        let failed = ChildFailure { rolled_back, rollback_failed: None, told: false };
+        let handled = went_on(conclude(
+            &Run { failed_children: vec![failed], ..second.clone() },
+            Returned { next: Some(Next::GoTo(1)), ..Returned::nothing() },
+        ));
+        assert_eq!(counts(&handled), counts(&second), "a child failure handler completes no step");
+        assert!(third.turned_back(Failure::new("T", "m", "saga[w]")).completions.is_empty());
     }
 
     #[test]

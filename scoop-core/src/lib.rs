@@ -32,6 +32,7 @@ mod sleep;
 pub mod store;
 mod stored;
 mod text;
+mod tried;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
@@ -56,3 +57,4 @@ pub use sleep::{SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, SleepUntil};
 pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
+pub use tried::Tried;

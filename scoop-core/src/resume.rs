@@ -19,11 +19,37 @@ pub(crate) fn resume(definition: &Definition, run: &Run, last: &Suspension) -> R
         (None, Some(target)) => known(definition, target),
         (None, None) => Ok(known(definition, &last.step)? + 1),
         (Some(recorded), _) => {
-            let at = Change::new(definition, recorded, last)?.resume()?;
+            let at = Change::new(Steps::of(definition), recorded, last)?.resume()?;
             check_needs(definition, at, &run.outputs)?;
             Ok(at)
         }
     }
+}
+
+/// The step that is next for this run under another definition of its saga, if one is and it is known there.
+pub(crate) fn next_under<'a>(
+    definition: &Definition,
+    run: &Run,
+    steps: &'a [RecordedStep],
+) -> Option<&'a RecordedStep> {
+    let Some(last) = &run.last else {
+        return steps.first();
+    };
+    let at_hand;
+    let recorded = match &run.recorded {
+        Some(recorded) => &**recorded,
+        None => {
+            at_hand = definition.recorded_steps();
+            &at_hand
+        }
+    };
+    let at = Change::new(Steps::recorded(&definition.saga, steps), recorded, last).ok()?.resume().ok()?;
+    steps.get(at)
+}
+
+/// The position in `definition` of a step of another definition of its saga.
+pub(crate) fn position_in(definition: &Definition, step: &RecordedStep) -> Option<usize> {
+    Steps::of(definition).position(step)
 }
 
 /// Every value that a step from `at` on takes was returned, or can still be: a step that was inserted before the
@@ -56,17 +82,56 @@ pub(crate) fn known(definition: &Definition, step: &str) -> Result<usize, Stuck>
         .ok_or_else(|| Stuck::NoSuchStep { saga: definition.saga.to_string(), step: step.to_owned() })
 }
 
+/// The steps of a definition, as far as it matters where a run continues.
+struct Steps<'a> {
+    saga: &'a str,
+    /// Their names and kinds.
+    steps: Vec<(&'a str, StepKind)>,
+    /// Their positions by the names that they have or had.
+    positions: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Steps<'a> {
+    fn of(definition: &'a Definition) -> Self {
+        let steps = definition.steps.iter().map(|step| (&*step.name, step.kind));
+        let former = definition.steps.iter().map(|step| step.was.iter().copied());
+        Self::new(&definition.saga, steps.collect(), former)
+    }
+
+    fn recorded(saga: &'a str, steps: &'a [RecordedStep]) -> Self {
+        let former = steps.iter().map(|step| step.was.iter().map(String::as_str));
+        Self::new(saga, steps.iter().map(|step| (&*step.name, step.kind)).collect(), former)
+    }
+
+    fn new(
+        saga: &'a str,
+        steps: Vec<(&'a str, StepKind)>,
+        former: impl Iterator<Item = impl Iterator<Item = &'a str>>,
+    ) -> Self {
+        let mut positions = BTreeMap::new();
+        for (at, names) in former.enumerate() {
+            positions.extend(names.map(|name| (name, at)));
+        }
+        positions.extend(steps.iter().enumerate().map(|(at, (name, _))| (*name, at)));
+        Self { saga, steps, positions }
+    }
+
+    /// The position of a recorded step, by the name that it has there or had before.
+    fn position(&self, step: &RecordedStep) -> Option<usize> {
+        let names = std::iter::once(&step.name).chain(step.was.iter().rev());
+        names.filter_map(|name| self.positions.get(name.as_str())).next().copied()
+    }
+}
+
 /// Two definitions of one saga, and the decision of a step between them.
 struct Change<'a> {
-    definition: &'a Definition,
+    now: Steps<'a>,
     last: &'a Suspension,
     /// The step that a continuing run refers to: the target of the jump, or the step that completed.
     reference: &'a str,
     passed: &'a [RecordedStep],
     ahead: &'a [RecordedStep],
-    /// Positions in `definition` by the names that steps have or had.
-    positions: BTreeMap<&'a str, usize>,
-    /// For each position in `definition`: how the recorded definition classified the step.
+    /// For each position in `now`: how the recorded definition classified the step.
     classes: Vec<Class>,
 }
 
@@ -79,28 +144,19 @@ enum Class {
 }
 
 impl<'a> Change<'a> {
-    fn new(
-        definition: &'a Definition,
-        recorded: &'a [RecordedStep],
-        last: &'a Suspension,
-    ) -> Result<Self, Stuck> {
+    fn new(now: Steps<'a>, recorded: &'a [RecordedStep], last: &'a Suspension) -> Result<Self, Stuck> {
         let reference = last.jump.as_deref().unwrap_or(&last.step);
         let Some(at) = recorded.iter().position(|step| step.name == reference) else {
-            return Err(Stuck::NoSuchStep { saga: definition.saga.to_string(), step: reference.to_owned() });
+            return Err(Stuck::NoSuchStep { saga: now.saga.to_owned(), step: reference.to_owned() });
         };
         let (passed, ahead) = recorded.split_at(at + usize::from(last.jump.is_none()));
-        let mut positions = BTreeMap::new();
-        for (at, step) in definition.steps.iter().enumerate() {
-            positions.extend(step.was.iter().map(|was| (*was, at)));
-        }
-        positions.extend(definition.steps.iter().enumerate().map(|(at, step)| (&*step.name, at)));
-        let mut classes = vec![Class::New; definition.steps.len()];
+        let mut classes = vec![Class::New; now.steps.len()];
         for (steps, class) in [(passed, Class::Passed), (ahead, Class::Ahead)] {
-            for at in steps.iter().filter_map(|step| position(&positions, step)) {
+            for at in steps.iter().filter_map(|step| now.position(step)) {
                 classes[at] = class;
             }
         }
-        let change = Self { definition, last, reference, passed, ahead, positions, classes };
+        let change = Self { now, last, reference, passed, ahead, classes };
         change.check_names()?;
         Ok(change)
     }
@@ -118,7 +174,7 @@ impl<'a> Change<'a> {
     }
 
     fn position(&self, step: &RecordedStep) -> Option<usize> {
-        position(&self.positions, step)
+        self.now.position(step)
     }
 
     fn position_of_reference(&self) -> Option<usize> {
@@ -130,13 +186,13 @@ impl<'a> Change<'a> {
     /// program may have renamed it. After a jump, steps ahead may have run as well.
     fn check_names(&self) -> Result<(), Stuck> {
         let is_renamed = |step: &&RecordedStep| {
-            !self.positions.contains_key(step.name.as_str()) && self.position(step).is_some()
+            !self.now.positions.contains_key(step.name.as_str()) && self.position(step).is_some()
         };
         let looped = if self.last.jump.is_some() { self.ahead } else { &[] };
         match self.passed.iter().chain(looped).find(is_renamed) {
             None => Ok(()),
             Some(step) => Err(Stuck::RenamedSince {
-                saga: self.definition.saga.to_string(),
+                saga: self.now.saga.to_owned(),
                 step: step.name.clone(),
                 was: step.was.join("`, `"),
             }),
@@ -151,9 +207,9 @@ impl<'a> Change<'a> {
         match at.checked_sub(1).filter(|before| self.classes[*before] == Class::New) {
             None => Ok(at),
             Some(new) => Err(Stuck::Ambiguous {
-                saga: self.definition.saga.to_string(),
+                saga: self.now.saga.to_owned(),
                 step: self.reference.to_owned(),
-                instead: self.definition.steps[new].name.to_string(),
+                instead: self.now.steps[new].0.to_owned(),
             }),
         }
     }
@@ -161,7 +217,7 @@ impl<'a> Change<'a> {
     /// The wait of a step, if it is new; otherwise the step.
     fn with_its_wait(&self, at: usize) -> usize {
         let is_new_wait = |before: &usize| {
-            self.definition.steps[*before].kind == StepKind::Wait && self.classes[*before] == Class::New
+            self.now.steps[*before].1 == StepKind::Wait && self.classes[*before] == Class::New
         };
         at.checked_sub(1).filter(is_new_wait).unwrap_or(at)
     }
@@ -169,7 +225,7 @@ impl<'a> Change<'a> {
     /// No step that has passed may follow, and no step ahead may be left behind.
     fn check_order(&self, at: usize) -> Result<usize, Stuck> {
         let moved = |step: &RecordedStep, again| Stuck::Moved {
-            saga: self.definition.saga.to_string(),
+            saga: self.now.saga.to_owned(),
             step: step.name.clone(),
             after: self.last.step.clone(),
             what: if again { "run again" } else { "be skipped" },
@@ -182,12 +238,6 @@ impl<'a> Change<'a> {
             (None, None) => Ok(at),
         }
     }
-}
-
-/// The position of a recorded step, by the name that it has there or had before.
-fn position(positions: &BTreeMap<&str, usize>, step: &RecordedStep) -> Option<usize> {
-    let names = std::iter::once(&step.name).chain(step.was.iter().rev());
-    names.filter_map(|name| positions.get(name.as_str())).next().copied()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Context, Failure, Lineage, Plan, RecordedStep};
+use crate::{Context, Definition, Failure, Lineage, Plan, RecordedStep, StepDefinition};
 
 /// One execution of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Run {
     /// How many times a step or child failure handler came to its end on the way forward.
     /// Numbers the instances, so that each has a name that no other ever gets.
     pub suspensions: u32,
+    /// How often each step completed on the way forward, by the names on record; empty on the way back.
+    pub completions: BTreeMap<String, u32>,
     /// Forward or backward.
     pub path: Path,
     /// The children of the newest window that did not succeed, oldest failure first.
@@ -94,6 +96,7 @@ impl Run {
             source: source.into(),
             last: None,
             suspensions: 0,
+            completions: BTreeMap::new(),
             path: Path::Forward,
             failed_children: Vec::new(),
             outputs: BTreeMap::new(),
@@ -102,6 +105,19 @@ impl Run {
             replied: false,
             give_up: Vec::new(),
         }
+    }
+
+    /// How often this step completed on the way forward, under its name or a former one.
+    ///
+    /// Between two attempts of a step that number changes neither with the program nor with what other steps do.
+    pub fn completions_of(&self, step: &StepDefinition) -> u32 {
+        step.all_names().filter_map(|name| self.completions.get(name)).sum()
+    }
+
+    /// The loop iteration in which this step runs if it is next on the way forward.
+    pub fn iteration_of(&self, definition: &Definition, step: usize) -> u32 {
+        let repeated = self.last.as_ref().filter(|last| definition.step_index(&last.step) == Some(step));
+        repeated.map_or(0, |last| last.iteration + 1)
     }
 
     /// Whether the run is on its way back and somebody has to read what it had done.
@@ -137,6 +153,8 @@ impl Run {
         // What rolled back is settled; what could not roll back stays in the way.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
         self.path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan: None };
+        // They number the instances of the way forward; the plan of the rollback has names for its parts.
+        self.completions.clear();
         // What ended the way forward does not end the way back.
         self.give_up.clear();
         self

@@ -61,7 +61,7 @@ pub struct StepDefinition {
     pub kind: StepKind,
 }
 
-/// A step of a definition as it is stored: its name, and its former names.
+/// A step of a definition as it is stored: its names, and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// The persisted name.
@@ -69,10 +69,14 @@ pub struct RecordedStep {
     /// Earlier persisted names, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub was: Vec<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "StepKind::is_code")]
+    pub kind: StepKind,
 }
 
 /// What a step is for. What the user writes as one step may be two for the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StepKind {
     /// It runs the user's code.
     #[default]
@@ -81,6 +85,12 @@ pub enum StepKind {
     Wait,
     /// It cleans up after the step before it, once that and its children are done.
     Finally,
+}
+
+impl StepKind {
+    fn is_code(&self) -> bool {
+        *self == Self::Code
+    }
 }
 
 impl StepDefinition {
@@ -225,20 +235,26 @@ impl Definition {
 
     /// The steps in their order, as they are stored for other programs that run the saga.
     pub fn recorded_steps(&self) -> Vec<RecordedStep> {
-        let was = |step: &StepDefinition| step.was.iter().map(|was| (*was).to_owned()).collect();
-        self.steps.iter().map(|step| RecordedStep { name: step.name.to_string(), was: was(step) }).collect()
+        let recorded = |step: &StepDefinition| RecordedStep {
+            name: step.name.to_string(),
+            was: step.was.iter().map(|was| (*was).to_owned()).collect(),
+            kind: step.kind,
+        };
+        self.steps.iter().map(recorded).collect()
     }
 
     /// A number that two definitions share exactly if a run can change between them at any place.
     ///
-    /// It is derived from the names and settings of the steps that matter to the protocol, not from their code.
-    pub fn fingerprint(&self) -> Uuid {
+    /// It is derived from all that the protocol knows of the steps, and from the shapes of the types that the saga reads
+    /// from the database; the code of the steps is not part of it.
+    pub fn fingerprint(&self, types: &[String]) -> Uuid {
         let mut text = format!("{:?}\n", self.topic);
         for step in &*self.steps {
             let StepDefinition { name, was, needs, compensated, handles_child_failure, kind } = step;
             let _ =
                 writeln!(text, "{name:?} {was:?} {needs:?} {compensated} {handles_child_failure} {kind:?}");
         }
+        let _ = writeln!(text, "{types:?}");
         Uuid::new_v5(&FINGERPRINTS, text.as_bytes())
     }
 

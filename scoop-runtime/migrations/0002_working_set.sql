@@ -18,8 +18,8 @@ CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE un
 CREATE TABLE scoop.definition (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     handler     varchar(255) NOT NULL,
-    fingerprint uuid NOT NULL,
-    steps       jsonb NOT NULL,  -- in their order, each with its name and those that it had before
+    fingerprint uuid NOT NULL,  -- of the steps, and of the types of the message and of what the steps return
+    steps       jsonb NOT NULL,  -- in their order, each with its names and what it is for
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (handler, fingerprint)
 );
@@ -67,6 +67,7 @@ CREATE TABLE scoop.run (
     iteration         int,
     handler_iteration int,
     suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
+    completions       jsonb,  -- how often each step completed on the way forward, by step; null on the way back
     outputs           jsonb,  -- what the steps returned, by step
     context           jsonb,  -- what travels with it, as in its newest event
     replied           boolean NOT NULL DEFAULT false,  -- it has replied to the launcher of its message
@@ -79,6 +80,7 @@ CREATE TABLE scoop.run (
     last_event_at     timestamptz NOT NULL,  -- the next event is later, whatever the clock says
     attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
+    tried_under       int[],  -- the definitions of the programs that tried, unless both are 0; both are of the last one
     reason            text,  -- of the last attempt in vain, or why it is stuck
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue
@@ -96,6 +98,20 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
+-- What is known of the attempts in vain before one more by a program with this definition: how many were of the same
+-- step, and under which definitions. `again` says whether the former ones were; if that is not known they were if they
+-- were under the same definition. The definition is null if it is not known.
+CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
+LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT ROW (CASE WHEN same THEN attempts ELSE 0 END, CASE WHEN same THEN retries ELSE 0 END,
+                CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)
+    FROM (VALUES (
+        coalesce(again, definition IS NULL OR tried_under[cardinality(tried_under)] = definition),
+        CASE WHEN attempts + retries > 0 THEN tried_under END
+    )) AS v (same, former)
+);
+
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, ready_at) WHERE state = 'ready';
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;

@@ -30,7 +30,7 @@ BEGIN
     END IF;
     SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
         root uuid, id uuid, epoch bigint, ends text,
-        step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int,
+        step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int, completions jsonb,
         outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
         forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
         return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean
@@ -153,7 +153,7 @@ BEGIN
             owner = CASE WHEN s.ends IS NULL AND NOT waits THEN r.owner END,
             epoch = r.epoch + 1,
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
-            handler_iteration = s.handler_iteration, suspensions = s.suspensions, outputs = s.outputs,
+            handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions, outputs = s.outputs,
             backward = s.backward, failure = s.failure, rollback_failure = s.rollback_failure,
             context = knows, replied = s.replied,
             gives_up = r.gives_up AND NOT s.turns_back,

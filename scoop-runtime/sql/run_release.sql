@@ -3,7 +3,8 @@
 -- nobody pauses who has to give up, and no pause goes on after a deadline.
 -- Locks: the released rows of run.
 -- $1 roots, $2 ids, $3 epochs, $4 pauses in seconds, $5 reasons, null where there was no attempt,
--- $6 whether the attempt is one of those that the step is granted
+-- $6 whether the attempt is one of those that the step is granted, $7 the definition of the program, $8 whether the
+-- attempts before were of the same step
 UPDATE scoop.run r
 SET state = 'ready',
     owner = NULL,
@@ -13,9 +14,14 @@ SET state = 'ready',
         WHEN r.gives_up THEN clock_timestamp()
         ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at)
     END,
-    attempts = r.attempts + CASE WHEN b.reason IS NULL OR b.granted THEN 0 ELSE 1 END,
-    retries = r.retries + CASE WHEN b.granted THEN 1 ELSE 0 END,
+    (attempts, retries, tried_under) = (
+        SELECT t.attempts + (NOT b.granted)::int, t.retries + b.granted::int, t.tried_under
+        FROM scoop.tried(r.attempts, r.retries, r.tried_under, b.definition, b.again) t
+        WHERE b.reason IS NOT NULL
+        UNION ALL
+        SELECT r.attempts, r.retries, r.tried_under WHERE b.reason IS NULL
+    ),
     reason = b.reason
-FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[], $6::boolean[])
-    AS b (root, id, epoch, pause, reason, granted)
+FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[], $6::boolean[], $7::int[], $8::boolean[])
+    AS b (root, id, epoch, pause, reason, granted, definition, again)
 WHERE r.root = b.root AND r.id = b.id AND r.epoch = b.epoch AND r.state = 'running'

@@ -75,8 +75,9 @@ recorded AS (
 )
 SELECT c.committed_at, c.state = 'running' AS claimed,
        c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
-       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.outputs, c.failure,
-       c.attempts, c.retries, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
+       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions, c.outputs,
+       c.failure,
+       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
        c.undoing_since IS NOT NULL AS undoing,
        (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        CASE WHEN c.state = 'running' THEN (

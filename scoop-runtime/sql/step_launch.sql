@@ -11,7 +11,7 @@
 -- $23 the id of the run of its first handler
 -- $24 the worker's identifier in events
 -- Arrays with an element for each run: $25 the step that was chosen to run next, $26 the definition under which the step
--- completed
+-- completed, $27 how often each step completed
 WITH held AS MATERIALIZED (
     SELECT s.*, r.message_id, r.handler, r.lineage, r.undoing_since,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
@@ -20,10 +20,10 @@ WITH held AS MATERIALIZED (
     FROM unnest(
         $1::uuid[], $2::uuid[], $3::bigint[], $4::varchar[], $5::int[], $6::int[], $7::int[], $8::int[],
         $9::jsonb[], $10::bool[], $11::jsonb[], $12::varchar[], $13::jsonb[], $14::uuid[], $15::int[],
-        $25::varchar[], $26::int[]
+        $25::varchar[], $26::int[], $27::jsonb[]
     ) WITH ORDINALITY AS s (root, id, epoch, step, next_step, iteration, handler_iteration, suspensions,
                             outputs, replied, context, name, value, suspended_id, launches, jump,
-                            definition, nth)
+                            definition, completions, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
     WHERE (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
@@ -66,7 +66,7 @@ kept AS (
         epoch = r.epoch + 1,
         step = held.step, jump = held.jump, definition = held.definition, iteration = held.iteration,
         handler_iteration = held.handler_iteration, suspensions = held.suspensions,
-        outputs = held.outputs, replied = held.replied, context = held.knows,
+        completions = held.completions, outputs = held.outputs, replied = held.replied, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
         attempts = 0, retries = 0, reason = NULL
     FROM held

@@ -8,7 +8,8 @@
 -- $16 the id of the event, $17 how many messages it launched
 -- Arrays with an element for each message: $18 how many events follow it, $19 its id, $20 its topic, $21 its payload,
 -- $22 its context if that is not the run's, $23 the id of its event, $24 the id of the run of its first handler
--- $25 the step that was chosen to run next, $26 the definition under which the step completed
+-- $25 the step that was chosen to run next, $26 the definition under which the step completed,
+-- $27 how often each step completed
 WITH held AS MATERIALIZED (
     SELECT r.message_id, r.handler, r.lineage, r.undoing_since,
            CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END AS knows,
@@ -60,7 +61,7 @@ kept AS (
         owner = CASE WHEN waits.started IS NULL THEN r.owner END,
         epoch = r.epoch + 1,
         step = $6, jump = $25, definition = $26, iteration = $8, handler_iteration = $9, suspensions = $10,
-        outputs = $11, replied = $12, context = held.knows,
+        completions = $27, outputs = $11, replied = $12, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
         attempts = 0, retries = 0, reason = NULL
     FROM held

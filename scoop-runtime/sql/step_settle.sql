@@ -7,22 +7,23 @@
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
 -- $16 and $17 the ids of the events, of which a run that goes on needs the first alone.
 -- $18 the worker's identifier in events
--- Arrays again: $19 the step that was chosen to run next, $20 the definition under which the step completed
+-- Arrays again: $19 the step that was chosen to run next, $20 the definition under which the step completed, $21 how
+-- often each step completed
 WITH settlement AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bool[], $6::varchar[], $7::int[], $8::int[],
         $9::int[], $10::int[], $11::jsonb[], $12::bool[], $13::jsonb[], $14::varchar[], $15::jsonb[],
-        $16::uuid[], $17::uuid[], $19::varchar[], $20::int[]
+        $16::uuid[], $17::uuid[], $19::varchar[], $20::int[], $21::jsonb[]
     ) AS s (root, id, epoch, ends, suspends, step, next_step, iteration, handler_iteration,
             suspensions, outputs, replied, context, name, value,
-            suspended_id, last_id, jump, definition)
+            suspended_id, last_id, jump, definition, completions)
 ),
 kept AS (
     UPDATE scoop.run r
     SET epoch = r.epoch + 1,
         step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
         handler_iteration = s.handler_iteration, suspensions = s.suspensions,
-        outputs = s.outputs, replied = s.replied,
+        completions = s.completions, outputs = s.outputs, replied = s.replied,
         context = CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END,
         give_up_at = NULL,
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),

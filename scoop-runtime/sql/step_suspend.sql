@@ -7,12 +7,12 @@
 -- returned,
 -- $12 whether it replied, $13 the context if that has changed, $14 and $15 what the step returned,
 -- $16 the id of the event: cheaper to make in a program than in the server, $17 the step that was chosen to run next,
--- $18 the definition under which the step completed
+-- $18 the definition under which the step completed, $19 how often each step completed
 WITH kept AS (
     UPDATE scoop.run r
     SET epoch = r.epoch + 1,
         step = $6, jump = $17, definition = $18, iteration = $8, handler_iteration = $9, suspensions = $10,
-        outputs = $11, replied = $12,
+        completions = $19, outputs = $11, replied = $12,
         context = CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END,
         give_up_at = NULL,
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),

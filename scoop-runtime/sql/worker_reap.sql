@@ -5,4 +5,4 @@
 -- $1 the asking worker
 DELETE FROM scoop.worker w
 WHERE w.id <> $1 AND pg_try_advisory_xact_lock(w.lock_key)
-RETURNING w.id, w.handlers
+RETURNING w.id, w.handlers, w.definitions

@@ -31,6 +31,7 @@ mod saga;
 mod scoop;
 mod scope;
 mod settings;
+mod shape;
 mod shown;
 #[cfg(feature = "simulation")]
 pub mod simulation;

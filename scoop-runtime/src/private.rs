@@ -12,10 +12,10 @@ pub use scoop_core::{
 use scoop_core::{Json, Stored};
 use serde_json::Value;
 
-use crate::Scope;
 pub use crate::retry::Retry;
 pub use crate::saga::{Attempted, Handled, Handler, Registration, Saga, Step, StepEnd};
 pub use crate::tick::{ByHand, Launched, Timed, scheduled};
+use crate::{Scope, shape};
 
 /// The future, which must be `Send`: the bound is reported at the user's function, and the
 /// promise to return a `Send` future keeps it from being reported again further out.
@@ -54,12 +54,22 @@ impl<T: Stored> StepValue for T {}
 pub struct Codec<T> {
     write: fn(&T) -> serde_json::Result<Value>,
     read: fn(&Value) -> serde_json::Result<T>,
+    shape: fn() -> String,
 }
 
 /// The codec of `T`. The bound stands here only, so that the compiler reports one error for a
 /// type without it, whatever the number of functions that take its values.
 pub fn stored<T: StepValue>() -> Codec<T> {
-    Codec { write: |value| serde_json::to_value(Json(value)), read: |value| T::read_stored(value) }
+    Codec {
+        write: |value| serde_json::to_value(Json(value)),
+        read: |value| T::read_stored(value),
+        shape: shape::of::<T>,
+    }
+}
+
+/// What the values look like that `step` returns.
+pub fn shape_of<T>(codec: Codec<T>, step: &str) -> String {
+    format!("{step}\n{}", (codec.shape)())
 }
 
 /// The end of a step that returns a value for its compensation and for later steps.

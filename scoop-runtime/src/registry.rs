@@ -123,7 +123,12 @@ impl Registry {
 
     /// The definitions of all sagas, in the order of [`Self::pairs`].
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Definition> {
-        self.sagas.values().map(|saga| &saga.definition)
+        self.sagas().map(|saga| &saga.definition)
+    }
+
+    /// The sagas, in the order of [`Self::pairs`].
+    pub(crate) fn sagas(&self) -> impl Iterator<Item = &RunnableSaga> {
+        self.sagas.values().map(|saga| &**saga)
     }
 
     /// The sagas that run by themselves.

@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Failure, Message, Next, Result, Schedule, StepKind};
 use serde_json::Value;
 
-use crate::{Retry, Scope, private};
+use crate::{Retry, Scope, private, shape};
 
 /// A saga: a handler of one message type, written as a list of steps.
 ///
@@ -51,6 +51,12 @@ pub trait Saga: Send + Sync + Sized + 'static {
     fn sleep(step: Self::Step) -> Option<Duration> {
         let _ = step;
         None
+    }
+
+    /// What the values of its steps look like, each with the name of the step.
+    #[doc(hidden)]
+    fn value_shapes() -> Vec<String> {
+        vec![]
     }
 
     /// Run a step.
@@ -130,6 +136,10 @@ pub trait Handled: Send + Sync + 'static {
     fn decode(payload: &Value) -> serde_json::Result<Self>
     where
         Self: Sized;
+
+    /// What it looks like as it is stored.
+    #[doc(hidden)]
+    fn shape() -> String;
 }
 
 #[diagnostic::do_not_recommend]
@@ -138,6 +148,10 @@ impl<M: Message> Handled for M {
 
     fn decode(payload: &Value) -> serde_json::Result<Self> {
         M::read_stored(payload)
+    }
+
+    fn shape() -> String {
+        shape::of::<M>()
     }
 }
 
@@ -179,6 +193,9 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// When the payload does not fit the type.
     fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
+
+    /// What the types look like that it reads from the database: its message, and the values of its steps.
+    fn types(&self) -> Vec<String>;
 
     /// How long the step may take.
     fn timeout(&self, step: usize) -> Option<Duration>;
@@ -224,6 +241,10 @@ pub trait Handler: Send + Sync + 'static {
 impl<S: Saga> Handler for S {
     fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error> {
         Ok(Box::new(S::Message::decode(payload)?))
+    }
+
+    fn types(&self) -> Vec<String> {
+        std::iter::once(S::Message::shape()).chain(S::value_shapes()).collect()
     }
 
     fn timeout(&self, step: usize) -> Option<Duration> {

@@ -99,6 +99,12 @@ impl<'a> Scope<'a> {
         self.place.cleanup = true;
     }
 
+    /// What comes next cleans up after this step, which was tried in vain in this iteration.
+    pub(crate) fn cleans_up_after(&mut self, step: &'a str, iteration: u32) {
+        (self.place.step, self.place.iteration) = (step, iteration);
+        self.cleans_up();
+    }
+
     pub(crate) fn into_remains(self) -> Remains {
         let Self { opened, emissions, context, replies, .. } = self;
         Remains { opened, emissions, context, replies }
@@ -369,8 +375,9 @@ impl<'a> Scope<'a> {
     /// run again, after a crash or by another process, and different for every other one. Hand it
     /// to the service that performs the effect, so that it is performed once.
     ///
-    /// It is derived from the first name of the step: the oldest in `#[step(was = ["oldest", "older"])]`. So it stays
-    /// the same when the step is renamed between two attempts.
+    /// It is derived from the run, the first name of the step (the oldest in `#[step(was = ["oldest", "older"])]`), and how
+    /// often the step has completed in this run. So it stays the same when the program changes between two attempts: when
+    /// the step is renamed, or others are inserted before it, removed or reordered.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -381,10 +388,12 @@ impl<'a> Scope<'a> {
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
         let Place { definition, handler_iteration, step, run, cleanup, .. } = self.place;
-        // A step that was renamed keeps its key; the parts of a rollback have the names on record anyway.
-        let step = definition.step_index(step).map_or(step, |at| definition.steps[at].first_name());
+        // A part of a rollback has a name of its own on record, which no other instance has.
+        let forward = definition.step_index(step).map(|at| &definition.steps[at]);
+        let (step, completions) =
+            forward.map_or((step, 0), |step| (step.first_name(), run.completions_of(step)));
         let finally = if cleanup { "#finally" } else { "" };
-        let instance = format!("{step}#{}#{handler_iteration:?}{finally}", run.suspensions);
+        let instance = format!("{step}#{completions}#{handler_iteration:?}{finally}");
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 

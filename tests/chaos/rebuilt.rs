@@ -24,6 +24,7 @@ const WORKING_SET: &str = "
         'held', r.held) END
       || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
+        'completions', r.completions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
     FROM scoop.run r
     WHERE r.handler <> 'none' AND NOT (r.epoch = r.first_epoch AND EXISTS (

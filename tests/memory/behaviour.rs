@@ -1,8 +1,12 @@
 //! What users rely on beyond the rows that other participants see, on a database in memory.
 
+#[path = "../it/behaviour/attempts_changed.rs"]
+mod attempts_changed;
 mod children;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
+#[path = "../it/behaviour/keys_changed.rs"]
+mod keys_changed;
 #[path = "../it/behaviour/names.rs"]
 mod names;
 #[path = "../it/behaviour/no_handler.rs"]
@@ -27,6 +31,8 @@ mod sleeping;
 mod stuck;
 #[path = "../it/behaviour/trees.rs"]
 mod trees;
+#[path = "../it/behaviour/types_changed.rs"]
+mod types_changed;
 
 use scoop::prelude::*;
 use scoop::{RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

@@ -98,6 +98,7 @@ struct Entry {
     /// The steps of the definition under which the newest step completed.
     recorded: Option<Arc<[RecordedStep]>>,
     suspensions: u32,
+    completions: BTreeMap<String, u32>,
     outputs: BTreeMap<String, Value>,
     context: Context,
     /// What the parent knew when it told this run to turn back.
@@ -409,6 +410,7 @@ impl<'a> World<'a> {
         let mut run = Run::new(entry.lineage.clone(), entry.message, source);
         run.last = entry.last.clone();
         run.suspensions = entry.suspensions;
+        run.completions = entry.completions.clone();
         run.outputs = entry.outputs.clone();
         run.context = entry.context.clone();
         if let Some(cause) = &entry.cause {
@@ -675,6 +677,7 @@ impl Entry {
             last: None,
             recorded: None,
             suspensions: 0,
+            completions: BTreeMap::new(),
             outputs: BTreeMap::new(),
             context: Context::default(),
             told_with: Context::default(),
@@ -685,6 +688,7 @@ impl Entry {
     fn stand(&mut self, run: &Run) {
         self.last = run.last.clone();
         self.suspensions = run.suspensions;
+        self.completions = run.completions.clone();
         self.outputs = run.outputs.clone();
         self.context = run.context.clone();
         if let Path::Backward { cause, .. } = &run.path {

@@ -78,6 +78,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let timeout = durations("timeout", step_enum, steps, |step| step.timeout);
     let retry = retry(step_enum, steps);
     let sleep = durations("sleep", step_enum, steps, |step| step.sleep);
+    let value_shapes = value_shapes(steps);
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
     let due = due(step_enum, message, steps);
     let finally = finally(step_enum, message, steps);
@@ -99,6 +100,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #timeout
             #retry
             #sleep
+            #value_shapes
             #invoke
             #due
             #finally
@@ -107,6 +109,25 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
         }
         #unscheduled
     }
+}
+
+fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
+    let shapes = steps.iter().filter_map(|step| match &step.invoke.end {
+        End::JumpWith(ty) | End::Output(ty) => {
+            let name = &step.name;
+            Some(quote!(shape_of(stored::<#ty>(), #name)))
+        }
+        End::Done | End::Jump => None,
+    });
+    let shapes: Vec<_> = shapes.collect();
+    (!shapes.is_empty()).then(|| {
+        quote! {
+            fn value_shapes() -> ::std::vec::Vec<::std::string::String> {
+                use ::scoop::__private::{shape_of, stored};
+                ::std::vec![#(#shapes),*]
+            }
+        }
+    })
 }
 
 fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream {

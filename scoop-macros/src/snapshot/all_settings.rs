@@ -91,6 +91,13 @@ impl ::scoop::Saga for Checkout {
             _ => ::core::option::Option::None,
         }
     }
+    fn value_shapes() -> ::std::vec::Vec<::std::string::String> {
+        use ::scoop::__private::{shape_of, stored};
+        ::std::vec![
+            shape_of(stored:: < Payment > (), "charge"), shape_of(stored:: < Thanks > (),
+            "thank")
+        ]
+    }
     async fn invoke(
         &self,
         step: CheckoutStep,

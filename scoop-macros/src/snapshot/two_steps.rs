@@ -58,6 +58,10 @@ impl ::scoop::Saga for Checkout {
             ]
         },
     );
+    fn value_shapes() -> ::std::vec::Vec<::std::string::String> {
+        use ::scoop::__private::{shape_of, stored};
+        ::std::vec![shape_of(stored:: < Payment > (), "charge")]
+    }
     async fn invoke(
         &self,
         step: CheckoutStep,

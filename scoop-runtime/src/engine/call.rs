@@ -69,8 +69,8 @@ fn why(what: &str, error: &Error) -> Why {
     Why { recorded: format!("{what}: {error}"), logged }
 }
 
-/// What follows from the failure of the code that was called, which left this context behind; once the
-/// step is cleaned up after, if it has to be.
+/// What follows from the failure of the code that was called, which left this context behind; once the steps that
+/// were tried are cleaned up after.
 pub(super) async fn conclude_failed(
     engine: &Engine,
     job: &Job,
@@ -78,8 +78,11 @@ pub(super) async fn conclude_failed(
     context: Context,
     failure: Failure,
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
-    match (cleanup_of(job, call.action()), decode(job)) {
-        (Some(step), Ok(message)) => clean_up(engine, job, call, message, (step, context, failure)).await,
+    let steps = cleanups_of(job, call.action());
+    match decode(job) {
+        Ok(message) if !steps.is_empty() => {
+            clean_up(engine, job, call, message, (steps, context, failure)).await
+        }
         _ => Ok((call.conclude(context, Err(failure)), None)),
     }
 }
@@ -94,16 +97,21 @@ fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Durat
     job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
 }
 
-/// The step that failed, if it has to be cleaned up after.
-pub(super) fn cleanup_of(job: &Job, action: &Action) -> Option<usize> {
+/// The steps that have to be cleaned up after if the run ends here: the one that is next, if it was tried, and those that
+/// another program tried in its place.
+pub(super) fn cleanups_of(job: &Job, action: &Action) -> Vec<usize> {
     let Action::Invoke { step, .. } = action else {
-        return None;
+        return vec![];
     };
-    let next = job.saga.definition.steps.get(step + 1)?;
-    (next.kind == StepKind::Finally).then_some(*step)
+    let cleans_up = |step: &usize| {
+        let next = job.saga.definition.steps.get(step + 1);
+        next.is_some_and(|next| next.kind == StepKind::Finally)
+    };
+    let own = Some(*step).filter(|_| job.tried.next);
+    own.into_iter().chain(job.tried.others.iter().copied()).filter(cleans_up).collect()
 }
 
-/// Cleans up after a step that failed. What that writes to the database is committed together with
+/// Cleans up after steps that failed. What that writes to the database is committed together with
 /// the record of the failure; what it launches is not, as the failed step has no instance that could
 /// wait for it.
 async fn clean_up(
@@ -111,13 +119,21 @@ async fn clean_up(
     job: &Job,
     call: Call<'_>,
     message: &(dyn Any + Send + Sync),
-    (step, context, failure): (usize, Context, Failure),
+    (steps, context, failure): (Vec<usize>, Context, Failure),
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
+    let definition = &job.saga.definition;
     let mut scope = Scope::new(engine, place(job, &call), context);
-    scope.cleans_up();
-    let code = async { job.saga.handler.finally(step, &mut scope, message).await };
-    let code = code.instrument(telemetry::step_span(job.at(call.step()), Code::Finally));
-    let outcome = panics::caught(&job.run.source, code).await;
+    let mut outcome = Ok(());
+    for step in steps {
+        let name = &*definition.steps[step].name;
+        scope.cleans_up_after(name, job.run.iteration_of(definition, step));
+        let code = job.saga.handler.finally(step, &mut scope, message);
+        let code = code.instrument(telemetry::step_span(job.at(name), Code::Finally));
+        outcome = panics::caught(&job.run.source, code).await;
+        if outcome.is_err() {
+            break;
+        }
+    }
     engine.watched.forget(job.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
     let Err(error) = outcome else {

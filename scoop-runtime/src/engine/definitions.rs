@@ -48,10 +48,10 @@ impl Definitions {
     /// Records the definitions of this program.
     pub(super) async fn publish(store: &Store, registry: &Registry) -> sqlx::Result<Self> {
         let definitions: Vec<_> = registry
-            .definitions()
-            .map(|definition| PublishedDefinition {
+            .sagas()
+            .map(|RunnableSaga { definition, handler }| PublishedDefinition {
                 handler: definition.saga.to_string(),
-                fingerprint: definition.fingerprint(),
+                fingerprint: definition.fingerprint(&handler.types()),
                 steps: definition.recorded_steps(),
             })
             .collect();

@@ -7,11 +7,11 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Run};
+use scoop_core::{Conclusion, Context, Continuation, Failure, Run, Tried};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::call::{call_and_conclude, cleanup_of, conclude_failed};
+use super::call::{call_and_conclude, cleanups_of, conclude_failed};
 use super::claim::hand_to_another;
 use super::definitions::{by_index, recorded};
 use super::lanes::settle;
@@ -42,8 +42,8 @@ pub(super) struct Job {
     reserved: bool,
     /// What travels with it, by the books.
     pub(super) stored: Context,
-    /// Whether the code that is next has run before, in vain.
-    pub(super) tried: bool,
+    /// What was tried before, in vain.
+    pub(super) tried: Tried,
     /// Why it has to give up instead of what is next, if it has to.
     pub(super) reasons: Vec<Failure>,
     /// What it holds, until it leaves that to its parent.
@@ -169,10 +169,11 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         unreachable!("only runs of sagas in the registry are claimed");
     };
     let saga = saga.clone();
-    let Claimed { key, payload, attempts, retries, surroundings, overdue, run, definition, .. } = claimed;
+    let Claimed { key, payload, attempts, retries, tried_under, .. } = claimed;
+    let Claimed { surroundings, overdue, run, definition, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let (message, stored) = (OnceLock::new(), run.context.clone());
-    let (tried, reasons) = (attempts > 0 || retries > 0, vec![]);
+    let (tried, reasons) = (Tried::default(), vec![]);
     let mut job = Job {
         key,
         saga,
@@ -192,9 +193,8 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         rehearsed: None,
         undecided: None,
     };
-    let mut halt = match recorded(&engine, &job.saga, job.definition).await {
-        Ok(recorded) => {
-            job.run.recorded = recorded;
+    let mut halt = match position(&engine, &mut job, &tried_under).await {
+        Ok(()) => {
             if made(Bug::ByIndex) && !job.run.is_backward() {
                 by_index(&job.saga, &mut job.run);
             }
@@ -216,6 +216,22 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
             engine.announce(&[job.saga.definition.saga.to_string()]);
         }
     }
+}
+
+/// Looks up by which definitions the run got where it stands, and what was tried there.
+async fn position(engine: &Engine, job: &mut Job, tried_under: &[i32]) -> Result<(), Halt> {
+    job.run.recorded = recorded(engine, &job.saga, job.definition).await?;
+    if job.attempt() > 0 {
+        let mut under = vec![];
+        for definition in tried_under {
+            under.push(recorded(engine, &job.saga, Some(*definition)).await?);
+        }
+        job.tried = Tried::of(&job.saga.definition, &job.run, &under);
+        if !job.tried.counts {
+            (job.attempts, job.retries) = (0, 0);
+        }
+    }
+    Ok(())
 }
 
 /// Has written why the run does not go on. It is in flight until that is done, so that nobody takes it for lost
@@ -299,8 +315,13 @@ async fn retry(
     flight: InFlight,
 ) {
     let pause = pause.as_secs_f64();
-    let again = Release::after(job.key, pause, why.recorded.clone(), !infrastructure);
-    if release(engine, again, flight).await {
+    let after = Release {
+        granted: !infrastructure,
+        definition: engine.definitions.number_of(&job.saga.definition.saga),
+        again: job.tried.counts,
+        ..Release::after(job.key, pause, why.recorded.clone())
+    };
+    if release(engine, after, flight).await {
         let report = if job.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
         report(job.at(&job.step()), why.logged(), pause, infrastructure);
     }
@@ -326,26 +347,28 @@ async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
         job.reasons = reasons_to_give_up(engine, job).await?;
     }
     let (conclusion, opened) = match std::mem::take(&mut job.reasons) {
-        reasons if reasons.is_empty() => match next(job)? {
-            Continuation::Record(record) => (record.conclude(), None),
-            Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
-        },
+        reasons if reasons.is_empty() => {
+            // From here on what is next has been tried, however the call ends.
+            job.tried.next = true;
+            match next(job)? {
+                Continuation::Record(record) => (record.conclude(), None),
+                Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
+            }
+        }
         reasons => give_up(engine, job, reasons).await?,
     };
     settle(engine, job, conclusion, opened).await
 }
 
-/// What follows from giving up. A step that was tried in vain is cleaned up after.
+/// What follows from giving up. Steps that were tried in vain are cleaned up after.
 async fn give_up(
     engine: &Engine,
     job: &mut Job,
     reasons: Vec<Failure>,
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
-    if job.tried
-        && let Continuation::Call(call) = next(job)?
-    {
+    if let Continuation::Call(call) = next(job)? {
         let failure = Failure::gave_up(&job.run.source, reasons.clone());
-        if cleanup_of(job, call.action()).is_some() {
+        if !cleanups_of(job, call.action()).is_empty() {
             return conclude_failed(engine, job, call, job.run.context.clone(), failure).await;
         }
     }

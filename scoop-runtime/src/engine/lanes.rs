@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run};
+use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run, Tried};
 use sqlx::{Postgres, Transaction};
 
 use super::call::{conclude_failed, undo};
@@ -136,7 +136,7 @@ async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Hal
     }
     // What the step changed of the context outlives it.
     job.run.context = after.context;
-    (job.tried, job.reasons) = (true, reasons);
+    job.reasons = reasons;
     Ok(())
 }
 
@@ -323,7 +323,7 @@ fn proceed(
             job.key.epoch += 1;
             job.attempts = 0;
             job.retries = 0;
-            job.tried = false;
+            job.tried = Tried::default();
             job.overdue = settled.overdue;
             Ok(())
         }

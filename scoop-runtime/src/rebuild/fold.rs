@@ -44,6 +44,8 @@ pub(crate) struct Rebuilt {
     pub(crate) iteration: Option<i32>,
     pub(crate) handler_iteration: Option<i32>,
     pub(crate) suspensions: usize,
+    /// How often each step completed, unless the run is on its way back.
+    pub(crate) completions: Option<BTreeMap<String, u32>>,
     /// What its steps returned; to be read if it [`Rebuilt::remembers`].
     pub(crate) outputs: Option<BTreeMap<String, Value>>,
     pub(crate) context: Context,
@@ -274,6 +276,7 @@ impl<'a> Hierarchy<'a> {
         let backward = run.suspended_backward();
         let last = if told { backward } else { run.suspended() };
         row.suspensions = if told { 0 } else { run.forward().count() };
+        row.completions = Some(run.completions()).filter(|counts| !row.backward && !counts.is_empty());
         if let Some(last) = last {
             row.step = last.step.clone();
             row.jump.clone_from(&last.jump);
@@ -421,6 +424,7 @@ impl<'a> Hierarchy<'a> {
             iteration: None,
             handler_iteration: None,
             suspensions: 0,
+            completions: None,
             outputs: None,
             context: of.context.clone(),
             replied: false,

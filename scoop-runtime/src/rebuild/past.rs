@@ -173,6 +173,15 @@ impl<'a> Past<'a> {
         iteration
     }
 
+    /// How often each step completed on the way forward.
+    pub(super) fn completions(&self) -> BTreeMap<String, u32> {
+        let mut completions = BTreeMap::new();
+        for event in self.forward().filter(|event| event.handling.is_none()) {
+            *completions.entry(event.step.clone().unwrap_or_default()).or_default() += 1;
+        }
+        completions
+    }
+
     /// Whether it could not be undone because runs below it could not.
     pub(super) fn failed_with_children(&self) -> bool {
         let (Some(failed), Some(turned)) = (self.failed(), self.turned()) else {

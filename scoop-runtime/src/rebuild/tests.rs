@@ -20,7 +20,7 @@ fn id(number: u128) -> Uuid {
 }
 
 /// A history under construction.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct History {
     rows: Vec<Recorded>,
     revivals: Vec<Revival>,
@@ -184,7 +184,10 @@ fn a_run_stands_where_it_was_last() {
     let expected = [json!("ready"), json!("a"), json!("b"), json!(1), json!(0), json!(3), time(5)];
     assert_eq!(handled.fields("h2", fields), expected);
     let on = handled.suspended(&[1, 2], 10, "b").jump("a").suspended(&[1, 2], 10, "a").jump("b");
-    assert_eq!(on.fields("h2", ["iteration", "suspensions"]), [json!(0), json!(5)]);
+    let expected = [json!(0), json!(5), json!({ "a": 3, "b": 1 })];
+    assert_eq!(on.fields("h2", ["iteration", "suspensions", "completions"]), expected);
+    let back = on.clone().row(&[1, 2], EventKind::RollingBack, 10).step("b");
+    assert_eq!(back.fields("h2", ["suspensions", "completions"]), [json!(5), none.clone()]);
     let over = on.row(&[1, 2], EventKind::Committed, 10);
     assert_eq!(over.states(), []);
 }

@@ -190,6 +190,7 @@ impl Launched {
             payload: self.payload.clone(),
             attempts: 0,
             retries: 0,
+            tried_under: vec![],
             surroundings: Surroundings { has_parent: false, undoing: false },
             overdue: false,
             definition: None,

@@ -244,10 +244,9 @@ impl Tables {
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
-        let handlers: Vec<Vec<String>> =
-            sqlx::query_scalar(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        sqlx::query(self.sql.run_free.clone()).bind([worker]).execute(&mut *tx).await?;
-        self.reconsider(&mut tx, &handlers.concat()).await?;
+        let left = sqlx::query_as(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        self.free(&mut tx, &[worker], &left).await?;
+        self.reconsider(&mut tx, &handlers(left)).await?;
         self.notification(worker).execute(&mut *tx).await?;
         tx.commit().await
     }
@@ -260,13 +259,38 @@ impl Tables {
         }
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
-        let dead: Vec<(Uuid, Vec<String>)> =
+        let dead: Vec<Gone> =
             sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        let (dead, handlers): (Vec<_>, Vec<_>) = dead.into_iter().unzip();
-        let freed = sqlx::query(self.sql.run_free.clone()).bind(&dead).execute(&mut *tx).await?;
-        self.reconsider(&mut tx, &handlers.concat()).await?;
+        let ids: Vec<_> = dead.iter().map(|(id, ..)| *id).collect();
+        let freed = self.free(&mut tx, &ids, &dead).await?;
+        self.reconsider(&mut tx, &handlers(dead)).await?;
         sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok((dead.len(), freed.rows_affected()))
+        Ok((ids.len(), freed))
     }
+
+    /// Frees the runs of workers that have been struck out: how many.
+    async fn free(
+        &self,
+        connection: &mut PgConnection,
+        workers: &[Uuid],
+        gone: &[Gone],
+    ) -> sqlx::Result<u64> {
+        let each = || gone.iter().flat_map(|(id, handlers, _)| handlers.iter().map(move |it| (*id, &**it)));
+        let freed = sqlx::query(self.sql.run_free.clone())
+            .bind(workers)
+            .bind(each().map(|(id, _)| id).collect::<Vec<_>>())
+            .bind(each().map(|(_, handler)| handler).collect::<Vec<_>>())
+            .bind(gone.iter().flat_map(|(.., definitions)| definitions).copied().collect::<Vec<_>>())
+            .execute(connection)
+            .await?;
+        Ok(freed.rows_affected())
+    }
+}
+
+/// A worker that was struck out: its id, its sagas, and of each the definition that it had.
+type Gone = (Uuid, Vec<String>, Vec<i32>);
+
+fn handlers(gone: Vec<Gone>) -> Vec<String> {
+    gone.into_iter().flat_map(|(_, handlers, _)| handlers).collect()
 }

@@ -97,6 +97,10 @@ pub(crate) struct Release {
     pub(crate) reason: Option<String>,
     /// Whether the attempt is one of those that the step is granted.
     pub(crate) granted: bool,
+    /// The definition of the program.
+    pub(crate) definition: i32,
+    /// Whether the attempts in vain before were of the same step.
+    pub(crate) again: bool,
 }
 
 /// Why a run has to give up.
@@ -113,12 +117,12 @@ pub(crate) struct GiveUp {
 impl Release {
     /// Merely handed back.
     pub(crate) fn at_once(key: Key) -> Self {
-        Self { key, pause_seconds: 0.0, reason: None, granted: false }
+        Self { key, pause_seconds: 0.0, reason: None, granted: false, definition: 0, again: true }
     }
 
     /// After an attempt in vain.
-    pub(crate) fn after(key: Key, pause_seconds: f64, reason: String, granted: bool) -> Self {
-        Self { key, pause_seconds, reason: Some(reason.replace('\0', "")), granted }
+    pub(crate) fn after(key: Key, pause_seconds: f64, reason: String) -> Self {
+        Self { pause_seconds, reason: Some(reason.replace('\0', "")), ..Self::at_once(key) }
     }
 }
 
@@ -361,7 +365,9 @@ impl Tables {
             .bind(each.clone().map(|r| r.key.epoch).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.pause_seconds).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.reason.clone()).collect::<Vec<_>>())
-            .bind(each.map(|r| r.granted).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.granted).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.definition).collect::<Vec<_>>())
+            .bind(each.map(|r| r.again).collect::<Vec<_>>())
             .done(&self.sessions)
             .await?;
         Ok(released.rows_affected())

@@ -101,6 +101,7 @@ async fn settle_one(
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(suspended.jump.as_deref())
         .bind(all.definition)
+        .bind(all.completions.as_ref().map(Json))
         .fetch_all(connection)
         .await
 }
@@ -142,6 +143,7 @@ async fn settle_all(
         .bind(identifier)
         .bind(each().map(|one| one.suspended.jump.as_deref()).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.definition).collect::<Vec<_>>())
+        .bind(each().map(|one| one.all.completions.as_ref().map(Json)).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
 }

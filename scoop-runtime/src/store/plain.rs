@@ -119,7 +119,7 @@ impl<'a> Plain<'a> {
         if ends {
             stood.bind(ids::now_v7()).bind(self.ends_as())
         } else {
-            stood.bind(self.jump()).bind(all.definition)
+            stood.bind(self.jump()).bind(all.definition).bind(all.completions.as_ref().map(Json))
         }
     }
 }
@@ -152,6 +152,7 @@ pub(super) async fn settle_all(
         .bind(identifier)
         .bind(each().map(|plain| plain.jump()).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.definition).collect::<Vec<_>>())
+        .bind(each().map(|plain| plain.all.completions.as_ref().map(Json)).collect::<Vec<_>>())
         .all(&store.sessions)
         .await
 }

@@ -71,27 +71,28 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "step_suspend" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
-             text, int",
+             text, int, jsonb",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, \
-             NULL, NULL",
+             NULL, NULL, NULL",
         ),
         "step_settle" => (
             "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
-             jsonb[], text[], jsonb[], uuid[], uuid[], text, text[], int[]",
+             jsonb[], text[], jsonb[], uuid[], uuid[], text, text[], int[], jsonb[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', \
-             '{}', '{}'",
+             '{}', '{}', '{}'",
         ),
         "step_launch" => (
             "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
-             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text[], int[]",
+             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text[], int[], \
+             jsonb[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
-             '{}', '{}', '{}', '{}', '{}', '', '{}', '{}'",
+             '{}', '{}', '{}', '{}', '{}', '', '{}', '{}', '{}'",
         ),
         "step_launch_one" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, int, \
-             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, int",
+             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, int, jsonb",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, 1, \
-             '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL",
+             '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL, NULL",
         ),
         "step_tell" => (
             "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \

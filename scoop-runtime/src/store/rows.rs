@@ -39,6 +39,8 @@ pub(crate) struct Claimed {
     pub(crate) attempts: i32,
     /// Attempts since the last event that failed, but did not count.
     pub(crate) retries: u32,
+    /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
+    pub(crate) tried_under: Vec<i32>,
     pub(crate) surroundings: Surroundings,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
@@ -89,12 +91,14 @@ impl Claimed {
         let failure: Option<Json<Failure>> = row.try_get("failure")?;
         let children: Option<Json<Vec<ChildRow>>> = row.try_get("failed_children")?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;
+        let completions: Option<Json<BTreeMap<String, u32>>> = row.try_get("completions")?;
         let context: Option<Json<Context>> = row.try_get("context")?;
 
         let source = format!("{handler}[{worker}]");
         let mut run = Run::new(lineage, row.try_get("message_id")?, source);
         run.last = suspension(row)?;
         run.suspensions = unsigned(row.try_get("suspensions")?);
+        run.completions = completions.map(|Json(completions)| completions).unwrap_or_default();
         run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         run.context = context.map(|Json(context)| context).unwrap_or_default();
         run.replied = row.try_get("replied")?;
@@ -112,6 +116,7 @@ impl Claimed {
             payload: row.try_get("payload")?,
             attempts: row.try_get("attempts")?,
             retries: unsigned(row.try_get("retries")?),
+            tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
             surroundings: Surroundings {
                 has_parent: row.try_get("has_parent")?,
                 undoing: row.try_get("undoing")?,

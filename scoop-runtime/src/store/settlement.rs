@@ -38,6 +38,8 @@ pub(crate) struct Settlement {
     pub(super) handler_iteration: Option<i32>,
     pub(super) suspensions: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) completions: Option<BTreeMap<String, u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<BTreeMap<String, Value>>,
     pub(super) backward: bool,
     pub(super) turns_back: bool,
@@ -311,6 +313,7 @@ impl Settlement {
             iteration: None,
             handler_iteration: None,
             suspensions: 0,
+            completions: None,
             outputs: None,
             backward: false,
             turns_back: false,
@@ -342,6 +345,7 @@ impl Settlement {
             self.handler_iteration = last.handler_iteration.map(signed);
         }
         self.suspensions = signed(run.suspensions);
+        self.completions = (!run.completions.is_empty()).then_some(run.completions);
         self.replied = run.replied;
         self.outputs = (!run.outputs.is_empty()).then_some(run.outputs);
         if let Path::Backward { cause, .. } = run.path {
@@ -523,11 +527,13 @@ mod tests {
         let last =
             Suspension { step: "a".into(), jump: Some("b".into()), iteration: 2, handler_iteration: Some(3) };
         let outputs = BTreeMap::from([("a".to_owned(), json!(5))]);
-        let after = Run { last: Some(last), suspensions: 4, replied: true, outputs, ..forward() };
+        let completions = BTreeMap::from([("a".to_owned(), 3)]);
+        let after =
+            Run { last: Some(last), suspensions: 4, completions, replied: true, outputs, ..forward() };
         let json = serde_json::to_value(of_fate(&forward(), ALONE, Fate::GoesOn(after.clone()))).unwrap();
         let expected = json!({
             "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "jump": "b", "iteration": 2,
-            "handler_iteration": 3, "suspensions": 4, "outputs": { "a": 5 }, "backward": false,
+            "handler_iteration": 3, "suspensions": 4, "completions": { "a": 3 }, "outputs": { "a": 5 }, "backward": false,
             "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
         });
         assert_eq!(json, expected);

@@ -72,6 +72,7 @@ fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
 fn goes_on(run: &Run) -> Conclusion {
     let (event, mut after) = suspended(run, "step");
     after.suspensions = 1;
+    after.completions.insert("step".into(), 2);
     after.outputs.insert("step".into(), json!({ "n": 1 }));
     let values = vec![("Output of step#0".into(), json!(null))];
     Conclusion { values, ..of(vec![event], Fate::GoesOn(after)) }

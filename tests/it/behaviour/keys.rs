@@ -11,7 +11,7 @@ use crate::support::Database;
 /// How often the failure handler launches another child, which fails, too.
 const RETRIES: usize = 2;
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Calls(pub(super) Arc<Mutex<Vec<(&'static str, Uuid)>>>);
 
 impl Calls {
@@ -21,6 +21,12 @@ impl Calls {
         let earlier = calls.iter().filter(|(known, _)| *known == name).count();
         calls.push((name, scope.idempotency_key()));
         earlier
+    }
+
+    /// The keys of the calls of that name.
+    pub(super) fn keys(&self, name: &str) -> Vec<Uuid> {
+        let calls = self.0.lock().expect("nobody panics here");
+        calls.iter().filter(|(known, _)| *known == name).map(|(_, key)| *key).collect()
     }
 }
 

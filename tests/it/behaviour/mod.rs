@@ -1,5 +1,7 @@
 //! What users rely on beyond the rows that other participants see.
 
+mod attempts_after_death;
+mod attempts_changed;
 mod cancelled;
 mod children;
 mod cleanup;
@@ -19,6 +21,7 @@ mod hierarchies;
 mod idling;
 mod in_memory;
 mod keys;
+mod keys_changed;
 mod keys_renamed;
 mod late_claim;
 mod launching;
@@ -54,6 +57,7 @@ mod telemetry;
 mod topology;
 mod trees;
 mod trees_unreadable;
+mod types_changed;
 mod undoing;
 mod uniqueness;
 mod values;

@@ -190,6 +190,7 @@ const WORKING_SET: &str = "
         'due', CASE WHEN r.ready_at > now() + interval '10 min' THEN r.ready_at END) END
       || CASE WHEN r.state = 'ended' OR r.failed_before THEN '{}' ELSE jsonb_build_object(
         'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration, 'suspensions', r.suspensions,
+        'completions', r.completions,
         'handler_iteration', r.handler_iteration, 'outputs', r.outputs) END)::text
     FROM scoop.run r
     WHERE r.handler <> 'none'

@@ -141,6 +141,7 @@ impl State {
             payload: message.payload.clone(),
             attempts: row.attempts,
             retries: u32::try_from(row.retries).unwrap_or(0),
+            tried_under: row.tried_under.clone(),
             surroundings: Surroundings {
                 has_parent: row.parent.is_some(),
                 undoing: row.undoing_since.is_some(),
@@ -181,6 +182,7 @@ impl Row {
             handler_iteration: self.handler_iteration.map(unsigned),
         });
         run.suspensions = unsigned(self.suspensions);
+        run.completions = self.completions.clone().unwrap_or_default();
         run.outputs = self.outputs.clone().unwrap_or_default();
         run.context = self.context.clone();
         run.replied = self.replied;

@@ -131,6 +131,7 @@ impl Record {
         row.definition = rebuilt.definition;
         row.handler_iteration = rebuilt.handler_iteration;
         row.suspensions = i32::try_from(rebuilt.suspensions).unwrap_or(i32::MAX);
+        row.completions = rebuilt.completions;
         if remembers {
             let values = self.values.get(&id).cloned().unwrap_or_default();
             row.outputs = newest_outputs(values.into_iter().collect());
@@ -181,6 +182,7 @@ impl Row {
             let more = json!({
                 "step": self.step, "jump": self.jump, "definition": self.definition, "iteration": self.iteration,
                 "suspensions": self.suspensions, "handler_iteration": self.handler_iteration,
+                "completions": self.completions,
                 "outputs": self.outputs,
             });
             fields.extend(more.as_object().cloned().unwrap_or_default());

@@ -65,6 +65,7 @@ pub(super) struct Row {
     pub(super) iteration: Option<i32>,
     pub(super) handler_iteration: Option<i32>,
     pub(super) suspensions: i32,
+    pub(super) completions: Option<BTreeMap<String, u32>>,
     pub(super) outputs: Option<BTreeMap<String, Value>>,
     pub(super) context: Context,
     pub(super) replied: bool,
@@ -77,6 +78,7 @@ pub(super) struct Row {
     pub(super) last_event_at: OffsetDateTime,
     pub(super) attempts: i32,
     pub(super) retries: i32,
+    pub(super) tried_under: Vec<i32>,
     pub(super) reason: Option<String>,
     pub(super) failed_before: bool,
     pub(super) held: bool,
@@ -125,6 +127,7 @@ impl Row {
             iteration: None,
             handler_iteration: None,
             suspensions: 0,
+            completions: None,
             outputs: None,
             context: Context::default(),
             replied: false,
@@ -137,6 +140,7 @@ impl Row {
             last_event_at,
             attempts: 0,
             retries: 0,
+            tried_under: vec![],
             reason: None,
             failed_before: false,
             held: false,
@@ -188,6 +192,22 @@ impl Row {
     /// Whether nobody has begun it, be it for the first time or again.
     pub(super) fn is_untouched(&self) -> bool {
         self.epoch == self.first_epoch
+    }
+
+    /// One more attempt in vain is to be counted, by a program with this definition. What was tried before stops to count
+    /// unless that was the same step; see `scoop.tried` in the migrations.
+    pub(super) fn tried(&mut self, definition: Option<i32>, again: Option<bool>) {
+        if self.attempts + self.retries == 0 {
+            self.tried_under.clear();
+        }
+        let newest = self.tried_under.last().copied();
+        if !again.unwrap_or(definition.is_none() || newest == definition) {
+            (self.attempts, self.retries) = (0, 0);
+        }
+        if let Some(definition) = definition {
+            self.tried_under.retain(|earlier| *earlier != definition);
+            self.tried_under.push(definition);
+        }
     }
 
     /// Nobody works on it any more; anybody may take it.

@@ -225,6 +225,7 @@ impl State {
             row.iteration = settlement.iteration.map(|it| if made(Bug::ForgetIteration) { 0 } else { it });
             row.handler_iteration = settlement.handler_iteration;
             row.suspensions = settlement.suspensions;
+            row.completions.clone_from(&settlement.completions);
             row.outputs = settlement.outputs.clone().filter(|_| !made(Bug::LoseOutputs));
             row.backward = settlement.backward;
             row.failure.clone_from(&settlement.failure);

@@ -82,8 +82,10 @@ impl Memory {
             let owned = state.owned_by(worker).into_iter();
             let lost: Vec<_> = owned.filter(|(_, id)| !in_flight.contains(id)).collect();
             for run in &lost {
+                let definition = state.definition_of(worker, *run);
                 state.change(*run, |row| {
                     row.free(now);
+                    row.tried(definition, None);
                     row.attempts += 1;
                     row.reason = Some("what became of it was not known".into());
                 });
@@ -204,12 +206,14 @@ impl State {
     /// A worker is gone. What it was in the middle of counts as an attempt in vain.
     fn strike(&mut self, worker: Uuid) -> u64 {
         let now = self.now();
+        let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
+        let definitions: Vec<_> = owned.iter().map(|run| self.definition_of(worker, *run)).collect();
         let gone = self.workers.remove(&worker);
         self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));
-        let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
-        for run in &owned {
+        for (run, definition) in owned.iter().zip(definitions) {
             self.change(*run, |row| {
                 row.free(now);
+                row.tried(definition, None);
                 row.attempts += 1;
                 row.reason = Some("the process that was at it is gone".into());
             });
@@ -217,10 +221,17 @@ impl State {
         u64::try_from(owned.len()).unwrap_or(u64::MAX)
     }
 
+    /// Under which definition a worker continues a run.
+    fn definition_of(&self, worker: Uuid, run: RunId) -> Option<i32> {
+        let (worker, row) = (self.workers.get(&worker)?, self.row(run)?);
+        let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
+        worker.definitions.get(at).copied()
+    }
+
     /// Whether the run was held under the key.
     fn release(&mut self, release: &Release) -> bool {
         let now = self.now();
-        let Release { key, pause_seconds, reason, granted } = release;
+        let Release { key, pause_seconds, reason, granted, definition, again } = release;
         if self.claimed_under(*key).is_none() {
             return false;
         }
@@ -233,8 +244,11 @@ impl State {
                 (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)),
             };
             row.free(ready_at);
-            row.attempts += i32::from(reason.is_some() && !granted);
-            row.retries += i32::from(*granted);
+            if reason.is_some() {
+                row.tried(Some(*definition), Some(*again));
+                row.attempts += i32::from(!granted);
+                row.retries += i32::from(*granted);
+            }
             row.reason.clone_from(reason);
         });
         true
