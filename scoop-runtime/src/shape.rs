@@ -1,7 +1,7 @@
-//! What a stored type looks like, as its `Deserialize` says. Programs whose types differ are told apart by that.
+//! The shape of a stored type, as its `Deserialize` implementation shows it. It distinguishes programs whose types differ.
 //!
-//! The type is asked to read a document that is not there: what it asks for is noted, and the answer is an error. One
-//! question leads to each field and variant, so that a type that refuses one field does not hide the next.
+//! The type deserializes a document that does not exist: the deserializer notes the kind of value that the type requests,
+//! and returns an error. Each field and variant is visited by a pass of its own, so that an error in one hides no other.
 
 use std::cell::RefCell;
 use std::fmt::{Display, Formatter, Write as _};
@@ -126,12 +126,12 @@ impl<'de> Deserializer<'de> for Question<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
-        self.at(("sequence".into(), 1), |_, value| visitor.visit_seq(Part { key: None, value }))
+        self.at(("sequence".into(), 1), |_, value| visitor.visit_seq(Element(Some(value))))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Nothing> {
         let place = (format!("tuple of {len}"), len.min(1));
-        self.at(place, |_, value| visitor.visit_seq(Part { key: None, value }))
+        self.at(place, |_, value| visitor.visit_seq(Element(Some(value))))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -168,7 +168,7 @@ impl<'de> Deserializer<'de> for Question<'_> {
     }
 }
 
-/// One part of a value: a field, a variant, or the first element.
+/// One part of a value: a field, a variant, or an entry of a map.
 struct Part<'a> {
     key: Option<&'static str>,
     value: Question<'a>,
@@ -192,11 +192,15 @@ impl<'de> MapAccess<'de> for Part<'_> {
     }
 }
 
-impl<'de> SeqAccess<'de> for Part<'_> {
+/// The first element of a sequence. There is no second one, since a type whose `Deserialize` reads nothing would request
+/// elements without end.
+struct Element<'a>(Option<Question<'a>>);
+
+impl<'de> SeqAccess<'de> for Element<'_> {
     type Error = Nothing;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Nothing> {
-        seed.deserialize(self.value).map(Some)
+        seed.deserialize(self.0.take().ok_or(Nothing)?).map(Some)
     }
 }
 
@@ -313,6 +317,28 @@ mod tests {
             "[3, 0] i64",
         ];
         assert_eq!(rest, expected);
+    }
+
+    /// A type that reads nothing.
+    struct Marker;
+
+    impl Serialize for Marker {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_unit()
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Marker {
+        fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Ok(Self)
+        }
+    }
+
+    #[test]
+    fn sequence_of_a_type_that_reads_nothing_has_an_end() {
+        assert_eq!(of::<Vec<Marker>>(), "[] sequence\n");
+        assert_eq!(of::<BTreeMap<String, Marker>>(), "[] map\n");
+        assert_eq!(of::<(Marker, u8)>(), "[] tuple of 2\n");
     }
 
     #[test]
