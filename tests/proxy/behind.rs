@@ -321,6 +321,20 @@ mod mistakes {
         }
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn listening_through_a_proxy_with_sessions_in_turns_is_refused() -> Result<()> {
+        let db = database().await;
+        let settings = "pool_mode = transaction\ndefault_pool_size = 2\nserver_round_robin = 1";
+        let proxy = PgBouncer::with(&db, settings).await;
+        let pool = proxy.pool(6).await;
+        // Both sessions exist before the check.
+        let (one, other) = (pool.begin().await?, pool.begin().await?);
+        one.rollback().await?;
+        other.rollback().await?;
+        assert_eq!(mistake(Scoop::builder().postgres(pool)).await, SetupError::SharedSession);
+        Ok(())
+    }
+
     /// Even while others keep the proxy busy.
     #[tokio::test(flavor = "multi_thread")]
     async fn listening_through_a_busy_proxy_is_refused() -> Result<()> {

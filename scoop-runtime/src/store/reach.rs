@@ -72,7 +72,7 @@ async fn shares_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
         // In this order: where there is one session in all, the first would wait for the second.
         shared |= session_of(&mut held).await? == session || session_of(&mut asking).await? != session;
         held.rollback().await?;
-        // Twice: a proxy that takes sessions in turns can give each connection its own in every round of one more.
+        // Two queries: with one, a proxy that hands out two sessions in turns gives each connection the same in each round.
         shared |= session_of(&mut asking).await? != session || session_of(&mut asking).await? != session;
         if shared {
             break;
