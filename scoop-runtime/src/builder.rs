@@ -186,7 +186,8 @@ impl Builder {
     /// Whether the tables are made, or brought up to date, before anything else; by default [`Builder::start`] does so and
     /// [`Builder::client`] does not. Without it, tables of another version are an error.
     ///
-    /// Programs that deploy the tables on their own, with a role that may create them, start the others with `false`.
+    /// A deployment can so make the tables with a role that may create them, and start the programs with another one. In
+    /// memory there are no tables: this changes nothing.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -243,7 +244,7 @@ impl Builder {
     /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. This applies to
     /// launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
-    /// A launch or request takes effect once, whatever the number of attempts: its ids are made in the program. Not
+    /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program. Not
     /// retried after a lost answer are [`Scoop::retire_handler`] and [`Scoop::rebuild_working_set`], whose error then
     /// says that [they may have happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait)
     /// retries without a limit, and a transaction of the caller ([`Scoop::launch_in`]) is never repeated.

@@ -421,7 +421,7 @@ pub enum SetupError {
     /// The role of the pool lacks a permission on the server.
     #[error(
         "the server refused while {doing}: {refusal}; grant that to the role of the connections, or have a role that \
-         may do it start the program once, which makes the tables, and then grant their use"
+         may do it make the tables (`.migrate(true)` on the builder of a client), and then grant their use"
     )]
     Denied {
         /// What was being done.

@@ -266,13 +266,26 @@ async fn client_without_tables_gets_an_error_with_the_remedy() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_that_migrates_makes_tables_for_programs_that_do_not() -> Result<()> {
+async fn client_that_migrates_makes_tables_for_programs_that_may_not() -> Result<()> {
     let db = Database::new().await;
-    let builder = || db.scoop().schema("deployed");
-    let client = builder().migrate(true).client().await?;
-    let scoop = builder().only::<RootHandler>().migrate(false).start().await?;
-    assert_eq!(client.launch(Root).await?.wait().await?, Outcome::Committed);
+    let client = db.scoop().schema("deployed").migrate(true).client().await?;
+    let role = format!("limited_{}", uuid::Uuid::new_v4().simple());
+    db.execute(&format!("CREATE ROLE {role}")).await;
+    db.execute(&format!("GRANT USAGE ON SCHEMA deployed TO {role}")).await;
+    let tables = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA deployed";
+    db.execute(&format!("GRANT {tables} TO {role}")).await;
+    let options = (*db.pool().connect_options()).clone().options([("role", &*role)]);
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(8).connect_lazy_with(options);
+    let builder = || Scoop::builder().postgres(pool.clone()).schema("deployed").only::<RootHandler>();
+
+    assert!(matches!(&*mistakes(builder()).await, [SetupError::Denied { .. }]), "it may not create tables");
+    let scoop = builder().migrate(false).start().await?;
+    let outcome = client.launch(Root).await?.wait().await;
     scoop.shutdown().await;
+    pool.close().await;
+    db.execute(&format!("DROP OWNED BY {role}")).await;
+    db.execute(&format!("DROP ROLE {role}")).await;
+    assert_eq!(outcome?, Outcome::Committed);
     Ok(())
 }
 
