@@ -7,7 +7,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 /// Each row is committed together with the step that did it.
-pub const TABLE: &str =
+pub(crate) const TABLE: &str =
     "CREATE TABLE effect (id bigserial PRIMARY KEY, number bigint NOT NULL, step text NOT NULL,
     build text NOT NULL, key uuid NOT NULL)";
 
@@ -17,7 +17,7 @@ struct Effect {
 }
 
 /// Counts and prints the effects of all orders. Returns whether they are right.
-pub async fn check(pool: &PgPool, placed: usize) -> Result<bool> {
+pub(crate) async fn check(pool: &PgPool, placed: usize) -> Result<bool> {
     let rows: Vec<(i64, String, String, Uuid)> =
         sqlx::query_as("SELECT number, step, build, key FROM effect ORDER BY id").fetch_all(pool).await?;
     let keys: BTreeSet<_> = rows.iter().map(|(.., key)| *key).collect();

@@ -11,17 +11,17 @@ const BEFORE: &str = env!("CARGO_BIN_EXE_before");
 const AFTER: &str = env!("CARGO_BIN_EXE_after");
 
 /// A child process that runs sagas.
-pub struct Build {
+pub(crate) struct Build {
     name: &'static str,
     process: Child,
 }
 
 impl Build {
-    pub async fn before(name: &'static str, url: &str, schema: &str) -> Result<Self> {
+    pub(crate) async fn before(name: &'static str, url: &str, schema: &str) -> Result<Self> {
         Self::start(BEFORE, name, url, schema).await
     }
 
-    pub async fn after(url: &str, schema: &str) -> Result<Self> {
+    pub(crate) async fn after(url: &str, schema: &str) -> Result<Self> {
         Self::start(AFTER, "after", url, schema).await
     }
 
@@ -43,7 +43,7 @@ impl Build {
     }
 
     /// Shuts it down: the steps in flight end first.
-    pub async fn end(mut self) -> Result<()> {
+    pub(crate) async fn end(mut self) -> Result<()> {
         drop(self.process.stdin.take());
         let status: ExitStatus = self.process.wait().await?;
         match status.success() {
@@ -53,7 +53,7 @@ impl Build {
     }
 
     /// Kills it without a shutdown.
-    pub async fn kill(mut self) -> Result<()> {
+    pub(crate) async fn kill(mut self) -> Result<()> {
         Ok(self.process.kill().await?)
     }
 }

@@ -9,9 +9,6 @@
 //! DATABASE_URL=postgres://.. cargo test -p redeploy   # in a schema of its own, which is dropped at the end
 //! ```
 
-// Items of a test program.
-#![allow(unreachable_pub)]
-
 mod books;
 mod build;
 
