@@ -22,7 +22,7 @@ pub struct Run {
     /// How many times a step or child failure handler came to its end on the way forward.
     /// Numbers the instances, so that each has a name that no other ever gets.
     pub suspensions: u32,
-    /// How often each step completed on the way forward, by the names on record; empty on the way back.
+    /// The number of completions of each step on the way forward, by recorded name; empty on the way back.
     pub completions: BTreeMap<String, u32>,
     /// Forward or backward.
     pub path: Path,

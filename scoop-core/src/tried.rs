@@ -1,11 +1,11 @@
-//! Which steps were tried in vain since the newest event of a run, by programs that may have different definitions.
+//! The steps with failed attempts since the newest event of a run, by programs that may have different definitions.
 
 use std::sync::Arc;
 
 use crate::resume::{next_under, position_in};
 use crate::{Action, Continuation, Definition, RecordedStep, Run};
 
-/// The attempts in vain since the newest event of a run, in terms of the definition at hand.
+/// The failed attempts since the newest event of a run, in terms of the definition at hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// Whether the newest attempts were of what is next; then their number counts for it.

@@ -98,9 +98,9 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
--- What is known of the attempts in vain before one more by a program with this definition: how many were of the same
--- step, and under which definitions. `again` says whether the former ones were; if that is not known they were if they
--- were under the same definition. The definition is null if it is not known.
+-- The failed attempts before one more by a program with this definition: how many were of the same step, and under which
+-- definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they were under
+-- the same definition. The definition is null if it is unknown.
 CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
 LANGUAGE sql IMMUTABLE
 RETURN (

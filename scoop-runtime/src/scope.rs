@@ -99,7 +99,7 @@ impl<'a> Scope<'a> {
         self.place.cleanup = true;
     }
 
-    /// What comes next cleans up after this step, which was tried in vain in this iteration.
+    /// The next code cleans up after this step, whose attempts failed in this iteration.
     pub(crate) fn cleans_up_after(&mut self, step: &'a str, iteration: u32) {
         (self.place.step, self.place.iteration) = (step, iteration);
         self.cleans_up();

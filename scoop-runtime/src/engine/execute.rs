@@ -42,7 +42,7 @@ pub(super) struct Job {
     reserved: bool,
     /// What travels with it, by the books.
     pub(super) stored: Context,
-    /// What was tried before, in vain.
+    /// The failed attempts before.
     pub(super) tried: Tried,
     /// Why it has to give up instead of what is next, if it has to.
     pub(super) reasons: Vec<Failure>,
@@ -360,7 +360,7 @@ async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     settle(engine, job, conclusion, opened).await
 }
 
-/// What follows from giving up. Steps that were tried in vain are cleaned up after.
+/// What follows from giving up. Steps with failed attempts are cleaned up after.
 async fn give_up(
     engine: &Engine,
     job: &mut Job,

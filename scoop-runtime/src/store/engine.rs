@@ -99,7 +99,7 @@ pub(crate) struct Release {
     pub(crate) granted: bool,
     /// The definition of the program.
     pub(crate) definition: i32,
-    /// Whether the attempts in vain before were of the same step.
+    /// Whether the former failed attempts were of the same step.
     pub(crate) again: bool,
 }
 

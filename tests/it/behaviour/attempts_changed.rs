@@ -62,7 +62,7 @@ versions! {
     replaced { prepare []; check []; }
 }
 
-/// A run whose step `pay` was tried in vain by the original version, which has ended then.
+/// A run whose step `pay` failed under the original version, which has ended then.
 async fn tried(db: &Database) -> Result<HierarchyId> {
     let notes = Notes::default();
     let saga = original::Paying::new(&notes, Fails("pay", u32::MAX));

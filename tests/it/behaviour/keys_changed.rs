@@ -103,7 +103,7 @@ mod delayed {
     }
 }
 
-/// A run whose step was called `tries` times in vain by the version `S`, which has ended then.
+/// A run whose step failed `tries` times under the version `S`, which has ended then.
 async fn tried_by<S: Version>(
     db: &Database,
     (calls, step, tries): (&Calls, &'static str, usize),
@@ -161,7 +161,7 @@ async fn tried_step_keeps_its_key_when_the_step_before_is_removed_or_it_is_to_wa
 #[tokio::test(flavor = "multi_thread")]
 async fn iterations_have_keys_of_their_own_that_an_inserted_loop_does_not_change() -> Result<()> {
     let (db, calls) = (Database::new().await, Calls::default());
-    // The second iteration is tried in vain.
+    // The second iteration fails.
     let root = tried_by::<looping::Paying>(&db, (&calls, "pay_often", 2)).await?;
     goes_on_in::<looping_inserted::Paying>(&db, &calls, root).await?;
     let keys = calls.keys("pay_often");

@@ -194,8 +194,8 @@ impl Row {
         self.epoch == self.first_epoch
     }
 
-    /// One more attempt in vain is to be counted, by a program with this definition. What was tried before stops to count
-    /// unless that was the same step; see `scoop.tried` in the migrations.
+    /// Prepares the counts for one more failed attempt by a program with this definition. Former attempts no longer count
+    /// unless they were of the same step; see `scoop.tried` in the migrations.
     pub(super) fn tried(&mut self, definition: Option<i32>, again: Option<bool>) {
         if self.attempts + self.retries == 0 {
             self.tried_under.clear();
