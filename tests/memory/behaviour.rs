@@ -3,6 +3,8 @@
 mod children;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
+#[path = "../it/behaviour/long_loops.rs"]
+mod long_loops;
 #[path = "../it/behaviour/names.rs"]
 mod names;
 #[path = "../it/behaviour/no_handler.rs"]

@@ -22,6 +22,8 @@ mod keys;
 mod keys_renamed;
 mod late_claim;
 mod launching;
+mod long_loops;
+mod long_loops_reads;
 mod lost_answers;
 mod names;
 mod no_handler;
