@@ -96,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 59] = [
+pub(crate) const GOALS: [Goal; 63] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     told("B1 protocol", "the same beside a step that is recorded in a table like the protocol's", "steps/s")
@@ -154,6 +154,17 @@ pub(crate) const GOALS: [Goal; 59] = [
     cost("B16 rebuild", "`checkout` again after editing one saga", "s", 5.0, 3.0),
     told("B16 rebuild release", "the same, a release build", "s"),
     told("B16 expansion", "expansion of a 10-step saga", "lines"),
+    rate("B17", "rollback of a long loop with a child each ÷ forward", "iterations/s", "forward", 0.5, 1.0),
+    rate("B17 length", "the same ÷ a tenth of the length", "iterations/s", "a tenth", 0.8, 1.0),
+    rate(
+        "B17 plain",
+        "rollback of a long loop without children ÷ forward",
+        "iterations/s",
+        "forward",
+        0.5,
+        1.0,
+    ),
+    rate("B17 plain length", "the same ÷ a tenth of the length", "iterations/s", "a tenth", 0.8, 1.0),
     told("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     cost("F1", "the same beside a backlog of another handler, p99", "ms", 10.0, 0.0)
         .beside("idle p99")

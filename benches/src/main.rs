@@ -21,6 +21,7 @@ mod price;
 mod process;
 mod processes;
 mod report;
+mod rollbacks;
 mod sagas;
 mod server;
 mod sleepers;
@@ -40,9 +41,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 19] = [
+const MEASURES: [&str; 20] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "F", "CEILINGS", "PEERS",
+    "B17", "F", "CEILINGS", "PEERS",
 ];
 
 /// Those of a quick look.
@@ -131,6 +132,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B14" => price::measure(bench).await,
         "B15" => drain::measure(bench, "B15", Crowd::Loaded).await,
         "B16" => builds::measure(bench).await,
+        "B17" => rollbacks::measure(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,

@@ -87,7 +87,8 @@ pub(crate) fn with_all(builder: scoop::Builder, meter: &Meter) -> scoop::Builder
         builder.provide(Tree(meter.clone())).provide(Fan(meter.clone())).provide(Child(meter.clone()));
     let builder = builder.only::<Inserts>().only::<Idles>().only::<Loaded>().only::<Sleeps>();
     let builder = builder.only::<Lone>().only::<Tree>().only::<Left>().only::<Middle>().only::<Right>();
-    builder.only::<LeafLeft>().only::<LeafMiddle>().only::<LeafRight>().only::<Fan>().only::<Child>()
+    let builder = builder.only::<LeafLeft>().only::<LeafMiddle>().only::<LeafRight>();
+    builder.only::<Fan>().only::<Child>().only::<Circles>().only::<Round>()
 }
 
 async fn insert(scope: &mut Scope<'_>, saga: i64, step: i32) -> Result<()> {
@@ -388,6 +389,64 @@ impl Child {
     async fn act(&self, scope: &mut Scope<'_>, message: &Part) -> Result<()> {
         insert(scope, message.n, 1).await?;
         self.0.child_ended(message.parent);
+        Ok(())
+    }
+}
+
+/// For [`Circles`].
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.circle")]
+pub(crate) struct Circle {
+    pub(crate) iterations: u32,
+    /// Whether each iteration launches a child.
+    pub(crate) launches: bool,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "bench.round")]
+struct GoRound {
+    n: u32,
+}
+
+/// A step that is repeated, each time with a value for its compensation, and fails in the end.
+#[derive(Default)]
+struct Circles;
+
+#[saga]
+#[subscribes(Circle)]
+impl Circles {
+    #[step(rollback = unturn)]
+    async fn turn(&self, scope: &mut Scope<'_>, circle: &Circle) -> Result<With<CirclesStep, u32>> {
+        let n = scope.iteration();
+        if circle.launches {
+            scope.launch(GoRound { n }).await?;
+        }
+        Ok(if n + 1 < circle.iterations { Next::Repeat } else { Next::Continue }.with(n))
+    }
+
+    async fn unturn(&self, scope: &mut Scope<'_>, _: &Circle, n: &u32, _: &Failure) -> Result<()> {
+        if *n == scope.iteration() { Ok(()) } else { Err(Error::msg("the value is another iteration's")) }
+    }
+
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, _: &Circle) -> Result<()> {
+        Err(Felled.into())
+    }
+}
+
+/// A child of [`Circles`]: one step, which is undone.
+#[derive(Default)]
+struct Round;
+
+#[saga]
+#[subscribes(GoRound)]
+impl Round {
+    #[step(rollback = undo)]
+    async fn act(&self, _: &mut Scope<'_>, _: &GoRound) -> Result<()> {
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &GoRound, _: &Failure) -> Result<()> {
         Ok(())
     }
 }

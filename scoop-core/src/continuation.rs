@@ -340,7 +340,8 @@ fn backward<'a>(
 ) -> Result<Continuation<'a>, Stuck> {
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
     // Who has nothing to undo can have been kept from saying so, and have had that skipped.
-    let done = last.filter(|_| begun && !plan.parts().is_empty()).map(|last| {
+    let in_plan = |last: &&Suspension| !plan.parts().is_empty() && !plan.is_after(&last.step);
+    let done = last.filter(|last| begun && in_plan(last)).map(|last| {
         let unknown = || Stuck::NoSuchPart { saga: definition.saga.to_string(), part: last.step.clone() };
         plan.position(&last.step).ok_or_else(unknown)
     });
@@ -558,7 +559,8 @@ impl<'a> Position<'a> {
     ) -> Conclusion {
         let mut run = self.run.clone();
         let jump = match decision {
-            Decision::Onward(_) | Decision::None => None,
+            Decision::Onward(_) => None,
+            Decision::None => run.mark(),
             Decision::Jump(target) => Some(self.definition.steps[target].name.to_string()),
             Decision::Keep => run.last.as_ref().and_then(|last| last.jump.clone()),
         };

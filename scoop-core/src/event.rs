@@ -79,7 +79,8 @@ pub struct Event {
     /// The position of the step that follows in the definition of the program that wrote the event; `None` after the
     /// last. For readers of the log: no run continues by it.
     pub next_step: Option<usize>,
-    /// The step that was chosen to run next; `None` for the one that follows in the definition.
+    /// The step that was chosen to run next; `None` for the one that follows in the definition. In the rollback of a
+    /// long history: where in it that part is.
     pub jump: Option<String>,
     /// How often the children's failures had been handled before.
     pub handler_iteration: Option<u32>,

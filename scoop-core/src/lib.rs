@@ -33,6 +33,7 @@ pub mod store;
 mod stored;
 mod text;
 mod tried;
+mod window;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
@@ -46,7 +47,7 @@ pub use message::{Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
 #[doc(hidden)]
 pub use question::QuestionMark;
-pub use rollback::{Instance, Plan, RollbackNames, SubStep, Undoes, output_name};
+pub use rollback::{Instance, Plan, RollbackNames, SubStep, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Path, Run, Suspension};
 pub use saga::{
     Definition, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition, StepKind,
@@ -58,3 +59,4 @@ pub use stored::Json;
 pub use stored::Stored;
 pub use text::Escaped;
 pub use tried::Tried;
+pub use window::{Beginning, Cut, Entry, Rest, Window};

@@ -1,14 +1,16 @@
 //! The plan of a rollback: step instances in reverse, the children of each first.
 //!
 //! The plan is never stored. Every participant computes it from the history of the run, and
-//! names its parts alike, so that a rollback can be continued by somebody else half-way.
+//! names its parts alike, so that a rollback can be continued by somebody else half-way. Of a long history the plan has a
+//! window at a time ([`crate::window`]).
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Definition, StepKind};
+use crate::Definition;
+use crate::window::{Beginning, Cut, Rest, Window, begins};
 
 /// One SUSPENDED of the way forward: a step that ran, or a child failure handler that did.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,12 +46,40 @@ pub struct Plan {
     positions: BTreeMap<String, usize>,
     /// The current names of the steps, by the names under which they ran.
     renamed: BTreeMap<String, String>,
+    /// Where in the history the instances are; `None` if they are all of it.
+    window: Option<Window>,
+    /// The same as it is recorded with each part.
+    mark: Option<String>,
+    /// What the steps had returned before, by the names that they have now; of each the newest.
+    earlier: BTreeMap<String, Value>,
+    /// The part that precedes the first one, if that was the last of a newer window.
+    follows: Option<String>,
 }
 
 impl Plan {
     /// The plan for this history, oldest instance first.
     pub fn of(names: &RollbackNames, instances: Vec<Instance>) -> Self {
-        let counts = count(names, &instances);
+        Self::counted(names, None, instances)
+    }
+
+    /// The plan for a window of a history, or for all of it. `values` has by name what its instances returned, and of each
+    /// step the newest value from before.
+    pub fn within(names: &RollbackNames, mut cut: Cut, mut values: BTreeMap<String, Value>) -> Self {
+        for (position, done) in (cut.position()..).zip(&mut cut.instances) {
+            done.output = values.remove(&output_name(&done.step, position));
+        }
+        let numbered = values.into_iter().filter_map(|(name, value)| {
+            let (step, position) = read_output_name(&name)?;
+            Some((position, (names.current(step).to_owned(), value)))
+        });
+        let earlier = numbered.collect::<BTreeMap<_, _>>().into_values().collect();
+        let window = cut.window;
+        let plan = Self::counted(names, window.as_ref().and_then(Window::before), cut.instances);
+        Self { mark: window.as_ref().and_then(Window::written), window, earlier, ..plan }
+    }
+
+    fn counted(names: &RollbackNames, before: Option<&Beginning>, instances: Vec<Instance>) -> Self {
+        let counts = count(names, before, &instances);
         let mut parts = Vec::with_capacity(instances.len() * 2);
         for (instance, done) in instances.iter().enumerate().rev() {
             let (index, _) = counts[instance];
@@ -61,7 +91,40 @@ impl Plan {
             }
         }
         let positions = parts.iter().enumerate().map(|(at, part)| (part.name.clone(), at)).collect();
-        Self { instances, counts, parts, positions, renamed: names.renamed.clone() }
+        let renamed = names.renamed.clone();
+        Self { instances, counts, parts, positions, renamed, ..Self::default() }
+    }
+
+    /// What is left of the history when all of this is undone; `None` if that is nothing.
+    pub fn rest(&self) -> Option<Rest> {
+        self.window.as_ref()?.rest(&self.instances)
+    }
+
+    /// Whether the part after that one belongs to an older window.
+    pub(crate) fn ends_with(&self, part: &str) -> bool {
+        let goes_on = self.window.as_ref().is_some_and(|window| window.before().is_some());
+        goes_on && self.parts.last().is_some_and(|last| last.name == part)
+    }
+
+    /// Whether that part can only belong to an older window.
+    pub(crate) fn is_newer_than(&self, part: &str) -> bool {
+        let goes_on = self.window.as_ref().is_some_and(|window| window.before().is_some());
+        goes_on && self.position(part).is_none() && !self.is_after(part)
+    }
+
+    /// Whether that part directly precedes the first one.
+    pub(crate) fn is_after(&self, part: &str) -> bool {
+        self.follows.as_deref() == Some(part)
+    }
+
+    /// The same plan, after that part of a newer window.
+    pub(crate) fn after(self, part: Option<String>) -> Self {
+        Self { follows: part, ..self }
+    }
+
+    /// By what the window is found again from which the parts are; `None` for a whole history.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        self.mark.as_deref()
     }
 
     /// The parts in their order.
@@ -88,10 +151,7 @@ impl Plan {
     /// failure handlers, its cleanup, and the wait before the next step. `None` for an unknown part.
     pub fn launched(&self, definition: &Definition, part: &str) -> Option<Vec<Uuid>> {
         let undone = self.parts[self.position(part)?].instance;
-        let begins = |done: &Instance| {
-            let step = definition.steps.iter().find(|step| step.is_named(&done.step));
-            done.handler_iteration.is_none() && step.is_none_or(|step| step.kind == StepKind::Code)
-        };
+        let begins = |done: &Instance| begins(definition, done);
         let from = self.instances[..=undone].iter().rposition(begins).unwrap_or(0);
         let later = self.instances[undone + 1..].iter().take_while(|done| !begins(done));
         let execution = self.instances[from..=undone].iter().chain(later);
@@ -102,22 +162,27 @@ impl Plan {
     /// names has run since, which are its cleanup and a newer instance of the step itself.
     pub(crate) fn is_cleanup_due(&self, part: &SubStep, cleans: impl Fn(&str) -> bool) -> bool {
         let mut later = self.instances[part.instance + 1..].iter();
-        !later.any(|done| done.handler_iteration.is_none() && cleans(&done.step))
+        let cleaned = later.any(|done| done.handler_iteration.is_none() && cleans(&done.step));
+        !cleaned && !self.window.as_ref().is_some_and(|window| window.is_before_any(cleans))
     }
 
     /// The newest values of the steps when the instance was done, by their current names.
     pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
         let name = |done: &Instance| self.renamed.get(&done.step).unwrap_or(&done.step).clone();
-        known.filter_map(|done| Some((name(done), done.output.clone()?))).collect()
+        let known = known.filter_map(|done| Some((name(done), done.output.clone()?)));
+        self.earlier.clone().into_iter().chain(known).collect()
     }
 }
 
 /// Of each instance its index among the runs of its step, counted from 0, and how many runs of
-/// the same step directly preceded it. A child failure handler belongs to the run before it.
-fn count(names: &RollbackNames, instances: &[Instance]) -> Vec<(usize, u32)> {
-    let mut runs: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut newest: Option<(&str, u32)> = None;
+/// the same step directly preceded it. A child failure handler belongs to the run before it. What came before the first
+/// one counts.
+fn count(names: &RollbackNames, before: Option<&Beginning>, instances: &[Instance]) -> Vec<(usize, u32)> {
+    let runs = before.into_iter().flat_map(|before| &before.runs);
+    let mut runs: BTreeMap<&str, usize> = runs.map(|(step, count)| (&**step, *count as usize)).collect();
+    let newest = before.and_then(|before| before.newest.as_ref());
+    let mut newest = newest.map(|(step, iteration)| (names.current(step), *iteration));
     let mut counts = Vec::with_capacity(instances.len());
     for done in instances {
         let seen = runs.entry(&done.step).or_insert(0);
@@ -168,8 +233,20 @@ impl RollbackNames {
         Self { prefix, suffix, renamed }
     }
 
+    /// The prefix of the names of all parts.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The names under which runs of the same step are on record.
+    pub(crate) fn recorded(&self, step: &str) -> Vec<String> {
+        let current = self.current(step);
+        let former = self.renamed.iter().filter(|(_, now)| *now == current).map(|(was, _)| was.clone());
+        former.chain([current.to_owned()]).collect()
+    }
+
     /// The current name of a recorded step.
-    fn current<'a>(&'a self, step: &'a str) -> &'a str {
+    pub(crate) fn current<'a>(&'a self, step: &'a str) -> &'a str {
         self.renamed.get(step).map_or(step, String::as_str)
     }
 
@@ -227,15 +304,22 @@ impl<'a> Undoes<'a> {
 }
 
 /// The variable under which the output of a step instance is kept among the return values of
-/// its run. `suspension` is the instance's position in the run's history.
+/// its run. `suspension` is the instance's position in the run's history. Those of one step are in the order of
+/// their positions, byte by byte.
 pub fn output_name(step: &str, suspension: u32) -> String {
-    format!("Output of {step}#{suspension}")
+    format!("Output of {step}#{suspension:010}")
+}
+
+/// The step and the position in the name of an output.
+pub fn read_output_name(name: &str) -> Option<(&str, u32)> {
+    let (step, number) = name.strip_prefix("Output of ")?.rsplit_once('#')?;
+    Some((step, number.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepDefinition;
+    use crate::{StepDefinition, StepKind};
 
     fn done(step: &str, handler_iteration: Option<u32>) -> Instance {
         Instance { step: step.into(), handler_iteration, emitted: vec![], output: None }
@@ -356,8 +440,10 @@ mod tests {
             done("b", None),
             done("a", None),
         ];
-        let iterations: Vec<_> =
-            count(&names_of(&["a", "b"]), &history).into_iter().map(|(_, iteration)| iteration).collect();
+        let iterations: Vec<_> = count(&names_of(&["a", "b"]), None, &history)
+            .into_iter()
+            .map(|(_, iteration)| iteration)
+            .collect();
         assert_eq!(iterations, [0, 1, 1, 2, 0, 0]);
     }
 }

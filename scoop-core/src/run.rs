@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Context, Definition, Failure, Lineage, Plan, RecordedStep, StepDefinition};
+use crate::{Context, Definition, Failure, Lineage, Plan, RecordedStep, Rest, StepDefinition};
 
 /// One execution of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +58,7 @@ pub enum Path {
         /// Whether it is on record that it could not be undone, which is so once at most. Since
         /// then somebody has seen to it, and it goes on.
         failed_before: bool,
-        /// How; `None` until somebody has read from the log what was done.
+        /// How; `None` until somebody has read from the log what was done. Of a long history it has a part.
         plan: Option<Arc<Plan>>,
     },
 }
@@ -68,7 +68,8 @@ pub enum Path {
 pub struct Suspension {
     /// The step, or the part of the rollback.
     pub step: String,
-    /// The step that was chosen to run next; `None` for the one that follows in the definition, and in a rollback.
+    /// The step that was chosen to run next; `None` for the one that follows in the definition. In the rollback of a
+    /// long history: where in it that part is, see [`Window::read`](crate::Window::read).
     pub jump: Option<String>,
     /// The loop iteration of the step.
     pub iteration: u32,
@@ -120,9 +121,41 @@ impl Run {
         repeated.map_or(0, |last| last.iteration + 1)
     }
 
-    /// Whether the run is on its way back and somebody has to read what it had done.
+    /// Whether the run rolls back and its history must be read: at first, and when all parts of a window are undone.
     pub fn needs_plan(&self) -> bool {
-        matches!(self.path, Path::Backward { plan: None, .. })
+        match &self.path {
+            Path::Forward => false,
+            Path::Backward { plan: None, .. } => true,
+            Path::Backward { plan: Some(plan), begun, .. } => self.last.as_ref().is_some_and(|last| {
+                let ended = self.failed_children.is_empty() && plan.ends_with(&last.step);
+                *begun && (ended || plan.is_newer_than(&last.step))
+            }),
+        }
+    }
+
+    /// What is left of a long history before what the plan has of it.
+    pub fn rest(&self) -> Option<Rest> {
+        match &self.path {
+            Path::Backward { plan: Some(plan), .. } => plan.rest(),
+            Path::Backward { plan: None, .. } | Path::Forward => None,
+        }
+    }
+
+    /// Where in a long history the plan is, as recorded with its parts.
+    pub(crate) fn mark(&self) -> Option<String> {
+        match &self.path {
+            Path::Backward { plan: Some(plan), .. } => plan.mark().map(str::to_owned),
+            Path::Backward { plan: None, .. } | Path::Forward => None,
+        }
+    }
+
+    /// Tells a run on its way back how to undo what is left.
+    pub fn recall_rest(&mut self, read: Plan) {
+        if let Path::Backward { plan, .. } = &mut self.path {
+            let last = self.last.as_ref().map(|last| &last.step);
+            let ended = last.filter(|last| plan.as_ref().is_some_and(|plan| plan.ends_with(last)));
+            *plan = Some(Arc::new(read.after(ended.cloned())));
+        }
     }
 
     /// Tells a run on its way back what is on record: how to undo it, its newest suspension, and

@@ -38,7 +38,9 @@ CREATE TABLE scoop.message_event (
     context              jsonb,
     next_step            int,  -- the position that followed in the list of steps at that time: information for readers
     child_failure_handler_iteration int,
-    jump                 varchar(255),  -- ours: the step that was chosen to run next; null for the one that follows
+    -- ours: the step that was chosen to run next, null for the one that follows; or where in a long history a part of the
+    -- rollback is
+    jump                 text,
     definition           int  -- ours: under which definition the step completed, see 0002_working_set.sql
 );
 
@@ -70,7 +72,7 @@ CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     cooperation_lineage uuid[] NOT NULL,
     handler_name        varchar(255) NOT NULL,
-    variable_name       varchar(255) NOT NULL,
+    variable_name       varchar(255) COLLATE "C" NOT NULL,  -- so that outputs of a step are in the order of their numbers
     value               jsonb NOT NULL,
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp()
 );

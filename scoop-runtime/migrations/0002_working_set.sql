@@ -62,7 +62,7 @@ CREATE TABLE scoop.run (
     backward          boolean NOT NULL DEFAULT false,
     told              boolean NOT NULL DEFAULT false,  -- the parent demanded the rollback
     step              varchar(255),  -- of the newest SUSPENDED, as are the next four
-    jump              varchar(255),
+    jump              text,
     definition        int,
     iteration         int,
     handler_iteration int,

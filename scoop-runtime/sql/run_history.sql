@@ -1,29 +1,70 @@
--- What did this run do? Its suspensions in order, each with what it emitted; with the first, what the
--- steps returned, by name.
+-- What did this run do on its way forward? Its newest suspension, on whichever way, with the window that the newest part
+-- of its rollback is in, if the history is long; then the suspensions and launches of the way forward, newest first: all
+-- of that window, or so many from the end on. If these are all, also what the steps returned, by name.
 -- Locks: nothing.
--- $1 the run's lineage, $2 its id, $3 its handler
-WITH recorded AS (
-    SELECT e.type, e.message_id, e.step, e.jump, e.child_failure_handler_iteration, e.created_at,
-           count(*) FILTER (WHERE e.type = 'SUSPENDED') OVER (
-               ORDER BY e.created_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-           ) AS suspended_before
+-- $1 the run's lineage, $2 its id, $3 its handler, $4 how the names of the parts of its rollback begin,
+-- $5 how many events, $6 until when, without the newest suspension; null for all that
+WITH newest AS MATERIALIZED (
+    SELECT e.step, e.jump, e.child_failure_handler_iteration AS handling, starts_with(e.step, $4) AS is_part
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3 AND $6::timestamptz IS NULL
+    ORDER BY e.created_at DESC
+    LIMIT 1
+),
+-- a part that an operator has skipped names no window; then the one before does
+marked AS MATERIALIZED (
+    SELECT e.jump::jsonb AS bounds
+    FROM scoop.message_event e
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
+      AND starts_with(e.step, $4) AND e.jump IS NOT NULL AND (SELECT is_part FROM newest)
+    ORDER BY e.created_at DESC
+    LIMIT 1
+),
+bounds AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM marked) AS known,
+           (SELECT 'epoch'::timestamptz + (bounds #>> '{before,until}')::bigint * interval '1 microsecond'
+            FROM marked) AS after,
+           coalesce(
+               $6,
+               (SELECT 'epoch'::timestamptz + (bounds ->> 'until')::bigint * interval '1 microsecond' FROM marked),
+               (SELECT e.created_at
+                FROM scoop.message_event e
+                WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+                  AND e.type = 'SUSPENDED' AND e.coroutine_name = $3 AND NOT starts_with(e.step, $4)
+                ORDER BY e.created_at DESC
+                LIMIT 1)
+           ) AS until
+),
+recorded AS MATERIALIZED (
+    SELECT e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.created_at
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
       AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $3
-), emitted AS (
-    SELECT e.suspended_before, array_agg(e.message_id ORDER BY e.created_at) AS messages
-    FROM recorded e
-    WHERE e.type = 'EMITTED'
-    GROUP BY e.suspended_before
+      AND e.created_at > coalesce((SELECT after FROM bounds), '-infinity')
+      AND e.created_at <= (SELECT until FROM bounds)
+    ORDER BY e.created_at DESC
+    LIMIT (SELECT CASE WHEN NOT known THEN $5::bigint END FROM bounds)
 )
-SELECT s.step, s.jump, s.child_failure_handler_iteration AS handler_iteration,
-       coalesce(e.messages, '{}') AS emitted,
-       CASE WHEN s.suspended_before = 0 THEN (
+SELECT n.step, n.jump, n.handling, NULL::uuid AS emitted, NULL::timestamptz AS created_at,
+       (SELECT bounds::text FROM marked) AS bounds,
+       -- a part that is done, not only handlers of what stood in the way of the first one
+       CASE WHEN n.handling IS NULL THEN n.is_part ELSE starts_with((
+           SELECT e.step
+           FROM scoop.message_event e
+           WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
+             AND e.type = 'SUSPENDED' AND e.coroutine_name = $3 AND e.child_failure_handler_iteration IS NULL
+           ORDER BY e.created_at DESC
+           LIMIT 1
+       ), $4) IS TRUE END AS any_part_done,
+       CASE WHEN NOT b.known AND (SELECT count(*) FROM recorded) < $5 THEN (
            SELECT jsonb_object_agg(variable_name, value)
            FROM scoop.return_value
            WHERE cooperation_lineage = $1 AND handler_name = $3
        ) END AS outputs
-FROM recorded s
-LEFT JOIN emitted e USING (suspended_before)
-WHERE s.type = 'SUSPENDED'
-ORDER BY s.created_at
+FROM newest n CROSS JOIN bounds b
+UNION ALL
+SELECT r.step, NULL, r.handling, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at, NULL, NULL, NULL
+FROM recorded r
+ORDER BY created_at DESC NULLS FIRST

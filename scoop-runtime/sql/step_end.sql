@@ -5,7 +5,7 @@
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step, $5 the worker's identifier in events, $6 to $8 the step, where it jumps and how often
 -- the children's failures were handled, $9 the context if that has changed, $10 and $11 what the step returned,
--- $12 and $13 the ids of the two events, $14 which the second one is
+-- $12 and $13 the ids of the two events, $14 which the second one is, $15 where in a long history the part is
 WITH gone AS (
     DELETE FROM scoop.run r
     WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
@@ -18,14 +18,14 @@ WITH gone AS (
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
-         created_at, context, next_step, child_failure_handler_iteration)
+         created_at, context, next_step, child_failure_handler_iteration, jump)
     SELECT e.id, message_id, e.type, handler, $5, $6, lineage,
-           suspended_at + e.later * interval '1 microsecond', context, e.next_step, e.handler_iteration
+           suspended_at + e.later * interval '1 microsecond', context, e.next_step, e.handler_iteration, e.jump
     FROM gone
     CROSS JOIN (
-        VALUES ($12::uuid, 'SUSPENDED'::scoop.message_event_type, $7::int, $8::int, 0),
-               ($13, $14::text::scoop.message_event_type, NULL, NULL, 1)
-    ) AS e (id, type, next_step, handler_iteration, later)
+        VALUES ($12::uuid, 'SUSPENDED'::scoop.message_event_type, $7::int, $8::int, $15::text, 0),
+               ($13, $14::text::scoop.message_event_type, NULL, NULL, NULL, 1)
+    ) AS e (id, type, next_step, handler_iteration, jump, later)
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)

@@ -7,6 +7,7 @@
 -- Arrays with an element for each message: $12 which of the runs tells it, from 1, $13 how many events follow,
 -- $14 its id, $15 the id of its event
 -- $16 the worker's identifier in events
+-- An element for each run again: $17 where in a long history the part is
 WITH held AS MATERIALIZED (
     SELECT s.*, r.message_id, r.handler, r.lineage, r.failed_before,
            CASE WHEN s.context IS NULL THEN r.context ELSE nullif(s.context, '{}') END AS knows,
@@ -14,9 +15,9 @@ WITH held AS MATERIALIZED (
                + s.tells * interval '1 microsecond' AS last_event_at
     FROM unnest(
         $1::uuid[], $2::uuid[], $3::bigint[], $4::varchar[], $5::int[], $6::jsonb[], $7::bool[], $8::jsonb[], $9::jsonb[],
-        $10::uuid[], $11::int[]
+        $10::uuid[], $11::int[], $17::text[]
     ) WITH ORDINALITY AS s (root, id, epoch, step, suspensions, outputs, replied, context, because, suspended_id, tells,
-                            nth)
+                            jump, nth)
     JOIN scoop.run r ON r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
     WHERE (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
@@ -71,7 +72,7 @@ kept AS (
     SET state = CASE WHEN waits.parent IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
         owner = CASE WHEN waits.parent IS NULL THEN r.owner END,
         epoch = r.epoch + 1,
-        step = held.step, jump = NULL, definition = NULL, iteration = 0, handler_iteration = NULL,
+        step = held.step, jump = held.jump, definition = NULL, iteration = 0, handler_iteration = NULL,
         suspensions = held.suspensions, outputs = held.outputs, replied = held.replied, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
         attempts = 0, retries = 0, reason = NULL
@@ -85,11 +86,11 @@ kept AS (
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,
-         context)
-    SELECT event, id, 'ROLLBACK_EMITTED'::scoop.message_event_type, handler, $16, step, lineage, at, because, knows
+         context, jump)
+    SELECT event, id, 'ROLLBACK_EMITTED'::scoop.message_event_type, handler, $16, step, lineage, at, because, knows, NULL
     FROM told
     UNION ALL
-    SELECT suspended_id, message_id, 'SUSPENDED', handler, $16, step, lineage, last_event_at, NULL, knows
+    SELECT suspended_id, message_id, 'SUSPENDED', handler, $16, step, lineage, last_event_at, NULL, knows, jump
     FROM held
     ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING
 )

@@ -171,6 +171,9 @@ impl Builder {
     #[cfg(feature = "simulation")]
     pub fn in_memory_as(mut self, process: &crate::simulation::Process) -> Self {
         self.database = Some(Database::Memory(process.memory()));
+        if let Some(entries) = process.history_entries() {
+            self.settings.history_entries = entries;
+        }
         self
     }
 

@@ -20,6 +20,9 @@ pub(crate) const ENGINE_CONNECTIONS: u32 = LISTENING_CONNECTIONS + WORKING_CONNE
 /// The connections that a client opens by itself to launch and to look up.
 pub(crate) const CLIENT_CONNECTIONS: u32 = 2;
 
+/// How many suspensions and launches of a run its rollback reads at a time: all that an ordinary run has.
+const HISTORY_ENTRIES: usize = 128;
+
 /// The settings of one engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -35,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
     pub(crate) backoff: Backoff,
+    /// How many suspensions and launches a rollback reads, and has in memory, at a time.
+    pub(crate) history_entries: usize,
     /// What is to go wrong, in tests.
     pub(crate) rehearsal: Option<Rehearsal>,
 }
@@ -55,6 +60,7 @@ impl Default for Settings {
             patience: PATIENCE,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
+            history_entries: HISTORY_ENTRIES,
             rehearsal: None,
         }
     }

@@ -81,21 +81,35 @@ pub fn seed(seed: impl Into<Option<u64>>) {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Process(Memory);
+pub struct Process {
+    memory: Memory,
+    history_entries: Option<usize>,
+}
 
 impl Process {
     /// A process that reaches the database through this link.
     pub fn new(database: &InMemory, link: Arc<dyn Link>) -> Self {
-        Self(database.memory().through(link))
+        Self { memory: database.memory().through(link), history_entries: None }
+    }
+
+    /// Has its rollbacks read so few suspensions and launches at a time, so that the history of an ordinary run is a long
+    /// one.
+    #[must_use]
+    pub fn reading(self, entries: usize) -> Self {
+        Self { history_entries: Some(entries), ..self }
     }
 
     /// Ends its sessions, as if it had died or its connection were lost: from now on the others take it for
     /// dead. If it lives, it opens another one.
     pub fn cut(&self) {
-        self.0.cut();
+        self.memory.cut();
     }
 
     pub(crate) fn memory(&self) -> Memory {
-        self.0.clone()
+        self.memory.clone()
+    }
+
+    pub(crate) fn history_entries(&self) -> Option<usize> {
+        self.history_entries
     }
 }

@@ -7,6 +7,8 @@ mod children;
 mod keys;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
+#[path = "../it/behaviour/long_loops.rs"]
+mod long_loops;
 #[path = "../it/behaviour/names.rs"]
 mod names;
 #[path = "../it/behaviour/no_handler.rs"]

@@ -344,6 +344,8 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
         }
         let wire = Wire::new(Alive::new(world.clone()), life.clone(), seed.wrapping_add(nth));
         let process = Process::new(&database, Arc::new(Line(wire.clone())));
+        // Short windows of the history beside long ones.
+        let process = process.reading([2, 5, 100][usize::try_from(seed.wrapping_add(nth) % 3).unwrap_or(0)]);
         ties.push(wire.belongs_to(process.clone()));
         let builder =
             builder(&wire.alive, life.handlers, life.versions).concurrency(life.concurrency.max(1).into());

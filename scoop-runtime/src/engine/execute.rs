@@ -16,6 +16,7 @@ use super::claim::hand_to_another;
 use super::definitions::{by_index, recorded};
 use super::lanes::settle;
 use super::outcome::Outcome;
+use super::recall::recall;
 use super::shares::Seat;
 use super::{Engine, Opened};
 use crate::bug::{Bug, made};
@@ -386,7 +387,7 @@ pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec
 }
 
 /// The database failed, or its record differs from the expected one.
-fn unread(what: &str, error: &sqlx::Error) -> Halt {
+pub(super) fn unread(what: &str, error: &sqlx::Error) -> Halt {
     let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     Halt::Infrastructure(Why { recorded: format!("{what}: {error}"), logged })
 }
@@ -394,14 +395,4 @@ fn unread(what: &str, error: &sqlx::Error) -> Halt {
 /// What the protocol says is next for this run.
 pub(super) fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
     Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string().into()))
-}
-
-/// A run on its way back has to know what it had done.
-pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
-    if run.needs_plan() {
-        let history = engine.store.history(&saga.definition, run).await;
-        let history = history.map_err(|error| unread("its history could not be read", &error))?;
-        run.recall(history.plan, history.last, history.any_part_done);
-    }
-    Ok(())
 }

@@ -8,8 +8,9 @@ use sqlx::{Postgres, Transaction};
 
 use super::call::{conclude_failed, undo};
 use super::connections::MARKED;
-use super::execute::{Halt, Job, next, reasons_to_give_up, recall};
+use super::execute::{Halt, Job, next, reasons_to_give_up};
 use super::outcome::Outcome;
+use super::recall::recall;
 use super::settle::Unsettled;
 use super::shares::Seat;
 use super::wake::End;

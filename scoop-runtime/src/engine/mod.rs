@@ -27,6 +27,7 @@ mod lanes;
 mod liveness;
 mod outcome;
 mod panics;
+mod recall;
 mod schedule;
 mod settle;
 mod shares;

@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Definition, EventKind, Failure, RecordedStep, Run};
+use scoop_core::{Beginning, Entry, EventKind, Failure, RecordedStep, RollbackNames, Run};
+use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::client::Launch;
-use super::engine::{Disowned, GiveUp, History, Woken};
+use super::engine::{Disowned, GiveUp, Woken};
 use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Asked, Claimed, Claimer, FailedPart, Fired, Key, Lanes, Launched, LivingWorker, Memory, Parent, Progress,
-    Published, PublishedDefinition, Redelivery, Refusing, Release, SetAside, Settled, Settlement, Standing,
-    Tables, Target, Undone, Unreadable,
+    Asked, Claimed, Claimer, FailedPart, Fired, History, Key, Lanes, Launched, LivingWorker, Memory, Parent,
+    Progress, Published, PublishedDefinition, Redelivery, Refusing, Release, SetAside, Settled, Settlement,
+    Standing, Tables, Target, Undone, Unreadable, Wanted,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
@@ -83,7 +84,14 @@ either! {
     async fn set_aside(&self, refusal: Refusing<'_>) -> SetAside;
     async fn hold(&self, key: Key, failed: &FailedPart) -> bool;
     async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> bool;
-    async fn history(&self, definition: &Definition, run: &Run) -> History;
+    async fn history(&self, names: &RollbackNames, handler: &str, run: &Run, limit: usize) -> History;
+    async fn entries_until(
+        &self, names: &RollbackNames, handler: &str, run: &Run, limit: usize, until: i64,
+    ) -> Vec<Entry>;
+    async fn count_history(&self, handler: &str, run: &Run, until: i64) -> Beginning;
+    async fn repetitions(&self, handler: &str, run: &Run, steps: &[String], until: i64) -> u32;
+    async fn values(&self, handler: &str, run: &Run, wanted: &Wanted) -> BTreeMap<String, Value>;
+    async fn repeats(&self, run: &Run) -> bool;
     async fn children(&self, asked: ChildQuery<'_>) -> Vec<Child>;
 
     async fn launch_alone(&self, messages: &[Launched]) -> Launch;

@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::{
-    Context, Definition, Failure, Instance, Lineage, Path, Plan, RollbackNames, Run, Suspension, output_name,
-};
+use scoop_core::{Context, Failure, Lineage};
 use serde::Serialize;
-use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
@@ -17,7 +14,7 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::launching::{self, Launching};
 use super::plain::{self, Plain};
-use super::rows::{Unreadable, lineage, unsigned};
+use super::rows::{Unreadable, lineage};
 use super::telling::{self, Telling};
 use super::{Claimed, Key, Lanes, Progress, Refusing, SetAside, Settled, Settlement, Tables};
 use crate::children::{Child, ChildQuery, Launches};
@@ -123,31 +120,6 @@ impl Release {
     /// After an attempt in vain.
     pub(crate) fn after(key: Key, pause_seconds: f64, reason: String) -> Self {
         Self { pause_seconds, reason: Some(reason.replace('\0', "")), ..Self::at_once(key) }
-    }
-}
-
-/// What a rolling back run had done, as the log has it.
-pub(crate) struct History {
-    pub(crate) plan: Plan,
-    /// The newest suspension, on whatever path.
-    pub(crate) last: Option<Suspension>,
-    /// Whether a part of the rollback was done already.
-    pub(crate) any_part_done: bool,
-}
-
-impl History {
-    /// The same, up to before its newest part.
-    pub(super) fn repeated(mut self) -> Self {
-        let parts = self.plan.parts();
-        let newest = self.last.as_ref().map_or("", |last| last.step.as_str());
-        let at = parts.iter().position(|part| part.name == newest);
-        let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
-        if at.is_some() {
-            self.any_part_done = before.is_some();
-            let resume = |step| Suspension { step, jump: None, iteration: 0, handler_iteration: None };
-            self.last = before.map(resume);
-        }
-        self
     }
 }
 
@@ -468,46 +440,6 @@ impl Tables {
             Some(false) => SetAside::HandedOver,
             None => SetAside::Void,
         })
-    }
-
-    /// Reads what a run had done, for its rollback.
-    pub(crate) async fn history(&self, definition: &Definition, run: &Run) -> sqlx::Result<History> {
-        let lineage = &run.lineage;
-        let names = RollbackNames::of(definition);
-        let rows = sqlx::query(self.sql.run_history.clone())
-            .bind(lineage.ids())
-            .bind(lineage.id())
-            .bind(&*definition.saga)
-            .all(&self.sessions)
-            .await?;
-        let outputs: Option<Option<Json<BTreeMap<String, Value>>>> =
-            rows.first().map(|row| row.try_get("outputs")).transpose()?;
-        let mut outputs = outputs.flatten().map(|Json(outputs)| outputs).unwrap_or_default();
-        let (mut instances, mut last, mut any_part_done) = (vec![], None, false);
-        for row in &rows {
-            let step: String = row.try_get("step")?;
-            let handler_iteration: Option<i32> = row.try_get("handler_iteration")?;
-            let handler_iteration = handler_iteration.map(unsigned);
-            if names.matches(&step) {
-                any_part_done |= handler_iteration.is_none();
-            } else {
-                let position = u32::try_from(instances.len()).unwrap_or(u32::MAX);
-                let output = outputs.remove(&output_name(&step, position));
-                let emitted = row.try_get("emitted")?;
-                instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
-            }
-            last = Some(Suspension { step, jump: row.try_get("jump")?, iteration: 0, handler_iteration });
-        }
-        let history = History { plan: Plan::of(&names, instances), last, any_part_done };
-        Ok(match run.path {
-            Path::Backward { failed_before: true, .. } if self.repeats(lineage).await? => history.repeated(),
-            _ => history,
-        })
-    }
-
-    /// Whether somebody wants the newest part of this rollback to run again.
-    async fn repeats(&self, lineage: &Lineage) -> sqlx::Result<bool> {
-        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(lineage.id()).one(&self.sessions).await
     }
 
     /// Lists the sagas that messages are delivered to, in place of the names that they had before.

@@ -6,6 +6,7 @@ mod client;
 mod definitions;
 mod either;
 mod engine;
+mod history;
 mod launching;
 mod memory;
 mod migrate;
@@ -39,6 +40,7 @@ pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, kno
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Committed, Parent, Release};
+pub(crate) use history::{History, Wanted};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};

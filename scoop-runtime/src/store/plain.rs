@@ -117,7 +117,7 @@ impl<'a> Plain<'a> {
             .bind(self.returned().map(|returned| &returned.value))
             .bind(ids::now_v7());
         if ends {
-            stood.bind(ids::now_v7()).bind(self.ends_as())
+            stood.bind(ids::now_v7()).bind(self.ends_as()).bind(self.jump())
         } else {
             stood.bind(self.jump()).bind(all.definition).bind(all.completions.as_ref().map(Json))
         }

@@ -9,7 +9,7 @@ use super::tests::{database, done};
 use super::{Access, Schema, Sessions, Statements, Tables, migrate};
 
 /// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
-const HOT: [&str; 21] = [
+const HOT: [&str; 24] = [
     "run_claim",
     "step_suspend",
     "step_end",
@@ -25,6 +25,9 @@ const HOT: [&str; 21] = [
     "run_give_up",
     "run_stops",
     "run_children",
+    "run_history",
+    "run_repetitions",
+    "run_values",
     "cancel_mark",
     "cancel_drop",
     "message_publish",
@@ -68,6 +71,15 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid[], uuid, text, boolean, text[], text, text",
             "NULL, gen_random_uuid(), '', true, '{}', NULL, NULL",
         ),
+        "run_history" => (
+            "uuid[], uuid, text, text, bigint, timestamptz",
+            "ARRAY[gen_random_uuid()], gen_random_uuid(), '', 'Rollback of ', 128, NULL",
+        ),
+        "run_counts" => ("uuid, text, timestamptz", "gen_random_uuid(), '', now()"),
+        "run_repetitions" => ("uuid, text, timestamptz, text[]", "gen_random_uuid(), '', now(), '{}'"),
+        "run_values" => {
+            ("uuid[], text, text[], text[], text[]", "ARRAY[gen_random_uuid()], '', '{}', '{}', '{}'")
+        }
         "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "step_suspend" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
@@ -96,12 +108,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "step_tell" => (
             "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
-             uuid[], uuid[], text",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', ''",
+             uuid[], uuid[], text, text[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', '{}'",
         ),
         "step_end" => (
-            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text",
-            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED'",
+            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED', NULL",
         ),
         "message_publish" => (
             "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
@@ -316,6 +328,73 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
         let of_all = blocks_of(&pool, "run_children", &asked(false)).await;
         assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");
         assert!(of_last_step < 100, "{of_last_step} blocks, analyzed: {looked_at}");
+    }
+    done(pool, server).await;
+}
+
+/// Loops of 2,000 and of 20,000 iterations, each with a message and a value, and a step before them with a value. Of half of
+/// the second the rollback is done, and its newest part names a window of ten iterations.
+const LOOPS: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5(size || 'message' || n)::uuid, 'asked', '{}'
+    FROM (VALUES (2000), (20000)) runs (size), generate_series(0, size) n;
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, step, cooperation_lineage, created_at, jump)
+    SELECT md5(size || 'message' || n)::uuid, type::scoop.message_event_type, 'saga', step,
+           ARRAY[md5('root' || size)::uuid, md5('run' || size)::uuid],
+           '2020-01-01Z'::timestamptz + at * interval '1 second', jump
+    FROM (VALUES (2000), (20000)) runs (size), generate_series(0, size) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', 'turn', 2 * n, NULL),
+        ('SUSPENDED', CASE WHEN n = 0 THEN 'first' ELSE 'turn' END, 2 * n + 1, NULL),
+        (CASE WHEN n >= size / 2 THEN 'SUSPENDED' END, 'Rollback of turn[' || n - 1 || ',]', 4 * size - n,
+         json_build_object(
+             'before', json_build_object('until', 1577836800000000 + (2 * (n - 9) - 1) * 1000000::bigint,
+                                         'instances', n - 9, 'runs', json_build_object('turn', n - 10)),
+             'until', 1577836800000000 + (2 * n + 1) * 1000000::bigint, 'later', '[]'::json)::text)
+    ) events (type, step, at, jump)
+    WHERE type IS NOT NULL;
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT ARRAY[md5('root' || size)::uuid, md5('run' || size)::uuid], 'saga',
+           'Output of ' || CASE WHEN n = 0 THEN 'first' ELSE 'turn' END || '#' || lpad(n::text, 10, '0'), n::text::jsonb
+    FROM (VALUES (2000), (20000)) runs (size), generate_series(0, size) n";
+
+#[tokio::test]
+async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
+    let (pool, server) = database("windows").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(LOOPS).await;
+    let run = |size| format!("md5('run{size}')::uuid");
+    let lineage = |size| format!("ARRAY[md5('root{size}')::uuid, {}]", run(size));
+    let at = |second| format!("'2020-01-01Z'::timestamptz + {second} * interval '1 second'");
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        for size in [2_000, 20_000] {
+            let (run, lineage) = (run(size), lineage(size));
+            let newest = format!("{lineage}, {run}, 'saga', 'Rollback of ', 100, NULL");
+            let older = format!("{lineage}, {run}, 'saga', 'Rollback of ', 100, {}", at(size));
+            let other = format!("{run}, 'saga', {}, '{{other}}'", at(size));
+            let values = format!(
+                "{lineage}, 'saga', '{{Output of turn#0000001000,Output of turn#0000000999}}', \
+                 '{{Output of turn#0000000000,Output of first#0000000000,Output of other#0000000000}}', \
+                 '{{Output of turn#0000000998,Output of first#0000000998,Output of other#0000000998}}'",
+            );
+            for (statement, asked, at_most) in [
+                ("run_history", &newest, 80),
+                ("run_history", &older, 150),
+                ("run_repetitions", &other, 20),
+                ("run_values", &values, 40),
+            ] {
+                let blocks = blocks_of(&pool, statement, asked).await;
+                assert!(blocks < at_most, "{statement} of {size}: {blocks} blocks, analyzed: {looked_at}");
+            }
+            let all = format!("{run}, 'saga', {}", at(4 * size));
+            let blocks = blocks_of(&pool, "run_counts", &all).await;
+            assert!(blocks > 20, "run_counts of {size}: {blocks} blocks: the history is not that long");
+        }
     }
     done(pool, server).await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::TryStreamExt;
-use scoop_core::{Context, EventKind};
+use scoop_core::{Context, EventKind, read_output_name};
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -104,12 +104,6 @@ pub(super) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<St
     }
     let outputs: BTreeMap<_, _> = numbered.into_iter().map(|((_, step), value)| (step, value)).collect();
     Some(outputs).filter(|outputs| !outputs.is_empty())
-}
-
-/// The step and the number in the name of an output, as `scoop_core::output_name` makes it.
-fn read_output_name(name: &str) -> Option<(&str, u32)> {
-    let (step, number) = name.strip_prefix("Output of ")?.rsplit_once('#')?;
-    Some((step, number.parse().ok()?))
 }
 
 fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {

@@ -57,11 +57,13 @@ fn cause() -> Failure {
 /// What follows for a run.
 type Following = fn(&Run) -> Conclusion;
 
-/// It has gone through a step.
+/// It has gone through a step, or a part of a rollback, which says where it is.
 fn suspended(run: &Run, step: &str) -> (Event, Run) {
-    let event = Event::new(EventKind::Suspended, run.message).in_step(step).with(run.context.clone());
+    let jump = step.starts_with("Rollback").then(|| "there".repeat(100));
+    let mut event = Event::new(EventKind::Suspended, run.message).in_step(step).with(run.context.clone());
+    event.jump.clone_from(&jump);
     let mut after = run.clone();
-    after.last = Some(Suspension { step: step.into(), jump: None, iteration: 0, handler_iteration: None });
+    after.last = Some(Suspension { step: step.into(), jump, iteration: 0, handler_iteration: None });
     (event, after)
 }
 
@@ -91,7 +93,7 @@ fn undoes(run: &Run) -> Conclusion {
 
 fn is_undone(run: &Run) -> Conclusion {
     let (event, _) = suspended(run, "Rollback of step");
-    let last = Event { kind: EventKind::RolledBack, ..event.clone() };
+    let last = Event { kind: EventKind::RolledBack, jump: None, ..event.clone() };
     of(vec![event, last], Fate::RolledBack { cause: cause(), told: false })
 }
 

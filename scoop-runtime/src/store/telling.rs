@@ -38,7 +38,8 @@ impl<'a> Telling<'a> {
             && suspended.is_the_runs()
             && (suspended.next_step, suspended.handler_iteration) == (None, None)
             && all.step == suspended.step
-            && (&all.jump, all.iteration, all.handler_iteration) == (&None, Some(0), None)
+            && all.jump == suspended.jump
+            && (all.iteration, all.handler_iteration) == (Some(0), None)
             && all.definition.is_none();
         fits.then_some(Self { all, suspended })
     }
@@ -76,6 +77,7 @@ pub(super) async fn settle_all(
         .bind(every().map(|(.., row)| row.message_id).collect::<Vec<_>>())
         .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(identifier)
+        .bind(each().map(|one| one.all.jump.as_deref()).collect::<Vec<_>>())
         .fetch_all(connection)
         .await
 }

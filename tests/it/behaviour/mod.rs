@@ -25,6 +25,8 @@ mod keys_changed;
 mod keys_renamed;
 mod late_claim;
 mod launching;
+mod long_loops;
+mod long_loops_reads;
 mod lost_answers;
 mod names;
 mod no_handler;

@@ -1,11 +1,14 @@
-//! What a run did, and what became of what it launched; see `run_history.sql` and `run_children.sql`.
+//! What a run did, and what became of what it launched; see `run_history.sql`, `run_counts.sql`,
+//! `run_repetitions.sql`, `run_values.sql` and `run_children.sql`.
 
-use scoop_core::{Definition, EventKind, Instance, Path, Plan, RollbackNames, Run, Suspension, output_name};
+use std::collections::BTreeMap;
+
+use scoop_core::{Beginning, Entry, EventKind, RollbackNames, Run, Suspension, Window};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::Key;
-use super::super::engine::History;
+use super::super::history::{micros_of, unreadable};
+use super::super::{History, Key, Wanted};
 use super::Memory;
 use super::record::{Event, Record};
 use super::standing::failure_of;
@@ -13,21 +16,109 @@ use super::state::{Hierarchy, State};
 use crate::children::{Child, ChildOutcome, ChildQuery, Launches, in_order};
 
 impl Memory {
-    /// Reads what a run had done, for its rollback.
-    pub(crate) async fn history(&self, definition: &Definition, run: &Run) -> sqlx::Result<History> {
+    /// What a run had done: its newest suspension, and up to `limit` entries. Those of the window that is on record are
+    /// all returned.
+    pub(crate) async fn history(
+        &self,
+        names: &RollbackNames,
+        handler: &str,
+        run: &Run,
+        limit: usize,
+    ) -> sqlx::Result<History> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
-            let names = RollbackNames::of(definition);
-            let Some(record) = record else {
-                return Ok(History { plan: Plan::of(&names, vec![]), last: None, any_part_done: false });
+            record.map_or_else(
+                || Ok(History::default()),
+                |record| record.history(names, handler, run.lineage.id(), limit),
+            )
+        })
+        .await
+    }
+
+    /// The newest entries up to then of the way forward of a run.
+    pub(crate) async fn entries_until(
+        &self,
+        names: &RollbackNames,
+        handler: &str,
+        run: &Run,
+        limit: usize,
+        until: i64,
+    ) -> sqlx::Result<Vec<Entry>> {
+        self.run("history", |state| {
+            let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
+            let entries = record.map(|record| record.forward(names, handler, run.lineage.id(), until));
+            Ok(entries.into_iter().flatten().take(limit).map(|(entry, _)| entry).collect())
+        })
+        .await
+    }
+
+    /// How much a run has done up to then. Reads all of that.
+    pub(crate) async fn count_history(
+        &self,
+        handler: &str,
+        run: &Run,
+        until: i64,
+    ) -> sqlx::Result<Beginning> {
+        self.run("history", |state| {
+            let mut beginning = Beginning { until, instances: 0, runs: BTreeMap::new(), newest: None };
+            let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
+            let suspended = record.map(|record| record.suspensions_until(handler, run.lineage.id(), until));
+            for event in suspended.into_iter().flatten() {
+                let runs = beginning.runs.entry(event.step.clone().unwrap_or_default()).or_default();
+                *runs += u32::from(event.handling.is_none());
+                beginning.instances += 1;
+            }
+            Ok(beginning)
+        })
+        .await
+    }
+
+    /// How often in a row the step of these names ended in a run, up to then.
+    pub(crate) async fn repetitions(
+        &self,
+        handler: &str,
+        run: &Run,
+        steps: &[String],
+        until: i64,
+    ) -> sqlx::Result<u32> {
+        self.run("history", |state| {
+            let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
+            let suspended = record.map(|record| record.suspensions_until(handler, run.lineage.id(), until));
+            let runs = suspended.into_iter().flatten().filter(|event| event.handling.is_none());
+            let repeated =
+                runs.take_while(|event| event.step.as_ref().is_some_and(|step| steps.contains(step)));
+            Ok(u32::try_from(repeated.count()).unwrap_or(u32::MAX))
+        })
+        .await
+    }
+
+    /// What the steps of a run returned, by name.
+    pub(crate) async fn values(
+        &self,
+        _: &str,
+        run: &Run,
+        wanted: &Wanted,
+    ) -> sqlx::Result<BTreeMap<String, Value>> {
+        self.run("history", |state| {
+            let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
+            let Some(values) = record.and_then(|record| record.values.get(&run.lineage.id())) else {
+                return Ok(BTreeMap::new());
             };
-            let history = record.history(&names, &definition.saga, run.lineage.id());
-            Ok(match run.path {
-                Path::Backward { failed_before: true, .. } if record.repeats(run.lineage.id()) => {
-                    history.repeated()
-                }
-                _ => history,
-            })
+            let named = wanted.names.iter().filter_map(|name| values.get_key_value(name));
+            let newest = wanted.newest.iter().filter_map(|(first, last)| {
+                let mut range = values.range::<String, _>(first..=last).rev();
+                range.find(|(name, _)| name.chars().count() == last.chars().count())
+            });
+            Ok(named.chain(newest).map(|(name, value)| (name.clone(), value.clone())).collect())
+        })
+        .await
+    }
+
+    /// Whether an operator wants the newest part of a rollback to run again.
+    pub(crate) async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
+        self.run("history", |state| {
+            let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
+            Ok(record.is_some_and(|record| record.repeats(run.lineage.id())))
         })
         .await
     }
@@ -160,33 +251,72 @@ impl Record {
         launched
     }
 
-    /// The suspensions of a run in order, each with what it emitted and returned.
-    fn history(&self, names: &RollbackNames, handler: &str, run: Uuid) -> History {
-        let (mut instances, mut last, mut any_part_done) = (vec![], None, false);
-        let mut emitted = vec![];
-        let values = self.values.get(&run);
-        for event in self.of_run(run).filter(|event| event.handler.as_deref() == Some(handler)) {
-            match event.kind {
-                EventKind::Emitted => emitted.push(event.message),
-                EventKind::Suspended => {
-                    let step = event.step.clone().unwrap_or_default();
-                    let emitted = std::mem::take(&mut emitted);
-                    let handler_iteration = event.handling.and_then(|count| u32::try_from(count).ok());
-                    if names.matches(&step) {
-                        any_part_done |= handler_iteration.is_none();
-                    } else {
-                        let position = u32::try_from(instances.len()).unwrap_or(u32::MAX);
-                        let name = output_name(&step, position);
-                        let output = values.and_then(|values| values.get(&name)).cloned();
-                        instances.push(Instance { step: step.clone(), handler_iteration, emitted, output });
-                    }
-                    last =
-                        Some(Suspension { step, jump: event.jump.clone(), iteration: 0, handler_iteration });
-                }
-                _ => {}
-            }
-        }
-        History { plan: Plan::of(names, instances), last, any_part_done }
+    fn history(
+        &self,
+        names: &RollbackNames,
+        handler: &str,
+        run: Uuid,
+        limit: usize,
+    ) -> sqlx::Result<History> {
+        let is_part = |event: &Event| event.step.as_deref().is_some_and(|step| names.matches(step));
+        let suspended = || self.suspensions_until(handler, run, i64::MAX);
+        let Some(newest) = suspended().next() else {
+            return Ok(History::default());
+        };
+        let last = Suspension {
+            step: newest.step.clone().unwrap_or_default(),
+            jump: newest.jump.clone(),
+            iteration: 0,
+            handler_iteration: newest.handling.and_then(|count| u32::try_from(count).ok()),
+        };
+        let any_part_done = suspended().find(|event| event.handling.is_none()).is_some_and(is_part);
+        // A part that an operator has skipped names no window; then the one before does.
+        let marked = suspended().take_while(|event| is_part(event)).find_map(|event| event.jump.as_deref());
+        let window = marked.map(Window::read).transpose().map_err(unreadable)?;
+        let until = window.as_ref().map_or(i64::MAX, Window::until);
+        let after = window.as_ref().map(|window| window.before().map_or(i64::MIN, |before| before.until));
+        let inside = |(_, at): &(Entry, i64)| after.is_none_or(|after| *at > after);
+        let limit = if window.is_some() { usize::MAX } else { limit };
+        let entries = self.forward(names, handler, run, until).take_while(inside).take(limit);
+        let entries: Vec<_> = entries.map(|(entry, _)| entry).collect();
+        let whole = window.is_none() && entries.len() < limit;
+        let outputs = self.values.get(&run).filter(|_| whole).cloned().unwrap_or_default();
+        Ok(History { last: Some(last), any_part_done, window, entries, outputs })
+    }
+
+    /// The suspensions of a run up to then, newest first.
+    fn suspensions_until(&self, handler: &str, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
+        let is_its = move |event: &&Event| {
+            event.kind == EventKind::Suspended && event.handler.as_deref() == Some(handler)
+        };
+        self.of_run_until(run, until).filter(is_its)
+    }
+
+    /// What a run suspended and launched up to then on its way forward, newest first, each with its time.
+    fn forward(
+        &self,
+        names: &RollbackNames,
+        handler: &str,
+        run: Uuid,
+        until: i64,
+    ) -> impl Iterator<Item = (Entry, i64)> {
+        let is_part = |event: &Event| event.step.as_deref().is_some_and(|step| names.matches(step));
+        let of_saga =
+            self.of_run_until(run, until).filter(move |event| event.handler.as_deref() == Some(handler));
+        let is_end = move |event: &&Event| event.kind == EventKind::Suspended && !is_part(event);
+        of_saga.skip_while(move |event| !is_end(event)).filter_map(|event| {
+            let at = micros_of(event.at);
+            let entry = match event.kind {
+                EventKind::Emitted => Entry::Emitted(event.message),
+                EventKind::Suspended => Entry::Suspended {
+                    step: event.step.clone().unwrap_or_default(),
+                    handler_iteration: event.handling.and_then(|count| u32::try_from(count).ok()),
+                    at,
+                },
+                _ => return None,
+            };
+            Some((entry, at))
+        })
     }
 
     /// Whether somebody wanted the newest part of a rollback to run again, and it has not yet.

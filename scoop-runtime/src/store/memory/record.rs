@@ -9,6 +9,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::super::history::micros_of;
 use crate::ids;
 
 /// A row of `message_event`.
@@ -138,6 +139,13 @@ impl Record {
     /// The events whose lineage ends with this id, oldest first.
     pub(super) fn of_run(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &Event> {
         self.by_run.get(&run).into_iter().flatten().map(|at| &self.events[*at])
+    }
+
+    /// The same up to then, in microseconds since 1970, newest first.
+    pub(super) fn of_run_until(&self, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
+        let all = self.by_run.get(&run).map_or(&[][..], Vec::as_slice);
+        let end = all.partition_point(|at| micros_of(self.events[*at].at) <= until);
+        all[..end].iter().rev().map(|at| &self.events[*at])
     }
 
     /// The events of this kind about a message, oldest first.

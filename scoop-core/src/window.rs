@@ -1,0 +1,426 @@
+//! Windows of a history: what a rollback reads and keeps at a time, however long the history is.
+//!
+//! A rollback goes through the instances of a run from the newest to the oldest. Of a long history its plan has a
+//! window: some instances in a row, and what is known of those before and after them, so that the parts have the same
+//! names and the same input as in a plan for everything. A window begins where the execution of a step begins. When
+//! its parts are done, the next older window is cut.
+//!
+//! Each recorded part names its window in the `jump` of its SUSPENDED, so whichever program continues the rollback reads
+//! that window and nothing else. A history that fits into one window is read as a whole and has no such mark.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{Definition, Instance, RollbackNames, StepKind};
+
+/// An event of the way forward.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A message was launched.
+    Emitted(Uuid),
+    /// What was launched since the one before belongs to this instance.
+    Suspended {
+        /// The step's name.
+        step: String,
+        /// Set if this was the step's child failure handler: how often it had run before.
+        handler_iteration: Option<u32>,
+        /// When, in microseconds since 1970. Of one run no two are at the same time.
+        at: i64,
+    },
+}
+
+/// The oldest instances of a history, by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beginning {
+    /// When the newest of them was suspended, in microseconds since 1970.
+    pub until: i64,
+    /// How many there are.
+    pub instances: u32,
+    /// How many runs of each step.
+    pub runs: BTreeMap<String, u32>,
+    /// The present name of the step that ran last, and its loop iteration; `None` if that is not known or not needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<(String, u32)>,
+}
+
+/// What is left of a history before a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The instances themselves.
+    pub(crate) beginning: Beginning,
+    /// The steps that ran after them.
+    pub(crate) later: BTreeSet<String>,
+}
+
+/// Instances in a row out of a history that has more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// What precedes it; `None` if it begins with the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Beginning>,
+    /// When its newest instance was suspended, in microseconds since 1970.
+    until: i64,
+    /// The steps that ran after it.
+    later: BTreeSet<String>,
+}
+
+/// The instances of a window, oldest first, without what they returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    /// Where it is; `None` if it is the whole history.
+    pub(crate) window: Option<Window>,
+    pub(crate) instances: Vec<Instance>,
+    /// The names of the step whose direct repetitions before the window are not known.
+    unknown: Option<Vec<String>>,
+}
+
+impl Rest {
+    /// All instances, of which none is undone.
+    pub fn all(beginning: Beginning) -> Self {
+        Self { beginning, later: BTreeSet::new() }
+    }
+
+    /// When its newest instance was suspended, in microseconds since 1970.
+    pub fn until(&self) -> i64 {
+        self.beginning.until
+    }
+
+    /// Its newest instances as a window, by its newest entries, newest first. `whole` says whether those are all.
+    /// `None` if there are too few of them: not one execution of a step is complete.
+    pub fn cut(
+        &self,
+        definition: &Definition,
+        names: &RollbackNames,
+        entries: Vec<Entry>,
+        whole: bool,
+    ) -> Option<Cut> {
+        let mut done = in_order(entries);
+        let mut after = None;
+        if !whole {
+            let begins = |(_, (done, _)): &(usize, &(Instance, i64))| begins(definition, done);
+            // What the oldest one launched may not be among the entries.
+            let (first, _) = done.iter().enumerate().skip(1).find(begins)?;
+            after = done.drain(..first).next_back().map(|(_, at)| at);
+        }
+        let instances: Vec<_> = done.into_iter().map(|(done, _)| done).collect();
+        let end = &self.beginning;
+        let iteration = iteration_of_first(names, end, &instances);
+        let before = after.map(|until| {
+            let mut runs = end.runs.clone();
+            for done in runs_of(&instances) {
+                if let Some(count) = runs.get_mut(&done.step) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            runs.retain(|_, count| *count > 0);
+            let count = u32::try_from(instances.len()).unwrap_or(u32::MAX);
+            Beginning { until, instances: end.instances.saturating_sub(count), runs, newest: None }
+        });
+        let unknown = match (&before, iteration, instances.first()) {
+            (Some(_), None, Some(first)) => Some(names.recorded(&first.step)),
+            _ => None,
+        };
+        let window = Window { before, until: end.until, later: self.later.clone() };
+        let mut cut = Cut { window: Some(window), instances, unknown };
+        if let Some(repetitions) = iteration {
+            cut.repeated(names, repetitions);
+        }
+        Some(cut)
+    }
+}
+
+impl Cut {
+    /// A window that is on record, by its entries, newest first.
+    pub fn of(window: Window, entries: Vec<Entry>) -> Self {
+        Self { window: Some(window), ..Self::whole(entries) }
+    }
+
+    /// A whole history, by its entries, newest first.
+    pub fn whole(entries: Vec<Entry>) -> Self {
+        let instances = in_order(entries).into_iter().map(|(done, _)| done).collect();
+        Self { window: None, instances, unknown: None }
+    }
+
+    /// How many instances precede it.
+    pub fn position(&self) -> u32 {
+        self.window.as_ref().map_or(0, Window::position)
+    }
+
+    /// The position of each instance in the history, and its step.
+    pub fn positions(&self) -> impl Iterator<Item = (u32, &str)> {
+        (self.position()..).zip(self.instances.iter().map(|done| &*done.step))
+    }
+
+    /// The names of the step, and until when, if it is not known how often that ran in a row up to then.
+    /// [`Cut::repeated`] takes the number.
+    pub fn unknown(&self) -> Option<(Vec<String>, i64)> {
+        let before = self.window.as_ref()?.before()?;
+        Some((self.unknown.clone()?, before.until))
+    }
+
+    /// How many runs of the first step directly precede the window.
+    pub fn repeated(&mut self, names: &RollbackNames, repetitions: u32) {
+        self.unknown = None;
+        let before = self.window.as_mut().and_then(|window| window.before.as_mut());
+        if let (Some(before), Some(first)) = (before, self.instances.first()) {
+            let iteration = repetitions.checked_sub(1);
+            before.newest = iteration.map(|iteration| (names.current(&first.step).to_owned(), iteration));
+        }
+    }
+}
+
+impl Window {
+    /// What precedes it; `None` if it begins with the history.
+    pub fn before(&self) -> Option<&Beginning> {
+        self.before.as_ref()
+    }
+
+    /// When its newest instance was suspended, in microseconds since 1970.
+    pub fn until(&self) -> i64 {
+        self.until
+    }
+
+    /// The window that a recorded part of a rollback is in, by the `jump` of its SUSPENDED.
+    ///
+    /// # Errors
+    ///
+    /// If that is none.
+    pub fn read(jump: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(jump)
+    }
+
+    /// The same, to be recorded. Without it, the window is found again, at the price of the whole history.
+    pub(crate) fn written(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
+    }
+
+    /// How many instances precede it.
+    fn position(&self) -> u32 {
+        self.before.as_ref().map_or(0, |before| before.instances)
+    }
+
+    /// Whether a step ran after it that is one of these.
+    pub(crate) fn is_before_any(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.later.iter().any(|step| is(step))
+    }
+
+    /// What is left when these instances of it are undone; `None` if that is nothing.
+    pub(crate) fn rest(&self, instances: &[Instance]) -> Option<Rest> {
+        let mut later = self.later.clone();
+        later.extend(runs_of(instances).map(|done| done.step.clone()));
+        Some(Rest { beginning: self.before.clone()?, later })
+    }
+}
+
+/// Whether an execution of a step begins with this instance. Child failure handlers, waits and cleanups belong to the
+/// step before them.
+pub(crate) fn begins(definition: &Definition, done: &Instance) -> bool {
+    let step = definition.steps.iter().find(|step| step.is_named(&done.step));
+    done.handler_iteration.is_none() && step.is_none_or(|step| step.kind == StepKind::Code)
+}
+
+/// The instances of these entries, oldest first, and when each was suspended.
+fn in_order(entries: Vec<Entry>) -> Vec<(Instance, i64)> {
+    let (mut done, mut emitted) = (vec![], vec![]);
+    for entry in entries.into_iter().rev() {
+        match entry {
+            Entry::Emitted(message) => emitted.push(message),
+            Entry::Suspended { step, handler_iteration, at } => {
+                let emitted = std::mem::take(&mut emitted);
+                done.push((Instance { step, handler_iteration, emitted, output: None }, at));
+            }
+        }
+    }
+    done
+}
+
+fn runs_of(instances: &[Instance]) -> impl Iterator<Item = &Instance> {
+    instances.iter().filter(|done| done.handler_iteration.is_none())
+}
+
+/// The loop iteration of the first of these instances, the newest of this beginning; `None` if they do not tell.
+fn iteration_of_first(names: &RollbackNames, end: &Beginning, instances: &[Instance]) -> Option<u32> {
+    let (step, iteration) = end.newest.as_ref()?;
+    let step = names.current(step);
+    let (mut same, mut others) = (0_u32, 0);
+    for done in runs_of(instances) {
+        *(if names.current(&done.step) == step { &mut same } else { &mut others }) += 1;
+    }
+    iteration.checked_sub(same.checked_sub(1)?).filter(|_| others == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{Plan, StepDefinition, output_name};
+
+    /// A history, and what its instances returned, by name.
+    #[derive(Debug)]
+    struct Log {
+        entries: Vec<Entry>,
+        values: BTreeMap<String, Value>,
+    }
+
+    /// All that a rollback gets to know of a part.
+    #[derive(Debug, PartialEq)]
+    struct Told {
+        part: String,
+        instance: Instance,
+        iteration: u32,
+        outputs: BTreeMap<String, Value>,
+        launched: Option<Vec<Uuid>>,
+        cleanup_due: bool,
+    }
+
+    fn definition() -> Definition {
+        let steps = vec![
+            StepDefinition::new("a"),
+            StepDefinition::new("a finally").of_kind(StepKind::Finally),
+            StepDefinition::new("?b").of_kind(StepKind::Wait),
+            StepDefinition::new("b").formerly(&["c"]),
+        ];
+        Definition { steps: steps.into(), ..Definition::new("saga", "topic", &[]) }
+    }
+
+    impl Log {
+        /// The steps by number, each with whether it is a child failure handler, how much it launched, and whether it
+        /// returned something.
+        fn of(done: &[(usize, bool, u8, bool)]) -> Self {
+            let steps = ["a", "a finally", "?b", "b", "c", "gone"];
+            let mut log = Self { entries: vec![], values: BTreeMap::new() };
+            let (mut at, mut before) = (0, None);
+            for (position, (step, handles, emitted, returns)) in (0..).zip(done) {
+                let handles = before.filter(|_| *handles);
+                let (step, handler_iteration) =
+                    handles.map_or((*step, None), |(step, count)| (step, Some(count)));
+                before = Some((step, handler_iteration.map_or(0, |count| count + 1)));
+                for _ in 0..*emitted {
+                    at += 1;
+                    log.entries.push(Entry::Emitted(Uuid::from_u128(at)));
+                }
+                at += 1;
+                let step = steps[step].to_owned();
+                if *returns && handler_iteration.is_none() {
+                    log.values.insert(output_name(&step, position), position.into());
+                }
+                let at = i64::try_from(at).unwrap();
+                log.entries.push(Entry::Suspended { step, handler_iteration, at });
+            }
+            log
+        }
+
+        fn at(entry: &Entry) -> Option<i64> {
+            match entry {
+                Entry::Suspended { at, .. } => Some(*at),
+                Entry::Emitted(_) => None,
+            }
+        }
+
+        /// So many entries up to there, newest first, and whether those are all.
+        fn up_to(&self, until: i64, limit: usize) -> (Vec<Entry>, bool) {
+            let end = self.entries.iter().position(|entry| Self::at(entry) == Some(until)).unwrap() + 1;
+            let newest: Vec<_> = self.entries[..end].iter().rev().take(limit).cloned().collect();
+            (newest, end < limit)
+        }
+
+        fn suspended(&self) -> impl DoubleEndedIterator<Item = (&str, bool, i64)> {
+            self.entries.iter().filter_map(|entry| match entry {
+                Entry::Suspended { step, handler_iteration, at } => {
+                    Some((&**step, handler_iteration.is_none(), *at))
+                }
+                Entry::Emitted(_) => None,
+            })
+        }
+
+        fn beginning(&self) -> Option<Beginning> {
+            let mut runs = BTreeMap::new();
+            for (step, is_run, _) in self.suspended() {
+                *runs.entry(step.to_owned()).or_insert(0) += u32::from(is_run);
+            }
+            let instances = u32::try_from(self.suspended().count()).unwrap();
+            Some(Beginning { until: self.suspended().next_back()?.2, instances, runs, newest: None })
+        }
+
+        fn cut(&self, definition: &Definition, rest: &Rest, mut limit: usize) -> Cut {
+            let names = RollbackNames::of(definition);
+            loop {
+                let (entries, whole) = self.up_to(rest.until(), limit);
+                if let Some(mut cut) = rest.cut(definition, &names, entries, whole) {
+                    if let Some((same, until)) = cut.unknown() {
+                        let runs = self.suspended().rev().filter(|(_, is_run, at)| *is_run && *at <= until);
+                        let repeated = runs.take_while(|(step, ..)| same.iter().any(|name| name == step));
+                        cut.repeated(&names, u32::try_from(repeated.count()).unwrap());
+                    }
+                    return cut;
+                }
+                limit *= 2;
+            }
+        }
+
+        /// What the instances of a window returned, and of each step the newest value from before.
+        fn values(&self, cut: &Cut) -> BTreeMap<String, Value> {
+            let (mut values, mut newest) = (BTreeMap::new(), BTreeMap::new());
+            let first = cut.position();
+            let end = first + u32::try_from(cut.instances.len()).unwrap();
+            for (name, value) in &self.values {
+                let (step, position) = crate::read_output_name(name).unwrap();
+                if (first..end).contains(&position) {
+                    values.insert(name.clone(), value.clone());
+                } else if position < first {
+                    newest.insert(step, (name.clone(), value.clone()));
+                }
+            }
+            values.extend(newest.into_values());
+            values
+        }
+    }
+
+    fn told(definition: &Definition, plan: &Plan) -> Vec<Told> {
+        let all = plan.parts().iter().map(|part| Told {
+            part: part.name.clone(),
+            instance: plan.instance(part).clone(),
+            iteration: plan.iteration(part),
+            outputs: plan.outputs(part),
+            launched: plan.launched(definition, &part.name),
+            cleanup_due: plan.is_cleanup_due(part, |step| ["a", "a finally"].contains(&step)),
+        });
+        all.collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn windows_of_a_history_tell_the_same_as_all_of_it(
+            done in vec((0_usize..6, prop::bool::weighted(0.2), 0_u8..3, any::<bool>()), 1..40),
+            limit in 1_usize..12,
+        ) {
+            let (definition, log) = (definition(), Log::of(&done));
+            let names = RollbackNames::of(&definition);
+            let cut = Cut::whole(log.entries.iter().rev().cloned().collect());
+            let whole = told(&definition, &Plan::within(&names, cut, log.values.clone()));
+            let (mut rest, mut windows) = (log.beginning().map(Rest::all), vec![]);
+            while let Some(older) = rest {
+                let cut = log.cut(&definition, &older, limit);
+                let plan = Plan::within(&names, cut.clone(), log.values(&cut));
+                // Whoever reads the mark has the same plan.
+                let window = Window::read(plan.mark().unwrap()).unwrap();
+                prop_assert_eq!(Some(&window), cut.window.as_ref());
+                let (entries, _) = log.up_to(window.until(), usize::MAX);
+                let after = window.before().map(|before| before.until);
+                let inside = entries.into_iter().take_while(|entry| after.is_none() || Log::at(entry) != after);
+                let again = Cut::of(window, inside.collect());
+                prop_assert_eq!(&Plan::within(&names, again, log.values(&cut)), &plan);
+                windows.extend(told(&definition, &plan));
+                rest = plan.rest();
+            }
+            prop_assert_eq!(windows, whole);
+        }
+    }
+}

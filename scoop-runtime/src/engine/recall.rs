@@ -1,0 +1,130 @@
+//! Reads what a run had done, for its rollback: all of a short history, a window at a time of a long one.
+//!
+//! What is read does not grow with the history, but for one look: where no part of the rollback names its window yet, the
+//! instances are counted.
+
+use scoop_core::{Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, Run, Suspension, output_name};
+
+use super::Engine;
+use super::execute::{Halt, unread};
+use crate::registry::RunnableSaga;
+use crate::store::{Store, Wanted};
+
+/// A run on its way back has to know what it had done.
+pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
+    let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
+    while run.needs_plan() {
+        let read = match run.rest() {
+            Some(rest) => log.older(run, &rest, None).await.map(|plan| run.recall_rest(plan)),
+            None => log.newest(run).await.map(|read| run.recall(read.plan, read.last, read.any_part_done)),
+        };
+        read.map_err(|error| unread("its history could not be read", &error))?;
+    }
+    Ok(())
+}
+
+/// The log of a saga's runs.
+struct Log<'a> {
+    store: &'a Store,
+    definition: &'a Definition,
+    names: RollbackNames,
+    /// How many entries a window has.
+    limit: usize,
+}
+
+/// How a run is to be undone, and how far that is.
+struct Read {
+    plan: Plan,
+    /// The newest suspension, on whatever way.
+    last: Option<Suspension>,
+    /// Whether a part of the rollback was done already.
+    any_part_done: bool,
+}
+
+impl<'a> Log<'a> {
+    fn new(store: &'a Store, definition: &'a Definition, limit: usize) -> Self {
+        Self { store, definition, names: RollbackNames::of(definition), limit }
+    }
+
+    /// The window that the newest part of the rollback is in, or the newest one; all of a short history.
+    async fn newest(&self, run: &Run) -> sqlx::Result<Read> {
+        let history = self.store.history(&self.names, &self.definition.saga, run, self.limit).await?;
+        let plan = match history.window {
+            Some(window) => self.plan(run, Cut::of(window, history.entries)).await?,
+            None if history.entries.len() < self.limit => {
+                Plan::within(&self.names, Cut::whole(history.entries), history.outputs)
+            }
+            None => self.first(run, history.entries).await?,
+        };
+        let read = Read { plan, last: history.last, any_part_done: history.any_part_done };
+        Ok(match run.path {
+            Path::Backward { failed_before: true, .. } if self.store.repeats(run).await? => read.repeated(),
+            _ => read,
+        })
+    }
+
+    /// The newest window of a long history, of which these are the newest entries.
+    async fn first(&self, run: &Run, entries: Vec<Entry>) -> sqlx::Result<Plan> {
+        let Some(Entry::Suspended { at, .. }) = entries.first() else {
+            return Err(sqlx::Error::Decode(
+                "a run has launched something after its newest suspension".into(),
+            ));
+        };
+        let all = self.store.count_history(&self.definition.saga, run, *at).await?;
+        self.older(run, &Rest::all(all), Some(entries)).await
+    }
+
+    /// The newest window of this rest, of which the newest entries may be known.
+    async fn older(&self, run: &Run, rest: &Rest, known: Option<Vec<Entry>>) -> sqlx::Result<Plan> {
+        let (mut entries, mut limit) = (known, self.limit);
+        loop {
+            let newest = match entries.take() {
+                Some(newest) => newest,
+                None => {
+                    let saga = &self.definition.saga;
+                    self.store.entries_until(&self.names, saga, run, limit, rest.until()).await?
+                }
+            };
+            let whole = newest.len() < limit;
+            if let Some(cut) = rest.cut(self.definition, &self.names, newest, whole) {
+                return self.plan(run, cut).await;
+            }
+            // One execution of a step has more entries than that.
+            limit *= 2;
+        }
+    }
+
+    /// The plan for a window, with what it needs from before.
+    async fn plan(&self, run: &Run, mut cut: Cut) -> sqlx::Result<Plan> {
+        let saga = &self.definition.saga;
+        if let Some((steps, until)) = cut.unknown() {
+            let repeated = self.store.repetitions(saga, run, &steps, until).await?;
+            cut.repeated(&self.names, repeated);
+        }
+        let names = cut.positions().map(|(position, step)| output_name(step, position)).collect();
+        let steps = self.definition.steps.iter().flat_map(|step| step.all_names());
+        let newest = cut
+            .position()
+            .checked_sub(1)
+            .map(|last| steps.map(|step| (output_name(step, 0), output_name(step, last))).collect());
+        let wanted = Wanted { names, newest: newest.unwrap_or_default() };
+        let values = self.store.values(saga, run, &wanted).await?;
+        Ok(Plan::within(&self.names, cut, values))
+    }
+}
+
+impl Read {
+    /// The same, up to before the newest part of the rollback.
+    fn repeated(mut self) -> Self {
+        let parts = self.plan.parts();
+        let newest = self.last.as_ref().map_or("", |last| last.step.as_str());
+        let at = parts.iter().position(|part| part.name == newest);
+        let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
+        if at.is_some() {
+            self.any_part_done = before.is_some();
+            let resume = |step| Suspension { step, jump: None, iteration: 0, handler_iteration: None };
+            self.last = before.map(resume);
+        }
+        self
+    }
+}

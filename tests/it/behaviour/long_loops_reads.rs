@@ -1,0 +1,69 @@
+//! How much a rollback reads.
+
+use super::*;
+use crate::support::{Database, eventually};
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "counted-loop")]
+struct Round {
+    iterations: u32,
+}
+
+#[derive(Default)]
+struct Loop;
+
+#[saga(name = "counted-loop")]
+#[subscribes(Round)]
+impl Loop {
+    #[step(rollback = unturn)]
+    async fn turn(&self, scope: &mut Scope<'_>, round: &Round) -> Result<Next<LoopStep>> {
+        scope.launch(Child).await?;
+        Ok(if scope.iteration() + 1 < round.iterations { Next::Repeat } else { Next::Continue })
+    }
+
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, _: &Round) -> Result<()> {
+        Err(SIMULATED)?
+    }
+
+    async fn unturn(&self, _: &mut Scope<'_>, _: &Round, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Turn;
+
+#[saga(name = "counted-turn")]
+#[subscribes(Child)]
+impl Turn {
+    #[step]
+    async fn act(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// How many rows of the log are read, there and back.
+async fn rows_read(iterations: u32) -> Result<i64> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Loop>().only::<Turn>().start().await?;
+    assert!(matches!(scoop.launch(Round { iterations }).await?.ends().await?, Outcome::RolledBack(_)));
+    scoop.shutdown().await;
+    drop(scoop);
+    let others = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE '%/scoop'";
+    eventually("the engine's sessions have told what they read", async || db.number(others).await == 0).await;
+    Ok(db
+        .number(
+            "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'message_event'",
+        )
+        .await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_of_four_times_the_length_reads_four_times_as_much() -> Result<()> {
+    let (short, long) = (rows_read(100).await?, rows_read(400).await?);
+    assert!(long > 2 * short, "{short} and {long} rows: not all of it was counted");
+    assert!(long < 6 * short, "{short} rows, and {long} of the long one");
+    Ok(())
+}
