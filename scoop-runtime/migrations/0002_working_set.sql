@@ -79,6 +79,7 @@ CREATE TABLE scoop.run (
     last_event_at     timestamptz NOT NULL,  -- the next event is later, whatever the clock says
     attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
+    doubts            int NOT NULL DEFAULT 0,  -- attempts in a row of which it is not known what became, if the reason says so
     reason            text,  -- of the last attempt in vain, or why it is stuck
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue

@@ -20,6 +20,7 @@ use crate::When;
 use crate::bug::{Bug, made};
 use crate::client::launch_within;
 use crate::engine::{Engine, Opened, StopSignal};
+use crate::error::is_transient_within_step;
 use crate::ids;
 use crate::launch::{self, Options, launch_options};
 use crate::payload;
@@ -214,7 +215,11 @@ impl<'a> Scope<'a> {
         let launched = payload::prepare(&message, limit)?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
-        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await?;
+        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await;
+        let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
+            true => Error::from(error).into_infrastructure(),
+            false => error.into(),
+        })?;
         if let Some(opened) = &mut self.opened {
             opened.started.extend(launch.handlers);
         }

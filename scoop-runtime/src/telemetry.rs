@@ -155,6 +155,10 @@ events! {
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
 
+    /// It was not known again and again what became of the run.
+    ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }
+        ("run stuck: the outcome of attempt after attempt is not known; {FIND_OUT_WHY}")
+
     /// Why a run stopped could not be written: it is found by reconciliation.
     WARN "release_failed" = release_failed(hierarchy: Uuid, run: Uuid, error: &sqlx::Error)
         { error = shown(Scrubbed(error)) } ("run release failed, reconciling: {}", Scrubbed(error))
@@ -200,7 +204,7 @@ events! {
         { error = shown(Scrubbed(error)) } ("launch outcome unknown, reconciling: {}", Scrubbed(error))
 
     /// Runs were freed whose claim answer was lost.
-    WARN "reconciled" = reconciled(worker: Uuid, runs: u64) { runs = runs }
+    WARN "reconciled" = reconciled(worker: Uuid, runs: usize) { runs = runs }
         ("runs released whose claim answer was lost: {runs}")
 
     /// The stored schedule of a saga is beyond this program.
@@ -289,6 +293,9 @@ const START_ONE_THAT_FITS: &str =
 
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
+
+const FIND_OUT_WHY: &str =
+    "see what the worker reported before, mend the cause, then restart a program or `Scoop::retry`";
 
 const START_ONE_THAT_READS: &str =
     "see the reason in `Scoop::stuck_runs`, and start a program that can read it";

@@ -173,12 +173,12 @@ impl Opened {
         Ok(self)
     }
 
-    /// Rolls back.
-    pub(crate) async fn rollback(self) {
+    /// Rolls back. An error says that the connection is lost, where the server rolls back.
+    pub(crate) async fn rollback(self) -> sqlx::Result<()> {
         let Self { transaction, permit, .. } = self;
-        // A transaction on a lost connection is rolled back by the server.
-        let _ = transaction.rollback().await;
+        let rolled_back = transaction.rollback().await;
         drop(permit);
+        rolled_back
     }
 }
 
@@ -306,7 +306,7 @@ mod tests {
         assert!(connections.begin(&saga, RUN).await.is_err());
         sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
         let opened = connections.begin(&saga, RUN).await.unwrap();
-        opened.rollback().await;
+        opened.rollback().await.unwrap();
     }
 
     #[tokio::test]
@@ -349,7 +349,7 @@ mod tests {
             let later = sqlx::query_scalar("SELECT now() > $1::timestamptz").bind(meanwhile);
             let later: bool = later.fetch_one(&mut *opened.transaction).await.unwrap();
             assert_eq!(later, is_later);
-            opened.rollback().await;
+            opened.rollback().await.unwrap();
         }
         done(pool, server).await;
     }

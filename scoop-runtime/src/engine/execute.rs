@@ -3,7 +3,6 @@
 //! Each turn asks the protocol what is next, calls the user's code if that is what is next
 //! ([`super::call`]), and has what follows written ([`super::lanes`]).
 
-use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::definitions::{by_index, recorded};
 use super::lanes::settle;
 use super::outcome::Outcome;
 use super::shares::Seat;
+use super::user_code::Held;
 use super::{Engine, Opened};
 use crate::bug::{Bug, made};
 use crate::registry::RunnableSaga;
@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) key: Key,
     pub(super) saga: Arc<RunnableSaga>,
     pub(super) payload: Value,
-    pub(super) message: OnceLock<Box<dyn Any + Send + Sync>>,
+    pub(super) message: OnceLock<Held>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
     pub(super) surroundings: Surroundings,

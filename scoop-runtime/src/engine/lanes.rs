@@ -14,7 +14,7 @@ use super::settle::Unsettled;
 use super::shares::Seat;
 use super::wake::End;
 use super::{Engine, Opened};
-use crate::error::{is_cancelled, is_transient_in_step};
+use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
 use crate::telemetry;
@@ -192,7 +192,7 @@ async fn commit_with(
         return Err(match is_open(&mut opened.transaction).await {
             Ok(true) => Uncommitted::Halt(Halt::TakenOver),
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
-            Err(error) => Uncommitted::Halt(Halt::InDoubt(error.to_string())),
+            Err(error) => not_written(error),
         });
     };
     let started = std::mem::take(&mut opened.started);
@@ -204,6 +204,9 @@ async fn commit_with(
         Ok(()) => {
             settled.started.extend(started);
             Ok(settled)
+        }
+        Err(error) if is_rolled_back(&error) => {
+            Err(Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())))
         }
         // What was cancelled may have been the next transaction, which begins in the same message.
         Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
@@ -222,9 +225,6 @@ const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLB
 const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
     error on, or guard it with a nested transaction";
 
-/// Somebody had the run's row locked for longer than the pool of the user allows.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
-
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Whose fault it is that nothing could be written.
@@ -232,7 +232,7 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     if let Some(unhandled) = Unhandled::of(&error) {
         return Uncommitted::Unhandled(unhandled.clone());
     }
-    if is_transient_in_step(&error) {
+    if is_transient_within_step(&error) {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
@@ -244,7 +244,6 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     }
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
     match &*code {
-        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())),
         IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
         _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
     }

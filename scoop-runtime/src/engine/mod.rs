@@ -3,8 +3,8 @@
 //! * [`claim`]: takes ready runs from the working set, many at a time.
 //! * [`hand_over`]: begins with runs that this process itself launches, without a claim of their own.
 //! * [`definitions`]: which runs are left to workers with newer or older definitions.
-//! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
-//!   [`lanes`] how it gets written what follows.
+//! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it
+//!   (behind the boundary of [`user_code`]), and [`lanes`] how it gets written what follows.
 //! * [`connections`]: where steps get their transactions.
 //! * [`outcome`]: which of that operators want to know.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
@@ -26,11 +26,11 @@ mod hand_over;
 mod lanes;
 mod liveness;
 mod outcome;
-mod panics;
 mod schedule;
 mod settle;
 mod shares;
 mod time;
+mod user_code;
 mod wake;
 
 use std::collections::BTreeSet;
@@ -98,7 +98,7 @@ impl Engine {
         registry: Registry,
         settings: Settings,
     ) -> sqlx::Result<Arc<Self>> {
-        panics::record_locations();
+        user_code::record_locations();
         let worker = ids::now_v7();
         let definitions = definitions::Definitions::publish(&store, &registry).await?;
         let (settler, settlements) = settle::Settler::new();

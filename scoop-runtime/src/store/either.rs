@@ -23,6 +23,7 @@ use crate::clock::Now;
 use crate::rebuild::Rebuild;
 use crate::registry::Subscription;
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
+use crate::settings::Backoff;
 use crate::topology::ListedHandler;
 use crate::tree::RunRow;
 use crate::{CancellationRequest, Named};
@@ -68,7 +69,7 @@ either! {
     async fn wake_here(
         &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
     ) -> Woken;
-    async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
+    async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Disowned;
     async fn release(&self, releases: &[Release]) -> u64;
     async fn reap(&self, worker: Uuid) -> (usize, u64);
     async fn sweep(&self) -> Vec<String>;

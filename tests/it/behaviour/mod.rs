@@ -18,6 +18,7 @@ mod healing;
 mod hierarchies;
 mod idling;
 mod in_memory;
+mod infrastructure;
 mod keys;
 mod keys_renamed;
 mod late_claim;

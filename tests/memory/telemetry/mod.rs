@@ -367,5 +367,12 @@ async fn faults(events: &Events) -> Result<()> {
     gated.0.open(1);
     cut_off.scoop.shutdown().await;
     expect("outcome_unknown").await;
+
+    let database = InMemory::new();
+    let unlucky = shop(&database).await?;
+    unlucky.link.fail_after("claim", usize::MAX);
+    Scoop::builder().in_memory_on(&database).client().await?.launch(Order::default()).await?;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    expect("in_doubt_too_often").await;
     Ok(())
 }

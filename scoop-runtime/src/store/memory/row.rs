@@ -77,6 +77,8 @@ pub(super) struct Row {
     pub(super) last_event_at: OffsetDateTime,
     pub(super) attempts: i32,
     pub(super) retries: i32,
+    /// Attempts in a row of which it is not known what became, if the reason says so.
+    pub(super) doubts: i32,
     pub(super) reason: Option<String>,
     pub(super) failed_before: bool,
     pub(super) held: bool,
@@ -137,6 +139,7 @@ impl Row {
             last_event_at,
             attempts: 0,
             retries: 0,
+            doubts: 0,
             reason: None,
             failed_before: false,
             held: false,
