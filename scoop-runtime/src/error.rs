@@ -6,7 +6,7 @@ use std::time::Duration;
 use scoop_core::Failure;
 use uuid::Uuid;
 
-use crate::{Named, Wanted};
+use crate::{Named, RunningStep, Wanted};
 
 /// Why the runtime could not do something.
 ///
@@ -73,6 +73,26 @@ pub enum RuntimeError {
     Time {
         /// The time.
         when: String,
+    },
+
+    /// The tokio runtime that the engine was started on is gone, and the engine with it. Its runs go on in other
+    /// processes, or in the next one that starts.
+    #[error(
+        "the engine is gone without a shutdown: the tokio runtime on which it was started was dropped; keep that runtime \
+         until `Scoop::shutdown` has returned"
+    )]
+    EngineGone,
+
+    /// The engine has stopped, and these steps were stopped with it.
+    #[error(
+        "still running after {limit:?} were {}; each is left to other workers, where it begins anew",
+        listed(steps)
+    )]
+    StepsStopped {
+        /// For how long they were waited for.
+        limit: Duration,
+        /// The steps.
+        steps: Vec<RunningStep>,
     },
 
     /// There is no hierarchy or run of that id.
@@ -697,6 +717,10 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 fn distinct(names: &[String]) -> String {
     let names: std::collections::BTreeSet<_> = names.iter().map(|name| format!("`{name}`")).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn listed(steps: &[RunningStep]) -> String {
+    steps.iter().map(RunningStep::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn list(errors: &[SetupError]) -> String {

@@ -23,7 +23,7 @@ use crate::engine::{Engine, Opened, StopSignal};
 use crate::error::is_transient_within_step;
 use crate::ids;
 use crate::launch::{self, Options, launch_options};
-use crate::payload;
+use crate::payload::{self, Unstorable};
 use crate::store::{Key, Surroundings};
 
 /// What the code of a step may do, and what it may know about itself.
@@ -67,6 +67,11 @@ impl<'a> Place<'a> {
             })
         }
         .boxed()
+    }
+
+    /// The saga and the step.
+    fn code(self) -> (&'a str, &'a str) {
+        (&self.definition.saga, self.step)
     }
 
     /// Why there is no transaction.
@@ -179,7 +184,7 @@ impl<'a> Scope<'a> {
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
         Emit {
             engine: self.engine,
-            handler: &self.place.definition.saga,
+            code: self.place.code(),
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             payload: payload::of_message(&message),
@@ -212,7 +217,8 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<(Uuid, bool)> {
         let limit = self.engine.settings().payload_bytes_max;
-        let launched = payload::prepare(&message, limit)?.unique(key);
+        let launched = payload::prepare(&message, limit);
+        let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
         let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await;
@@ -261,7 +267,7 @@ impl<'a> Scope<'a> {
     /// is something else. The context stays as it was.
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
-        context.set(element)?;
+        context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
         launch::within(self.engine.settings().context_bytes_max, &context)?;
         self.context = context;
         Ok(())
@@ -460,7 +466,8 @@ pub(crate) struct UnfitValue(String);
 #[must_use = "nothing is launched before this is awaited"]
 pub struct Emit<'s, M> {
     engine: &'s Engine,
-    handler: &'s str,
+    /// The saga and the step that launch it.
+    code: (&'s str, &'s str),
     context: Context,
     emissions: &'s mut Vec<Emission>,
     payload: Result<Value, crate::RuntimeError>,
@@ -483,14 +490,16 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
         async move {
             let settings = self.engine.settings();
             let what = || format!("a message for topic `{}`", M::TOPIC);
-            let payload = payload::storable(self.payload?, settings.payload_bytes_max, what)?;
+            let payload = self.payload.map_err(|error| Unstorable::in_step(self.code, error))?;
+            let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
             let limit = settings.context_bytes_max;
             let required = M::REQUIRES_HANDLER || self.options.required;
             let required = required.then(std::any::type_name::<M>);
             let context = self
                 .options
-                .context(self.context, self.handler, self.engine.store(), Duration::ZERO, limit)
-                .await?;
+                .context(self.context, self.code.0, self.engine.store(), Duration::ZERO, limit)
+                .await
+                .map_err(|error| Unstorable::in_step(self.code, error))?;
             let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
             self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
             Ok(message)

@@ -1,6 +1,8 @@
 //! What users rely on beyond the rows that other participants see, on a database in memory.
 
 mod children;
+#[path = "../it/behaviour/floats.rs"]
+mod floats;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
 #[path = "../it/behaviour/names.rs"]

@@ -164,7 +164,7 @@ async fn run_whose_outcome_is_never_known_is_tried_after_pauses_and_then_stuck()
     let other = Scoop::builder().in_memory_on(&database).only::<AskedSaga>().start().await?;
     assert_eq!(root.wait().await?, Outcome::Committed);
     for scoop in [other, worker] {
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
     }
     Ok(())
 }

@@ -9,20 +9,18 @@ use scoop_core::{
 use tracing::Instrument as _;
 
 use super::execute::{Halt, Job, Why};
-use super::user_code::Held;
+use super::running::Stop;
+use super::user_code::{Held, Stopped};
 use super::{Engine, Opened, user_code};
 use crate::bug::{Bug, made};
 use crate::error::is_of_infrastructure;
-use crate::payload;
+use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
 use crate::telemetry::{self, Code};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
-
-/// For user code without a time limit.
-const NO_LIMIT: Option<(Duration, fn() -> Failure)> = None;
 
 /// Calls the user's code. If it went well and opened a transaction, that is still open.
 pub(super) async fn call_and_conclude(
@@ -39,6 +37,10 @@ pub(super) async fn call_and_conclude(
     }
     let (outcome, opened, context) = perform(engine, job, &call, message).await;
     let error = match outcome {
+        Err(Failed::Abandoned) => {
+            undo(opened).await;
+            return Err(Halt::Abandoned);
+        }
         Ok(returned) => {
             let conclusion = call.conclude(context, Ok(returned));
             // A jump out of bounds is the step's failure, although its code returned.
@@ -48,7 +50,7 @@ pub(super) async fn call_and_conclude(
             undo(opened).await;
             return Ok((conclusion, None));
         }
-        Err(error) => error,
+        Err(Failed::Error(error)) => error,
     };
     // What a failed step did is undone before anything else happens.
     let undone = undo(opened).await;
@@ -144,11 +146,17 @@ async fn clean_up(
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let mut scope = Scope::new(engine, place(job, &call), context);
     scope.cleans_up();
+    let _entry = engine.running.enter(job, call.step());
     let code = async { job.saga.handler.finally(step, &mut scope, message).await };
     let code = code.instrument(telemetry::step_span(job.at(call.step()), Code::Finally));
-    let outcome = user_code::call(&job.run.source, NO_LIMIT, code).await;
+    let outcome = user_code::call(&job.run.source, engine.running.stop(None), code).await;
     engine.watched.forget(job.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
+    let Ok(outcome) = outcome else {
+        // It has no limit.
+        undo(opened).await;
+        return Err(Halt::Abandoned);
+    };
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
@@ -209,6 +217,13 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
     }
 }
 
+/// Why user code did not end well.
+enum Failed {
+    Error(Error),
+    /// It was stopped, and nothing follows from that for its run.
+    Abandoned,
+}
+
 /// Calls the user's code. What it returned, the transaction that it opened, and the context that it
 /// left behind.
 async fn perform(
@@ -216,25 +231,35 @@ async fn perform(
     job: &Job,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
-) -> (Result<Returned, Error>, Option<Opened>, Context) {
+) -> (Result<Returned, Failed>, Option<Opened>, Context) {
+    let _entry = engine.running.enter(job, call.step());
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
     let source = &job.run.source;
     let outcome = match user_code::run(source, || job.saga.handler.timeout(call.action().step())) {
         Ok(limit) => {
-            let limit = limit.map(|limit| (limit, move || took_longer(job, call, limit)));
-            user_code::call(source, limit, invoke(job, call, &mut scope, message)).await
+            let code = invoke(job, call, &mut scope, message);
+            match user_code::call(source, engine.running.stop(limit), code).await {
+                Ok(outcome) => outcome.map_err(Failed::Error),
+                Err(Stopped { why: Stop::Late(limit), panic }) => {
+                    let late = took_longer(job, call, limit).caused_by(panic);
+                    Err(Failed::Error(Error::failure(late)))
+                }
+                Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),
+            }
         }
-        Err(panic) => Err(Error::failure(panic)),
+        Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.watched.forget(job.key.id);
     let Remains { opened, emissions, context, replies } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
-        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
+        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
+        let output = output.map_err(|error| Failed::Error(error.into()))?;
         Ok(Returned { output, emissions, replies, ..returned })
     });
-    let outcome = outcome.and_then(|returned| rehearsed(engine, job, call).map_or(Ok(returned), Err));
+    let rehearsed = |returned| rehearsed(engine, job, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
+    let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
 }
 
@@ -297,7 +322,9 @@ async fn invoke(
                 StepKind::Code | StepKind::Wait => Code::Step,
             };
             let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
-            Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })
+            let of = (&*job.saga.definition.saga, call.step());
+            let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
+            Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
             if job.saga.definition.steps[*step].compensated {

@@ -78,6 +78,8 @@ pub(super) enum Halt {
     InDoubt(String),
     /// Somebody else has taken it over.
     TakenOver,
+    /// Its code was stopped, since the engine stops and waits for it no longer.
+    Abandoned,
 }
 
 /// Why a run stops: what goes on record, and what may be logged of that.
@@ -208,8 +210,9 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         halt = advance(&engine, &mut job).await.err();
     }
     match halt {
-        Some(halt) => halted(&engine, &job, halt, flight).await,
-        None => {
+        Some(halt) if !matches!(halt, Halt::Abandoned) => halted(&engine, &job, halt, flight).await,
+        // Others go on with it.
+        _ => {
             release(&engine, Release::at_once(job.key), flight).await;
             engine.announce(&[job.saga.definition.saga.to_string()]);
         }
@@ -220,7 +223,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
 /// meanwhile; and not any more when its state is in doubt, so that it is found.
 async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     match halt {
-        Halt::Settled => {}
+        Halt::Settled | Halt::Abandoned => {}
         Halt::TakenOver => {
             // Or it was ours that was written, and the answer lost.
             drop(flight);

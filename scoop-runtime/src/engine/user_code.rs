@@ -8,7 +8,6 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use scoop_core::{Error, Failure, Frame};
@@ -37,29 +36,29 @@ pub(super) fn record_locations() {
     });
 }
 
-/// The result of user code, or its panic as an error of that source. Code that takes longer than the limit is dropped,
-/// and fails with `late`.
-pub(super) async fn call<T>(
+/// User code that was stopped: why, and the panic of its drop.
+pub(super) struct Stopped<W> {
+    pub(super) why: W,
+    pub(super) panic: Option<Failure>,
+}
+
+/// The result of user code, or its panic as an error of that source. The code is dropped when `stop` says so.
+pub(super) async fn call<T, W>(
     source: &str,
-    limit: Option<(Duration, impl FnOnce() -> Failure)>,
+    stop: impl Future<Output = W>,
     code: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+) -> Result<Result<T, Error>, Stopped<W>> {
     // Whatever the code left half-done is in its scope, which is thrown away with the step.
-    let code = AssertUnwindSafe(code).catch_unwind();
-    let outcome = match limit {
-        None => code.await,
-        Some((limit, late)) => {
-            let mut code = Box::pin(code);
-            match tokio::time::timeout(limit, code.as_mut()).await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    let panic = discard(source, code).err();
-                    return Err(Error::failure(late().caused_by(panic)));
-                }
-            }
-        }
+    let mut code = Box::pin(AssertUnwindSafe(code).catch_unwind());
+    let ended = tokio::select! {
+        biased;
+        outcome = code.as_mut() => Ok(outcome),
+        why = stop => Err(why),
     };
-    outcome.unwrap_or_else(|payload| Err(Error::failure(failure_of(payload, source))))
+    match ended {
+        Ok(outcome) => Ok(outcome.unwrap_or_else(|payload| Err(Error::failure(failure_of(payload, source))))),
+        Err(why) => Err(Stopped { why, panic: discard(source, code).err() }),
+    }
 }
 
 /// The result of user code that is no future, or its panic as a failure of that source.

@@ -77,6 +77,7 @@ either! {
     async fn notify(&self, worker: Uuid) -> ();
 
     async fn give_up(&self, key: Key) -> Option<GiveUp>;
+    async fn is_held(&self, key: Key) -> bool;
     async fn overdue(&self, limit: i64) -> Vec<Parent>;
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
     async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);

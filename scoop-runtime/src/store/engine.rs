@@ -395,6 +395,12 @@ impl Tables {
         Ok(released.rows_affected())
     }
 
+    /// Whether the run is still held under this key.
+    pub(crate) async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
+        held.one(&self.sessions).await?.try_get(0)
+    }
+
     /// Why the run has to give up, if it has to and is still held under this key.
     pub(crate) async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
         let row = sqlx::query(self.sql.run_give_up.clone())

@@ -89,7 +89,7 @@ async fn effects(cases: impl IntoIterator<Item = (String, Wrapped)>) -> Result<V
         effects.push(db.number("SELECT count(*) FROM effect").await);
         db.execute("TRUNCATE effect").await;
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(effects)
 }
 

@@ -304,7 +304,7 @@ mod in_drop_of_a_message {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Clung>().start().await?;
         assert_eq!(scoop.launch(Clinging { panics: false }).await?.ends().await?, Outcome::Committed);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         Ok(())
     }
 }

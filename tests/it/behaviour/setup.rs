@@ -217,9 +217,9 @@ async fn a_schema_name_that_needs_quotes_works_from_end_to_end() -> Result<()> {
         assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(client.rollback(root.id(), "not wanted").await?, RollbackAnswer::Accepted);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         // The tables are found to be there.
-        start().start().await?.shutdown().await;
+        start().start().await?.shutdown().await?;
         let history = db.history_in(quoted).await;
         assert_eq!(history.count("ROLLED_BACK"), 3, "{history}");
     }
@@ -272,7 +272,7 @@ async fn client_that_migrates_makes_tables_for_programs_that_do_not() -> Result<
     let client = builder().migrate(true).client().await?;
     let scoop = builder().only::<RootHandler>().migrate(false).start().await?;
     assert_eq!(client.launch(Root).await?.wait().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
