@@ -37,7 +37,10 @@ pub(super) const MARKED: &str = "held";
 
 /// Puts a session back as it was before its first step: settings, subscriptions and cursors that a step has left. Fails if
 /// [`READY`] has not been carried out there, or a step has deallocated what that has prepared.
-const RESET: &str = "RESET ALL; EXECUTE scoop_session; UNLISTEN *; CLOSE ALL; ";
+///
+/// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise they
+/// would belong to that of the step, which could then no longer set its isolation level, and would take them back with it.
+const RESET: &str = "RESET ALL; EXECUTE scoop_session; UNLISTEN *; CLOSE ALL; BEGIN; COMMIT; ";
 
 /// What is to be known of a session in which [`RESET`] has failed: the number of its statements, whether it is ready
 /// after all, and what makes it so. Settings that were changed when the connection was made are to be kept.

@@ -141,7 +141,7 @@ async fn look(scope: &mut Scope<'_>) -> Result<()> {
     let tx = scope.tx().await?;
     sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
     let traces = "SELECT concat_ws(' ', current_setting('search_path'), current_setting('statement_timeout'), current_user,
-        (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors), current_setting('scoop_test.x', true))";
+        (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors WHERE name = 'left_open'), current_setting('scoop_test.x', true))";
     let found: String = sqlx::query_scalar(traces).fetch_one(&mut *tx).await?;
     // As the pool has made its connections.
     let user: String = sqlx::query_scalar("SELECT session_user").fetch_one(tx).await?;
