@@ -316,6 +316,12 @@ mod tests {
         list: Vec<Kind>,
         map: BTreeMap<String, f64>,
         numbered: BTreeMap<u32, Kind>,
+    }
+
+    /// Written as a map.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Open {
+        weight: f64,
         #[serde(flatten)]
         rest: BTreeMap<String, Value>,
     }
@@ -344,8 +350,11 @@ mod tests {
             list: vec![Kind::Unit, Kind::New(1.5), Kind::Tuple(-0.0, 1), Kind::Struct { weight: Some(2.5) }],
             map: BTreeMap::from([("a".into(), 1.0), ("b".into(), 2.0)]),
             numbered: BTreeMap::from([(1, Kind::Struct { weight: None })]),
-            rest: BTreeMap::from([("more".into(), json!({ "deep": [1.25, null] }))]),
         }
+    }
+
+    fn open(weight: f64) -> Open {
+        Open { weight, rest: BTreeMap::from([("more".into(), json!({ "deep": [1.25, null] }))]) }
     }
 
     fn refusal<T: crate::Stored>(value: T) -> String {
@@ -354,7 +363,7 @@ mod tests {
 
     #[test]
     fn value_of_finite_numbers_is_written_as_serde_json_writes_it() {
-        let value = all(Some(Box::new(all(None))));
+        let value = (all(Some(Box::new(all(None)))), open(1.5));
         let (written, plain) = (serde_json::to_value(Json(&value)), serde_json::to_value(&value));
         assert_eq!(written.unwrap(), plain.unwrap());
         let (written, plain) = (serde_json::to_string(&Json(&value)), serde_json::to_string(&value));
@@ -369,6 +378,7 @@ mod tests {
         assert_eq!(refusal(f64::NAN), "it is NaN, which JSON cannot express");
         assert_eq!(refusal(Wrapped(f64::INFINITY)), "it is inf, which JSON cannot express");
         assert_eq!(refusal(Some(f32::NEG_INFINITY)), "it is -inf, which JSON cannot express");
+        assert_eq!(refusal(open(f64::NAN)), "it[entry 0] is NaN, which JSON cannot express");
         assert_eq!(refusal(vec![1.0, f64::NAN]), "it[1] is NaN, which JSON cannot express");
         let place = |change: fn(&mut All)| {
             let mut inner = all(None);
