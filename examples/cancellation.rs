@@ -98,7 +98,7 @@ async fn main() -> Result<()> {
     assert!(why.report().contains("no money left"), "{}", why.report());
     assert_eq!(scoop.cancel(film.id(), "really").await?, CancelAnswer::AlreadyRequested);
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -121,6 +121,6 @@ async fn main() -> Result<()> {
     let undone = tree.runs().iter().all(|run| matches!(run.state, RunState::RolledBack(_)));
     assert!(undone, "{tree}");
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -98,6 +98,6 @@ async fn main() -> Result<()> {
         assert_eq!(committed, trouble.is_empty(), "{}", report.tree().await?);
         assert!(!folder.exists(), "{}", report.tree().await?);
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -98,6 +98,6 @@ async fn main() -> Result<()> {
     // An assertion that does not hold fails its step; in a compensation that is `RollbackFailed`.
     let Outcome::RolledBack(why) = claim.wait().await? else { panic!("{}", claim.tree().await?) };
     assert_eq!(why.message, "this car does not exist");
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -89,6 +89,6 @@ async fn main() -> Result<()> {
     undone.dedup();
     assert_eq!(undone, back, "{tree}");
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

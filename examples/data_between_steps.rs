@@ -113,6 +113,6 @@ async fn main() -> Result<()> {
     let void = scoop.launch(invoice(true, None)).await?;
     let Outcome::RolledBack(why) = void.wait().await? else { panic!("{}", void.tree().await?) };
     assert_eq!(why.message, "no address");
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -97,6 +97,6 @@ async fn main() -> Result<()> {
         let missed = why.root_causes()[0];
         assert_eq!((&*missed.kind, &*missed.source), ("MissedHappyPathDeadline", who), "{}", why.report());
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

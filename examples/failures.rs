@@ -104,6 +104,6 @@ async fn main() -> Result<()> {
     assert!(raised.kind.ends_with("LarderShort"), "the type of an error without a code: {}", raised.kind);
     assert_eq!(raised.stack_trace.len(), 2, "a place for each `?` it passed");
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -107,6 +107,6 @@ async fn main() -> Result<()> {
     assert_eq!(letter.wait().await?, Outcome::Committed);
 
     fs::remove_dir_all(provider(customer))?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -109,7 +109,7 @@ async fn main() -> Result<ExitCode> {
     }
     println!("\n{}", first.tree().await?);
     let left = failed_of(&scoop, &orders).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let paid_back = bank.paid_back.load(Ordering::Relaxed);
     println!("{undone} orders are undone, {paid_back} was paid back, {} are left", left.len());

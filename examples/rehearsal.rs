@@ -84,7 +84,7 @@ async fn trip(builder: Builder) -> Result<(Outcome, usize, usize)> {
     let (trips, rooms) = (Trips { agency: agency.clone() }, Rooms { agency: agency.clone() });
     let scoop = builder.in_memory().provide(trips).provide(rooms).start().await?;
     let outcome = scoop.launch(TripBooked { nights: 14 }).await?.wait().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let (rooms, mails) = (agency.rooms.lock().unwrap().len(), agency.mails.lock().unwrap().len());
     Ok((outcome, rooms, mails))
 }

@@ -169,6 +169,6 @@ async fn main() -> Result<()> {
         }
         other => panic!("a night is too dear: {other:?}"),
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

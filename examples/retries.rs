@@ -90,6 +90,6 @@ async fn main() -> Result<()> {
             (other, _) => panic!("{other:#}\n{}", payment.tree().await?),
         }
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

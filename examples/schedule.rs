@@ -88,10 +88,10 @@ async fn main() -> Result<ExitCode> {
     // Nobody wants to wait until three in the morning.
     let report = scoop.trigger::<NightlyReport>().await?;
     let outcome = report.wait().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let balanced = check(client.pool()).await? && outcome == Outcome::Committed;
-    client.shutdown().await;
+    client.shutdown().await?;
     Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -70,6 +70,6 @@ async fn main() -> Result<()> {
     assert_eq!(why.kind, "StepTimeout", "{}", why.report());
     assert!(began.elapsed() >= Duration::from_millis(600), "three attempts of 200 ms each");
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -98,7 +98,7 @@ async fn main() -> Result<()> {
     let monday = version().only::<monday::Lending>().start().await?;
     let emma = monday.launch(LoanWanted { book: "Emma".into() }).await?.id();
     comes_to(&monday, emma, |state| *state == RunState::Waiting).await?;
-    monday.shutdown().await;
+    monday.shutdown().await?;
 
     let tuesday = version().only::<tuesday::Lending>().start().await?;
     comes_to(&tuesday, emma, |state| matches!(state, RunState::Stuck { .. })).await?;
@@ -107,14 +107,14 @@ async fn main() -> Result<()> {
     println!("{}", tuesday.find(emma).await?.tree().await?);
     let dune = tuesday.launch(LoanWanted { book: "Dune".into() }).await?;
     assert_eq!(dune.wait().await?, Outcome::Committed, "others are not hurt");
-    tuesday.shutdown().await;
+    tuesday.shutdown().await?;
 
     let wednesday = version().only::<wednesday::Lending>().start().await?;
     assert_eq!(wednesday.find(emma).await?.wait().await?, Outcome::Committed);
-    wednesday.shutdown().await;
+    wednesday.shutdown().await?;
 
     sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE"))).execute(database.pool()).await?;
-    database.shutdown().await;
+    database.shutdown().await?;
     Ok(())
 }
 

@@ -67,7 +67,7 @@ async fn main() -> Result<()> {
     assert!(asked > ends, "{tree}");
     println!("{tree}");
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -105,6 +105,6 @@ async fn main() -> Result<()> {
     let admired = scoop.launch(FurnitureAdmired).await?;
     assert_eq!(scoop.rollback(admired.id(), "ugly after all").await?, RollbackAnswer::Unhandled);
 
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -118,7 +118,7 @@ async fn grow(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> O
     meter.wait_for((TREES_BEFORE + count).unsigned_abs()).await?;
     let (ended, steps) = (settled(database).await?, steps(crowd, count));
     let micros = bench.micros_since(before, steps).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     Ok(Pace { per_second: steps / (ended - begun), micros })
 }
@@ -149,7 +149,7 @@ pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, coun
     let ended = settled(database).await?;
     let warm = warm.filter(|(at, _)| is_enough(*at, ended));
     let micros = bench.micros_since(warm.map_or(cold, |(_, seconds)| seconds), 1.0).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     let counted = Counted::of(database, begun, warm.map(|(at, _)| at)).await?;
     let steps = steps(crowd, count) * counted.part;

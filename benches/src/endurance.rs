@@ -37,7 +37,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     }
     meter.wait_for(launched).await?;
     drain::settled(&database).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     bench.server.remove(database).await?;
 

@@ -110,6 +110,6 @@ fn count(times: &[Duration]) -> f64 {
 }
 
 async fn stop(scoop: Scoop) {
-    scoop.shutdown().await;
+    scoop.shutdown().await.unwrap();
     scoop.pool().close().await;
 }

@@ -48,7 +48,7 @@ async fn round(bench: &Bench) -> Outcome<(Pace, Vec<Duration>, Vec<Duration>)> {
         scoop.launch(Spread { n, children: FEW }).await?.wait().await?;
     }
     let small = meter.take_resumed();
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     bench.server.remove(database).await?;
     Ok((pace, large, small))

@@ -54,7 +54,7 @@ async fn with_history(bench: &Bench) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let scoop = database.engine(&bench.settings, &Meter::default()).await?.start().await?;
     scoop.launch(Insert { n: 0 }).await?.wait().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     copy(&database, bench.settings.finished, include_str!("../sql/history.sql")).await?;
     database.execute("VACUUM ANALYZE").await?;

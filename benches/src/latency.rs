@@ -45,7 +45,7 @@ pub(crate) async fn same_process(bench: &Bench, database: &Database) -> Outcome<
         }
         tokio::time::sleep(PAUSE).await;
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     Ok(times)
 }

@@ -52,7 +52,7 @@ async fn round(bench: &Bench, kind: &Kind, iterations: u32) -> Outcome<Rates> {
         circle(&scoop, kind, iterations).await?;
     }
     let rates = rates(&database, iterations).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     scoop.pool().close().await;
     bench.server.remove(database).await?;
     Ok(rates)

@@ -157,7 +157,7 @@ impl Server {
         sqlx::raw_sql(include_str!("../sql/tables.sql")).execute(&database.pool).await?;
         let settings = Settings { pool: Scoop::required_connections(), ..Settings::default() };
         let scoop = database.engine(&settings, &Meter::default()).await?.start().await?;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         scoop.pool().close().await;
         drop(scoop);
         database.pool.close().await;

@@ -121,7 +121,7 @@ pub(crate) async fn work(kind: &str, url: &str, settings: &Settings) -> Outcome<
     let telling = tokio::spawn(tell(scoop.clone(), told));
     obey(&mut orders, &meter).await?;
     telling.abort();
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -63,7 +63,7 @@ async fn main() -> Result<ExitCode> {
 
     report::print(&ended, steps, began.elapsed()).await?;
     let balanced = books::check(&scoop, &provider, &shop, &ended).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     settings.clear_up();
     Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -120,15 +120,42 @@ impl Error {
         }
     }
 
+    /// The error that was converted, its [source](StdError::source), the source of that, and so on; nothing for a
+    /// text and for a stored failure.
+    ///
+    /// ```
+    /// # extern crate scoop_core as scoop;
+    /// use scoop::Error;
+    ///
+    /// #[derive(Debug, thiserror::Error)]
+    /// #[error("the price list cannot be read")]
+    /// struct Unreadable(#[from] std::num::ParseIntError);
+    ///
+    /// let error = Error::from(Unreadable("x".parse::<i32>().unwrap_err()));
+    /// assert!(error.downcast_ref::<std::num::ParseIntError>().is_none());
+    /// assert!(error.chain().any(|cause| cause.is::<std::num::ParseIntError>()));
+    /// ```
+    pub fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        let first: Option<&(dyn StdError + 'static)> = match &self.0.cause {
+            Cause::Error { error, .. } => Some(&**error),
+            Cause::Text { .. } | Cause::Failure(_) => None,
+        };
+        std::iter::successors(first, |&error| error.source())
+    }
+
     /// The error as stored data. `source` says where it arose, as `saga[worker]`.
     pub fn into_failure(self, source: &str) -> Failure {
-        let stack_trace = self.frames();
-        let failure = match self.0.cause {
-            Cause::Failure(failure) => return *failure,
+        self.to_failure(source)
+    }
+
+    /// As [`Error::into_failure`], which leaves the error there.
+    pub fn to_failure(&self, source: &str) -> Failure {
+        let failure = match &self.0.cause {
+            Cause::Failure(failure) => return (**failure).clone(),
             Cause::Text { kind, message } => Failure::new(kind, message, source),
-            Cause::Error { kind, error } => from_chain(&*error, kind, source),
+            Cause::Error { kind, error } => from_chain(&**error, kind, source),
         };
-        Failure { stack_trace, ..failure }
+        Failure { stack_trace: self.frames(), ..failure }
     }
 
     /// The same error, passed on at this place.

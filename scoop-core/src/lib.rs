@@ -17,6 +17,7 @@ mod deadline;
 mod error;
 mod event;
 mod failure;
+mod finite;
 mod instant;
 mod lineage;
 mod message;

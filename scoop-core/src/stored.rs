@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::finite::Finite;
+
 /// A value that is stored as JSON: serde can write it and read it back.
 ///
 /// Messages, replies, elements of the context and errors with a code are such values. Every type
@@ -51,12 +53,12 @@ impl<T: Serialize + DeserializeOwned> Stored for T {
     }
 }
 
-/// A stored value as serde knows it.
+/// A stored value as serde knows it. It is not written if a float in it is NaN or infinite.
 pub struct Json<T>(pub T);
 
 impl<T: Stored> Serialize for Json<&T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.write_stored(serializer)
+        self.0.write_stored(Finite::new(serializer))
     }
 }
 

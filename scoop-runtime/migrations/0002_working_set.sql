@@ -81,6 +81,7 @@ CREATE TABLE scoop.run (
     attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
     tried_under       int[],  -- the definitions of the programs that tried, unless both are 0; both are of the last one
+    doubts            int NOT NULL DEFAULT 0,  -- attempts in a row whose outcome is unknown, if the reason says so
     reason            text,  -- of the last attempt in vain, or why it is stuck
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue

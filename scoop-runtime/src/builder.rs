@@ -35,7 +35,7 @@ const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 /// use scoop::Scoop;
 ///
 /// let scoop = Scoop::builder().postgres(pool).concurrency(64).start().await?;
-/// scoop.shutdown().await;
+/// scoop.shutdown().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -115,7 +115,7 @@ impl Builder {
     /// let server: PgConnectOptions = "postgres://server:5432/shop".parse()?;
     /// let pool = PgPool::connect_with(proxy.statement_cache_capacity(0)).await?;
     /// let scoop = Scoop::builder().postgres(pool).listen_directly(server).start().await?;
-    /// # scoop.shutdown().await;
+    /// # scoop.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -157,8 +157,8 @@ impl Builder {
     /// let one = Scoop::builder().in_memory_on(&database).start().await?;
     /// let other = Scoop::builder().in_memory_on(&database).start().await?;
     /// let client = Scoop::builder().in_memory_on(&database).client().await?;
-    /// # one.shutdown().await;
-    /// # other.shutdown().await;
+    /// # one.shutdown().await?;
+    /// # other.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -199,7 +199,7 @@ impl Builder {
     ///
     /// Scoop::builder().postgres(owner).migrate(true).client().await?;
     /// let scoop = Scoop::builder().postgres(pool).migrate(false).start().await?;
-    /// # scoop.shutdown().await;
+    /// # scoop.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```

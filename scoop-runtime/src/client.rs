@@ -338,7 +338,8 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet).
-    /// Failures of the connection are waited out, however long they last.
+    /// Failures of the connection are waited out, however long they last. [`RuntimeError::EngineGone`] if the tokio
+    /// runtime is gone that this program was started on.
     ///
     /// # Cancel safety
     ///
@@ -356,6 +357,20 @@ impl Handle {
     /// # }
     /// ```
     pub fn wait(&self) -> impl Future<Output = Result<Outcome, RuntimeError>> + Send {
+        async move {
+            match self.scoop.engine() {
+                None => self.ends().await,
+                Some(engine) => tokio::select! {
+                    biased;
+                    () = engine.lost() => Err(RuntimeError::EngineGone),
+                    outcome = self.ends() => outcome,
+                },
+            }
+        }
+        .boxed()
+    }
+
+    fn ends(&self) -> BoxFuture<'_, Result<Outcome, RuntimeError>> {
         async move {
             let (waiters, look_max) = match self.scoop.store() {
                 // Whoever ends it there rings here.

@@ -1,11 +1,12 @@
 //! What the functions of the runtime return when they cannot do what they were asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scoop_core::Failure;
 use uuid::Uuid;
 
-use crate::{Named, Wanted};
+use crate::{Named, RunningStep, Wanted};
 
 /// Why the runtime could not do something.
 ///
@@ -72,6 +73,26 @@ pub enum RuntimeError {
     Time {
         /// The time.
         when: String,
+    },
+
+    /// The tokio runtime that the engine was started on is gone, and the engine with it. Its runs go on in other
+    /// processes, or in the next one that starts.
+    #[error(
+        "the engine is gone without a shutdown: the tokio runtime on which it was started was dropped; keep that runtime \
+         until `Scoop::shutdown` has returned"
+    )]
+    EngineGone,
+
+    /// The engine has stopped, and these steps were stopped with it.
+    #[error(
+        "still running after {limit:?} were {}; each is left to other workers, where it begins anew",
+        listed(steps)
+    )]
+    StepsStopped {
+        /// For how long they were waited for.
+        limit: Duration,
+        /// The steps.
+        steps: Vec<RunningStep>,
     },
 
     /// There is no hierarchy or run of that id.
@@ -573,7 +594,6 @@ fn effect(may_have_happened: bool) -> &'static str {
 
 /// Whether the server may have committed the request despite this error.
 pub(crate) fn loses_answer(error: &sqlx::Error) -> bool {
-    const COMPLETION_UNKNOWN: &str = "40003";
     match error {
         // A statement that the server refused had no effect, unless the error ends the session.
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
@@ -600,12 +620,7 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 /// read, it is by the step's own doing.
 pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-            // connection, transaction rollback (serialisation, deadlock), insufficient resources
-            // (full disk, too many connections), operator intervention, system error
-            // but not a statement that was cancelled since it took too long: it will again
-            code != CANCELLED && ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
-        }),
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_infrastructure(&code)),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         | sqlx::Error::PoolTimedOut
@@ -613,6 +628,59 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
         | sqlx::Error::BeginFailed => true,
         _ => false,
     }
+}
+
+/// The same for a statement of the engine there, which may also take too long for the limits that hold in the
+/// transaction: what it waits for is not the step's own doing.
+pub(crate) fn is_transient_within_step(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    is_transient_in_step(error) || code.is_some_and(|code| [CANCELLED, LOCK_NOT_AVAILABLE].contains(&&*code))
+}
+
+/// Whether this SQLSTATE says that the server or the connection failed, and not the statement.
+fn is_infrastructure(code: &str) -> bool {
+    // Connection, transaction rollback (serialization, deadlock), insufficient resources (full disk, too many
+    // connections), operator intervention, system error.
+    const CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
+    // `idle_in_transaction_session_timeout` and `transaction_timeout`: the server has closed the session.
+    const SESSION_ENDED: [&str; 2] = ["25P03", "25P04"];
+    // A statement that was cancelled since it took too long will take too long again.
+    code != CANCELLED
+        && (CLASSES.iter().any(|class| code.starts_with(class)) || SESSION_ENDED.contains(&code))
+}
+
+/// Whether user code failed since the database or the engine did: by this error or one in its chain of sources.
+/// `in_transaction` tells whether the code had a transaction of the engine; other databases are its own business.
+pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, in_transaction: bool) -> bool {
+    let is = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
+            || in_transaction && is_transient_cause(cause)
+    };
+    error.is_infrastructure() || error.chain().take(CHAIN_MAX).any(is)
+}
+
+/// How many errors of a chain of sources are looked at: one that is its own source has no end.
+const CHAIN_MAX: usize = 1_000;
+
+/// Whether this is an error of sqlx that the connection or the server is to blame for, as itself, behind a pointer, or
+/// the answer of the server that remains of it when a `#[error(transparent)]` passes its source on.
+fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let itself = cause.downcast_ref::<sqlx::Error>();
+    let boxed = || cause.downcast_ref::<Box<sqlx::Error>>().map(|error| &**error);
+    let shared = || cause.downcast_ref::<Arc<sqlx::Error>>().map(|error| &**error);
+    match itself.or_else(boxed).or_else(shared) {
+        Some(error) => is_transient_in_step(error),
+        None => {
+            let answer = cause.downcast_ref::<Box<dyn sqlx::error::DatabaseError>>();
+            answer.and_then(|answer| answer.code()).is_some_and(|code| is_infrastructure(&code))
+        }
+    }
+}
+
+/// Whether the server says in place of a commit that it has rolled the transaction back: a conflict with others.
+pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| code.starts_with("40") && code != COMPLETION_UNKNOWN)
 }
 
 /// Whether the role lacks a permission.
@@ -640,10 +708,19 @@ pub(crate) fn is_cancelled(error: &sqlx::Error) -> bool {
 
 const CANCELLED: &str = "57014";
 
+const COMPLETION_UNKNOWN: &str = "40003";
+
+/// `lock_timeout`.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 /// The names, each once.
 fn distinct(names: &[String]) -> String {
     let names: std::collections::BTreeSet<_> = names.iter().map(|name| format!("`{name}`")).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn listed(steps: &[RunningStep]) -> String {
+    steps.iter().map(RunningStep::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn list(errors: &[SetupError]) -> String {

@@ -1,6 +1,6 @@
 //! What can be stored as JSON: messages, and what steps return.
 
-use scoop_core::{Json, Message, TOPIC_BYTES_MAX};
+use scoop_core::{ContextError, Error, Json, Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
 
 use crate::RuntimeError;
@@ -15,6 +15,38 @@ pub(crate) const CONTEXT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
 /// How deep a value may be nested. Who reads JSON sets a limit, `serde_json` at 128, and what nobody can
 /// read would leave a run stuck.
 const DEPTH_MAX: usize = 100;
+
+/// A value of a step that cannot be written as JSON, as one with a float that is not finite.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} cannot be stored: {why}")]
+pub(crate) struct Unstorable {
+    what: String,
+    why: serde_json::Error,
+}
+
+impl Unstorable {
+    /// What a step returned.
+    pub(crate) fn output((saga, step): (&str, &str), why: serde_json::Error) -> Self {
+        Self { what: format!("what step `{step}` of saga `{saga}` returned"), why }
+    }
+
+    /// What a step replied.
+    pub(crate) fn reply((saga, step): (&str, &str), why: serde_json::Error) -> Self {
+        Self { what: format!("the reply of step `{step}` of saga `{saga}`"), why }
+    }
+
+    /// The error of a launch or a change of the context, as the error of the step that it is for.
+    pub(crate) fn in_step((saga, step): (&str, &str), error: RuntimeError) -> Error {
+        let (what, why) = match error {
+            RuntimeError::Payload { topic, source } => (format!("a message for topic `{topic}`"), source),
+            RuntimeError::Context(ContextError::Unwritable { key, source }) => {
+                (format!("the value for the key `{key}` of the context"), source)
+            }
+            other => return other.into(),
+        };
+        Self { what: format!("{what}, from step `{step}` of saga `{saga}`,"), why }.into()
+    }
+}
 
 /// The message as JSON. Its topic was checked by the derive, if that wrote it.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {

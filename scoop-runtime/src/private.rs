@@ -74,8 +74,7 @@ pub fn shape_of<T>(codec: Codec<T>, step: &str) -> String {
 
 /// The end of a step that returns a value for its compensation and for later steps.
 pub fn output<T>(codec: Codec<T>, value: T) -> Result<StepEnd> {
-    let output = (codec.write)(&value)?;
-    Ok(StepEnd { next: Next::Continue, output: Some(output) })
+    Ok(StepEnd { next: Next::Continue, output: Some((codec.write)(&value)) })
 }
 
 /// The end of a step that says where to go, and returns a value.

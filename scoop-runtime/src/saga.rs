@@ -182,7 +182,7 @@ pub enum Attempted {
 #[derive(Debug)]
 pub struct StepEnd {
     pub(crate) next: Next,
-    pub(crate) output: Option<Value>,
+    pub(crate) output: Option<serde_json::Result<Value>>,
 }
 
 /// A saga whose types are erased: steps are positions, the message is `Any`.

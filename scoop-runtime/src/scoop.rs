@@ -338,28 +338,67 @@ impl Scoop {
 
     /// Stops in good order: nothing new is begun, running steps end and are recorded, and what
     /// they lead to is left to the other processes or to the next start. A private PostgreSQL is
-    /// stopped, too. Waits for the running steps as long as they take; who cannot, puts a time
-    /// limit around it and leaves the rest to the next start.
+    /// stopped, too. Waits for the running steps as long as they take; see [`Scoop::shutdown_within`].
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::EngineGone`] if the tokio runtime is gone that this program was started on.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future does not take the request back.
+    pub fn shutdown(&self) -> impl Future<Output = Result<(), RuntimeError>> + Send {
+        async move {
+            let stopped = match &self.inner.engine {
+                Some(engine) => {
+                    engine.stop();
+                    engine.stopped().await
+                }
+                None => Ok(()),
+            };
+            self.stop_embedded().await;
+            stopped
+        }
+        .boxed()
+    }
+
+    /// As [`Scoop::shutdown`], but stops the steps that still run after this time: each is dropped at its next `await`, its
+    /// transaction is rolled back, and its run is handed to other workers, where the step begins anew. A step that
+    /// blocks its thread cannot be stopped: after two more seconds its run is handed over all the same, and whatever
+    /// the step comes to is void.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::StepsStopped`] with the saga, the step and the run of each of these steps; otherwise as
+    /// [`Scoop::shutdown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not take the request back; the steps then take as long as they take.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn example(scoop: scoop_runtime::Scoop) {
-    /// let limit = Duration::from_secs(20);
-    /// if tokio::time::timeout(limit, scoop.shutdown()).await.is_err() {
-    ///     eprintln!("some steps still run; they will be run again");
+    /// if let Err(error) = scoop.shutdown_within(Duration::from_secs(20)).await {
+    ///     eprintln!("{error}");
     /// }
     /// # }
     /// ```
-    pub fn shutdown(&self) -> impl Future<Output = ()> + Send {
+    pub fn shutdown_within(&self, limit: Duration) -> impl Future<Output = Result<(), RuntimeError>> + Send {
         async move {
-            if let Some(engine) = &self.inner.engine {
-                engine.stop();
-                engine.stopped().await;
-            }
+            let stopped = match &self.inner.engine {
+                Some(engine) => engine.stop_within(limit).await,
+                None => Ok(()),
+            };
+            self.stop_embedded().await;
+            stopped
+        }
+        .boxed()
+    }
+
+    /// Stops the private PostgreSQL, if there is one.
+    fn stop_embedded(&self) -> BoxFuture<'_, ()> {
+        async move {
             if let Some(embedded) = self.inner.embedded.lock().await.take() {
                 if let Some(pool) = &self.inner.pool {
                     pool.close().await;

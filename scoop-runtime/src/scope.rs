@@ -20,9 +20,10 @@ use crate::When;
 use crate::bug::{Bug, made};
 use crate::client::launch_within;
 use crate::engine::{Engine, Opened, StopSignal};
+use crate::error::is_transient_within_step;
 use crate::ids;
 use crate::launch::{self, Options, launch_options};
-use crate::payload;
+use crate::payload::{self, Unstorable};
 use crate::store::{Key, Surroundings};
 
 /// What the code of a step may do, and what it may know about itself.
@@ -66,6 +67,11 @@ impl<'a> Place<'a> {
             })
         }
         .boxed()
+    }
+
+    /// The saga and the step.
+    fn code(self) -> (&'a str, &'a str) {
+        (&self.definition.saga, self.step)
     }
 
     /// Why there is no transaction.
@@ -184,7 +190,7 @@ impl<'a> Scope<'a> {
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
         Emit {
             engine: self.engine,
-            handler: &self.place.definition.saga,
+            code: self.place.code(),
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             payload: payload::of_message(&message),
@@ -217,10 +223,15 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<(Uuid, bool)> {
         let limit = self.engine.settings().payload_bytes_max;
-        let launched = payload::prepare(&message, limit)?.unique(key);
+        let launched = payload::prepare(&message, limit);
+        let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
-        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await?;
+        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await;
+        let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
+            true => Error::from(error).into_infrastructure(),
+            false => error.into(),
+        })?;
         if let Some(opened) = &mut self.opened {
             opened.started.extend(launch.handlers);
         }
@@ -262,7 +273,7 @@ impl<'a> Scope<'a> {
     /// is something else. The context stays as it was.
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
-        context.set(element)?;
+        context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
         launch::within(self.engine.settings().context_bytes_max, &context)?;
         self.context = context;
         Ok(())
@@ -464,7 +475,8 @@ pub(crate) struct UnfitValue(String);
 #[must_use = "nothing is launched before this is awaited"]
 pub struct Emit<'s, M> {
     engine: &'s Engine,
-    handler: &'s str,
+    /// The saga and the step that launch it.
+    code: (&'s str, &'s str),
     context: Context,
     emissions: &'s mut Vec<Emission>,
     payload: Result<Value, crate::RuntimeError>,
@@ -487,14 +499,16 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
         async move {
             let settings = self.engine.settings();
             let what = || format!("a message for topic `{}`", M::TOPIC);
-            let payload = payload::storable(self.payload?, settings.payload_bytes_max, what)?;
+            let payload = self.payload.map_err(|error| Unstorable::in_step(self.code, error))?;
+            let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
             let limit = settings.context_bytes_max;
             let required = M::REQUIRES_HANDLER || self.options.required;
             let required = required.then(std::any::type_name::<M>);
             let context = self
                 .options
-                .context(self.context, self.handler, self.engine.store(), Duration::ZERO, limit)
-                .await?;
+                .context(self.context, self.code.0, self.engine.store(), Duration::ZERO, limit)
+                .await
+                .map_err(|error| Unstorable::in_step(self.code, error))?;
             let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
             self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
             Ok(message)

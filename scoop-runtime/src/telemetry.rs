@@ -171,6 +171,10 @@ events! {
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
 
+    /// The outcome of several attempts in a row was not known.
+    ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }
+        ("run stuck: the outcome of several attempts in a row is not known; {FIND_OUT_WHY}")
+
     /// The reason why a run stopped could not be written; reconciliation will release the run.
     WARN "release_failed" = release_failed(hierarchy: Uuid, run: Uuid, error: &sqlx::Error)
         { error = shown(Scrubbed(error)) } ("run release failed, reconciling: {}", Scrubbed(error))
@@ -216,7 +220,7 @@ events! {
         { error = shown(Scrubbed(error)) } ("launch outcome unknown, reconciling: {}", Scrubbed(error))
 
     /// Runs were freed whose claim answer was lost.
-    WARN "reconciled" = reconciled(worker: Uuid, runs: u64) { runs = runs }
+    WARN "reconciled" = reconciled(worker: Uuid, runs: usize) { runs = runs }
         ("runs released whose claim answer was lost: {runs}")
 
     /// This program does not support the stored schedule of a saga.
@@ -307,6 +311,9 @@ const START_ONE_THAT_FITS: &str =
 
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
+
+const FIND_OUT_WHY: &str =
+    "see what the worker reported before, mend the cause, then restart a program or `Scoop::retry`";
 
 const START_ONE_THAT_READS: &str =
     "see the reason in `Scoop::stuck_runs`, and start a program that can read it";

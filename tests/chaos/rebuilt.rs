@@ -39,7 +39,7 @@ pub(crate) async fn rebuild(pool: &PgPool) -> Result<(usize, Vec<String>)> {
     let before: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(soon).fetch_all(pool).await?;
     let scoop = Scoop::client(pool.clone());
     scoop.rebuild_working_set().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let after: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(soon).fetch_all(pool).await?;
     let gone =
         before.iter().filter(|run| !after.contains(run)).map(|run| format!("I11: it was there: {run}"));

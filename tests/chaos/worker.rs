@@ -55,7 +55,7 @@ pub(crate) async fn work() -> Result<()> {
         () = launch_what_is_wanted(&scoop, &pool, seed) => {}
         _ = stop.recv() => {}
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 #[path = "../it/behaviour/attempts_changed.rs"]
 mod attempts_changed;
 mod children;
+#[path = "../it/behaviour/floats.rs"]
+mod floats;
 #[path = "../it/behaviour/keys.rs"]
 mod keys;
 #[path = "../it/behaviour/keys_changed.rs"]

@@ -137,3 +137,34 @@ async fn each_launch_of_a_crowd_has_its_own_patience() -> Result<()> {
     assert_eq!(emitted(&database), 6, "all were carried out, if not acknowledged");
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn run_whose_outcome_is_never_known_is_tried_after_pauses_and_then_stuck() -> Result<()> {
+    let (database, loses) = (InMemory::new(), Loses::default());
+    let process = Process::new(&database, Arc::new(loses.clone()));
+    let worker = Scoop::builder().in_memory_as(&process).only::<AskedSaga>().start().await?;
+    let client = Scoop::builder().in_memory_on(&database).client().await?;
+    loses.next("claim", u32::MAX);
+    let begin = tokio::time::Instant::now();
+    let root = client.launch(Asked).await?;
+    let stuck = loop {
+        if let Some(stuck) = client.stuck_runs().await?.pop() {
+            break stuck;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(300), "{}", root.tree().await?);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    assert!(stuck.reason.contains("not known, 12 times in a row"), "{stuck:?}");
+    assert!(begin.elapsed() > Duration::from_secs(60), "{:?}", begin.elapsed());
+    let tree = root.tree().await?;
+    assert_eq!(tree.runs().first().map(|run| run.attempts), Some(12), "{tree}");
+
+    // The cause is mended, and a program starts.
+    loses.next("claim", 0);
+    let other = Scoop::builder().in_memory_on(&database).only::<AskedSaga>().start().await?;
+    assert_eq!(root.wait().await?, Outcome::Committed);
+    for scoop in [other, worker] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}

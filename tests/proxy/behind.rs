@@ -182,7 +182,7 @@ async fn two_programs_and_a_client_share_the_sessions_of_a_proxy() -> Result<()>
         (SELECT FROM note GROUP BY backend HAVING count(DISTINCT program) = 2) shared";
     assert!(db.number(shared).await > 0, "no session served both programs");
     for program in programs {
-        program.shutdown().await;
+        program.shutdown().await?;
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ async fn a_fan_out_comes_back_together() -> Result<()> {
     let order = scoop.launch(Order { number: 1, parts: 100, fails: false }).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!((count(&db, "made").await, count(&db, "shipped").await), (100, 1));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -222,7 +222,7 @@ async fn what_is_cancelled_is_undone() -> Result<()> {
     assert_eq!(answer, RollbackAnswer::Accepted);
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     assert_eq!((count(&db, "held").await, count(&db, "let go").await), (1, 1));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -250,7 +250,7 @@ async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Resul
         }
     }
     assert_eq!((count(&db, "ordered").await, count(&db, "shipped").await), (2, 2));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -270,7 +270,7 @@ async fn nothing_is_left_behind_in_a_session() -> Result<()> {
         let _ = tokio::time::timeout(Duration::from_millis(1), order.wait()).await;
         let _ = tokio::time::timeout(Duration::from_millis(1), order.tree()).await;
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let mut through = sqlx::PgConnection::connect_with(&proxy.options()).await?;
     let mut tx = through.begin().await?;
@@ -384,7 +384,7 @@ async fn a_proxy_that_pools_sessions_needs_nothing() -> Result<()> {
     let scoop = Scoop::builder().postgres(pool).only::<Parts>().provide(Parts { program: "first" });
     let scoop = scoop.start().await?;
     assert_eq!(scoop.launch(Part { number: 1 }).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -404,6 +404,6 @@ async fn a_lost_direct_session_is_replaced() -> Result<()> {
     .await;
     let order = scoop.launch(Order { number: 1, parts: 3, fails: true }).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -85,7 +85,7 @@ pub async fn serve() -> Result<()> {
     stdout.write_all(b"ready\n").await?;
     stdout.flush().await?;
     tokio::io::stdin().read_to_end(&mut vec![]).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

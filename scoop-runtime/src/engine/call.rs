@@ -9,11 +9,12 @@ use scoop_core::{
 use tracing::Instrument as _;
 
 use super::execute::{Halt, Job, Why};
-use super::{Engine, Opened, panics};
-use crate::RuntimeError;
+use super::running::Stop;
+use super::user_code::{Held, Stopped};
+use super::{Engine, Opened, user_code};
 use crate::bug::{Bug, made};
-use crate::error::is_transient_in_step;
-use crate::payload;
+use crate::error::is_of_infrastructure;
+use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
 use crate::telemetry::{self, Code};
@@ -36,6 +37,10 @@ pub(super) async fn call_and_conclude(
     }
     let (outcome, opened, context) = perform(engine, job, &call, message).await;
     let error = match outcome {
+        Err(Failed::Abandoned) => {
+            undo(opened).await;
+            return Err(Halt::Abandoned);
+        }
         Ok(returned) => {
             let conclusion = call.conclude(context, Ok(returned));
             // A jump out of bounds is the step's failure, although its code returned.
@@ -45,22 +50,48 @@ pub(super) async fn call_and_conclude(
             undo(opened).await;
             return Ok((conclusion, None));
         }
-        Err(error) => error,
+        Err(Failed::Error(error)) => error,
     };
     // What a failed step did is undone before anything else happens.
-    let used_database = opened.is_some();
-    undo(opened).await;
-    if failed_underneath(&error, used_database) {
-        return Err(Halt::Infrastructure(why(&format!("step `{}`", call.step()), &error)));
-    }
-    if let Some(unfit) = error.downcast_ref::<UnfitValue>() {
-        return Err(Halt::Stuck(format!("step `{}`: {unfit}", call.step()).into()));
-    }
-    if let Some(pause) = pause_before_retry(job, call.action(), &error) {
-        return Err(Halt::Retry { why: why(&format!("step `{}`", call.step()), &error), pause });
-    }
-    let failure = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    let undone = undo(opened).await;
+    let failure = judge(job, &format!("step `{}`", call.step()), error, undone, |error| {
+        if let Some(unfit) = error.downcast_ref::<UnfitValue>() {
+            return Some(Halt::Stuck(format!("step `{}`: {unfit}", call.step()).into()));
+        }
+        let pause = pause_before_retry(job, call.action(), error)?;
+        Some(Halt::Retry { why: why(&format!("step `{}`", call.step()), error), pause })
+    })?;
     conclude_failed(engine, job, call, context, failure).await
+}
+
+/// What an error of user code comes to: the failure of the step, or a reason to run it again. Nothing is left of the
+/// error after that. A panic in any function of the error, or in one that is asked about it, is the failure.
+fn judge(
+    job: &Job,
+    what: &str,
+    error: Error,
+    undone: Undone,
+    otherwise: impl FnOnce(&Error) -> Option<Halt>,
+) -> Result<Failure, Halt> {
+    let source = &job.run.source;
+    let halt = user_code::run(source, || {
+        let of_infrastructure =
+            undone == Undone::LostConnection || is_of_infrastructure(&error, undone == Undone::Transaction);
+        if of_infrastructure { Some(Halt::Infrastructure(why(what, &error))) } else { otherwise(&error) }
+    });
+    let failure = user_code::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
+    // By itself: a panic in this during the unwinding of another one could not be caught.
+    let dropped = user_code::discard(source, error);
+    let (halt, panic) = match halt {
+        Ok(halt) => (halt, dropped.err()),
+        Err(panic) => (None, Some(panic)),
+    };
+    match (panic, halt) {
+        (Some(panic), _) if panic == failure => Ok(failure),
+        (Some(panic), _) => Ok(panic.caused_by([failure])),
+        (None, Some(halt)) => Err(halt),
+        (None, None) => Ok(failure),
+    }
 }
 
 /// Why a run stops after this error, which may quote data.
@@ -123,37 +154,55 @@ async fn clean_up(
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let definition = &job.saga.definition;
     let mut scope = Scope::new(engine, place(job, &call), context);
-    let mut outcome = Ok(());
+    let mut outcome = Ok(Ok(()));
     for step in steps {
         let name = &*definition.steps[step].name;
         scope.cleans_up_after(name, job.run.iteration_of(definition, step));
-        let code = job.saga.handler.finally(step, &mut scope, message);
+        let _entry = engine.running.enter(job, name);
+        let code = async { job.saga.handler.finally(step, &mut scope, message).await };
         let code = code.instrument(telemetry::step_span(job.at(name), Code::Finally));
-        outcome = panics::caught(&job.run.source, code).await;
-        if outcome.is_err() {
+        outcome = user_code::call(&job.run.source, engine.running.stop(None), code).await;
+        if !matches!(outcome, Ok(Ok(()))) {
             break;
         }
     }
     engine.watched.forget(job.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
+    let Ok(outcome) = outcome else {
+        // It has no limit.
+        undo(opened).await;
+        return Err(Halt::Abandoned);
+    };
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
-    let used_database = opened.is_some();
-    undo(opened).await;
-    if failed_underneath(&error, used_database) {
-        // The failure of the step is not on record yet, so both are to be run again.
-        return Err(Halt::Infrastructure(why(&format!("cleaning up after step `{}`", call.step()), &error)));
-    }
-    let of_cleanup = panics::caught_now(&job.run.source, |source| error.into_failure(source));
+    let undone = undo(opened).await;
+    // If the database failed: the failure of the step is not on record yet, so both are to be run again.
+    let of_cleanup =
+        judge(job, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
+}
+
+/// What failed user code leaves to be undone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// It had no transaction.
+    Nothing,
+    /// It had a transaction of the engine.
+    Transaction,
+    /// The connection of its transaction was lost.
+    LostConnection,
 }
 
 /// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
 /// statement that takes long, nobody waits for that; but its connection counts until it is free.
-pub(super) async fn undo(opened: Option<Opened>) {
-    if let Some(opened) = opened {
-        let _ = tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await;
+pub(super) async fn undo(opened: Option<Opened>) -> Undone {
+    let Some(opened) = opened else {
+        return Undone::Nothing;
+    };
+    match tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await {
+        Ok(Ok(Err(_))) => Undone::LostConnection,
+        _ => Undone::Transaction,
     }
 }
 
@@ -162,13 +211,13 @@ pub(super) async fn undo(opened: Option<Opened>) {
 /// program at hand, and the run is set aside until another one comes.
 fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> {
     if let Some(message) = job.message.get() {
-        return Ok(&**message);
+        return Ok(message.get());
     }
-    let decoded = panics::caught_or(&job.run.source, || {
+    let decoded = user_code::run(&job.run.source, || {
         job.saga.handler.decode(&job.payload).map_err(|error| error.to_string())
     });
     match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
-        Ok(message) => Ok(&**job.message.get_or_init(|| message)),
+        Ok(message) => Ok(job.message.get_or_init(|| Held::new(message)).get()),
         Err(error) => {
             let definition = &job.saga.definition;
             let text = format!(
@@ -184,12 +233,11 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
     }
 }
 
-/// Whether the step is to be run again rather than failed: the connection or the server let it
-/// down, or what it asked of us, not its own doing.
-fn failed_underneath(error: &Error, used_database: bool) -> bool {
-    error.is_infrastructure()
-        || error.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
-        || used_database && error.downcast_ref::<sqlx::Error>().is_some_and(is_transient_in_step)
+/// Why user code did not end well.
+enum Failed {
+    Error(Error),
+    /// It was stopped, and nothing follows from that for its run.
+    Abandoned,
 }
 
 /// Calls the user's code. What it returned, the transaction that it opened, and the context that it
@@ -199,30 +247,41 @@ async fn perform(
     job: &Job,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
-) -> (Result<Returned, Error>, Option<Opened>, Context) {
+) -> (Result<Returned, Failed>, Option<Opened>, Context) {
+    let _entry = engine.running.enter(job, call.step());
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
-    let code = invoke(job, call, &mut scope, message);
-    let outcome = match job.saga.handler.timeout(call.action().step()) {
-        None => panics::caught(&job.run.source, code).await,
-        Some(limit) => match tokio::time::timeout(limit, panics::caught(&job.run.source, code)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::failure(Failure::new(
-                "StepTimeout",
-                format!("step `{}` took longer than its limit of {limit:?}", call.step()),
-                &job.run.source,
-            ))),
-        },
+    let source = &job.run.source;
+    let outcome = match user_code::run(source, || job.saga.handler.timeout(call.action().step())) {
+        Ok(limit) => {
+            let code = invoke(job, call, &mut scope, message);
+            match user_code::call(source, engine.running.stop(limit), code).await {
+                Ok(outcome) => outcome.map_err(Failed::Error),
+                Err(Stopped { why: Stop::Late(limit), panic }) => {
+                    let late = took_longer(job, call, limit).caused_by(panic);
+                    Err(Failed::Error(Error::failure(late)))
+                }
+                Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),
+            }
+        }
+        Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.watched.forget(job.key.id);
     let Remains { opened, emissions, context, replies } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
-        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose()?;
+        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
+        let output = output.map_err(|error| Failed::Error(error.into()))?;
         Ok(Returned { output, emissions, replies, ..returned })
     });
-    let outcome = outcome.and_then(|returned| rehearsed(engine, job, call).map_or(Ok(returned), Err));
+    let rehearsed = |returned| rehearsed(engine, job, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
+    let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
+}
+
+fn took_longer(job: &Job, call: &Call<'_>, limit: Duration) -> Failure {
+    let text = format!("step `{}` took longer than its limit of {limit:?}", call.step());
+    Failure::new("StepTimeout", text, &job.run.source)
 }
 
 /// Why a step that ended well is to fail all the same.
@@ -279,7 +338,9 @@ async fn invoke(
                 StepKind::Code | StepKind::Wait => Code::Step,
             };
             let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
-            Ok(Returned { next: Some(end.next), output: end.output, ..Returned::nothing() })
+            let of = (&*job.saga.definition.saga, call.step());
+            let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
+            Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
             if job.saga.definition.steps[*step].compensated {

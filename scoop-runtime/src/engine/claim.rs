@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
-use crate::store::{Claimed, Key, Progress, Refusing, SetAside, Unreadable};
+use crate::store::{Claimed, Disowned, Key, Progress, Refusing, SetAside, Unreadable};
 use crate::telemetry;
 
 /// How many runs are claimed at once. More brings nothing, as measured.
@@ -267,10 +267,16 @@ pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reaso
 /// runs in flight since before, and one that comes later waits.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
-    let disowned = engine.store.disown(engine.worker, in_flight).await.inspect_err(|_| engine.doubt())?;
-    engine.announce(&disowned.woken);
-    if disowned.freed > 0 {
-        telemetry::reconciled(engine.worker, disowned.freed);
+    let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
+    let Disowned { freed, stuck, woken } = disowned.inspect_err(|_| engine.doubt())?;
+    engine.announce(&woken);
+    if freed > 0 {
+        telemetry::reconciled(engine.worker, freed);
+        // Some of them may have to wait.
+        engine.set_a_time();
+    }
+    for (hierarchy, run) in stuck {
+        telemetry::in_doubt_too_often(hierarchy, run);
     }
     Ok(())
 }

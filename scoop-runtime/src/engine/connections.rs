@@ -11,7 +11,13 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+use futures_util::TryStreamExt;
+use sqlx::postgres::PgTransactionManager;
+use sqlx::{
+    AssertSqlSafe, Connection as _, PgConnection, PgPool, Postgres, Row as _, SqlSafeStr as _, SqlStr,
+    Transaction,
+};
+use sqlx_core::transaction::TransactionManager as _;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -28,6 +34,25 @@ const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
 
 /// What [`MARK`] has set.
 pub(super) const MARKED: &str = "held";
+
+/// Puts a session back as it was before its first step: settings, subscriptions and cursors that a step has left. Fails if
+/// [`READY`] has not been carried out there, or a step has deallocated what that has prepared.
+///
+/// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise they
+/// would belong to that of the step, which could then no longer set its isolation level, and would take them back with it.
+const RESET: &str = "RESET ALL; EXECUTE scoop_session; UNLISTEN *; CLOSE ALL; BEGIN; COMMIT; ";
+
+/// What is to be known of a session in which [`RESET`] has failed: the number of its statements, whether it is ready
+/// after all, and what makes it so. Settings that were changed when the connection was made are to be kept.
+const READY: &str = "
+    SELECT (SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql) AS statements,
+           EXISTS (SELECT FROM pg_prepared_statements WHERE name = 'scoop_session') AS ready,
+           (SELECT 'PREPARE scoop_session AS SELECT ' || string_agg(format('set_config(%L, %L, false)', name, setting), ', ')
+            FROM (SELECT name, setting FROM pg_settings WHERE source = 'session'
+                  UNION ALL SELECT 'role', current_setting('role')) changed) AS prepare";
+
+/// How many sessions are looked at in which a step has deallocated statements.
+const SPOILED_MAX: u32 = 1_000;
 
 /// The name of a saga.
 type Saga = Cow<'static, str>;
@@ -101,10 +126,13 @@ impl Connections {
 
     async fn open(&self, permit: Permit) -> sqlx::Result<Opened> {
         // Safe: all of them are constants.
-        let begin = AssertSqlSafe(format!("{BEGIN}; {}{MARK}", self.preamble));
+        let begin = AssertSqlSafe(format!("{}{BEGIN}; {}{MARK}", self.reset(), self.preamble)).into_sql_str();
         let pool = self.pool.clone();
         uninterrupted(async move {
-            let transaction = pool.begin_with(begin).await?;
+            let transaction = match pool.begin_with(begin.clone()).await {
+                Err(error) if lacks_statement(&error) => begin_anew(&pool, begin).await?,
+                begun => begun?,
+            };
             Ok(Opened { transaction, started: vec![], steps: 1, begun_for: None, permit })
         })
         .await
@@ -119,17 +147,17 @@ impl Connections {
         if rests || (next.is_none() && goes_on.is_none()) {
             return transaction.commit().await;
         }
-        let committed = commit_and_begin(&mut transaction).await;
+        let committed = commit_and_begin(&mut transaction, self.reset()).await;
         let begun_for = if next.is_some() { None } else { goes_on };
         let turn = match &committed {
-            Ok(()) => Turn::Transaction(Opened {
+            Ok(Next::Begun) => Turn::Transaction(Opened {
                 transaction,
                 started: vec![],
                 steps: steps + 1,
                 begun_for,
                 permit,
             }),
-            Err(_) => Turn::Permit(permit),
+            Ok(Next::Spoiled) | Err(_) => Turn::Permit(permit),
         };
         match (next, turn) {
             // Whoever does not wait any more leaves it to the next one, by dropping it.
@@ -137,7 +165,12 @@ impl Connections {
             (None, Turn::Transaction(opened)) => self.keep(opened),
             (None, Turn::Permit(permit)) => drop(permit),
         }
-        committed
+        committed.map(drop)
+    }
+
+    /// What a session has to do between two steps. Behind a proxy it is another session for each transaction anyway.
+    fn reset(&self) -> &'static str {
+        if self.preamble.is_empty() { RESET } else { "" }
     }
 
     /// Keeps it for its run, unless somebody has begun to wait meanwhile.
@@ -157,28 +190,90 @@ impl Connections {
     }
 }
 
+/// What follows a commit on its connection.
+enum Next {
+    /// The transaction of the next step is begun.
+    Begun,
+    /// The session cannot be used as it is.
+    Spoiled,
+}
+
 /// A chained transaction would inherit what the step has set for its own.
-async fn commit_and_begin(transaction: &mut Transaction<'static, Postgres>) -> sqlx::Result<()> {
+async fn commit_and_begin(
+    transaction: &mut Transaction<'static, Postgres>,
+    reset: &str,
+) -> sqlx::Result<Next> {
     // Safe: all of them are constants.
-    let both = AssertSqlSafe(format!("COMMIT; {BEGIN}; {MARK}"));
-    sqlx::raw_sql(both).execute(&mut **transaction).await.map(drop)
+    let both = AssertSqlSafe(format!("COMMIT; {reset}{BEGIN}; {MARK}"));
+    let mut results = sqlx::raw_sql(both).execute_many(&mut **transaction);
+    results.try_next().await?;
+    // From here on it is committed.
+    loop {
+        match results.try_next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(Next::Begun),
+            Err(_) => return Ok(Next::Spoiled),
+        }
+    }
+}
+
+/// Begins on a connection on which that has failed for want of a statement, or on another one.
+async fn begin_anew(pool: &PgPool, begin: SqlStr) -> sqlx::Result<Transaction<'static, Postgres>> {
+    for _ in 0..SPOILED_MAX {
+        let mut connection = pool.acquire().await?;
+        match is_made_ready(&mut connection).await? {
+            true => return Transaction::begin(connection, Some(begin)).await,
+            // Statements that its cache counts on are gone.
+            false => connection.close().await?,
+        }
+    }
+    Err(sqlx::Error::BeginFailed)
+}
+
+/// Has a session ready for [`RESET`], unless a step has deallocated its statements.
+async fn is_made_ready(connection: &mut PgConnection) -> sqlx::Result<bool> {
+    let found = sqlx::query(READY).persistent(false).fetch_one(&mut *connection).await?;
+    let statements: i64 = found.try_get("statements")?;
+    if usize::try_from(statements).unwrap_or(0) < connection.cached_statements_size() {
+        return Ok(false);
+    }
+    if !found.try_get::<bool, _>("ready")? {
+        // Safe: the server has quoted it.
+        sqlx::raw_sql(AssertSqlSafe(found.try_get::<String, _>("prepare")?)).execute(connection).await?;
+    }
+    Ok(true)
+}
+
+/// Whether a prepared statement is not there.
+fn lacks_statement(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26000")
 }
 
 impl Opened {
     /// As new, if it was begun for another run.
     async fn for_run(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
-            commit_and_begin(&mut self.transaction).await?;
+            // Nothing was done in it, so nothing is left of that either.
+            commit_and_begin(&mut self.transaction, "").await?;
         }
         Ok(self)
     }
 
-    /// Rolls back.
-    pub(crate) async fn rollback(self) {
-        let Self { transaction, permit, .. } = self;
-        // A transaction on a lost connection is rolled back by the server.
-        let _ = transaction.rollback().await;
+    /// Whether a nested transaction is open: the step has forgotten it, since its drop would have rolled it back.
+    pub(crate) fn is_nested(&self) -> bool {
+        PgTransactionManager::get_transaction_depth(&self.transaction) > 1
+    }
+
+    /// Rolls back. An error says that the connection is lost, where the server rolls back.
+    pub(crate) async fn rollback(self) -> sqlx::Result<()> {
+        let Self { mut transaction, permit, .. } = self;
+        // Otherwise the innermost would be rolled back in place of the whole.
+        while PgTransactionManager::get_transaction_depth(&transaction) > 1 {
+            PgTransactionManager::rollback(&mut transaction).await?;
+        }
+        let rolled_back = transaction.rollback().await;
         drop(permit);
+        rolled_back
     }
 }
 
@@ -306,7 +401,7 @@ mod tests {
         assert!(connections.begin(&saga, RUN).await.is_err());
         sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
         let opened = connections.begin(&saga, RUN).await.unwrap();
-        opened.rollback().await;
+        opened.rollback().await.unwrap();
     }
 
     #[tokio::test]
@@ -349,7 +444,7 @@ mod tests {
             let later = sqlx::query_scalar("SELECT now() > $1::timestamptz").bind(meanwhile);
             let later: bool = later.fetch_one(&mut *opened.transaction).await.unwrap();
             assert_eq!(later, is_later);
-            opened.rollback().await;
+            opened.rollback().await.unwrap();
         }
         done(pool, server).await;
     }

@@ -3,7 +3,6 @@
 //! Each turn asks the protocol what is next, calls the user's code if that is what is next
 //! ([`super::call`]), and has what follows written ([`super::lanes`]).
 
-use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use super::lanes::settle;
 use super::outcome::Outcome;
 use super::recall::recall;
 use super::shares::Seat;
+use super::user_code::Held;
 use super::{Engine, Opened};
 use crate::bug::{Bug, made};
 use crate::registry::RunnableSaga;
@@ -30,7 +30,7 @@ pub(super) struct Job {
     pub(super) key: Key,
     pub(super) saga: Arc<RunnableSaga>,
     pub(super) payload: Value,
-    pub(super) message: OnceLock<Box<dyn Any + Send + Sync>>,
+    pub(super) message: OnceLock<Held>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
     pub(super) surroundings: Surroundings,
@@ -79,6 +79,8 @@ pub(super) enum Halt {
     InDoubt(String),
     /// Somebody else has taken it over.
     TakenOver,
+    /// Its code was stopped, since the engine stops and waits for it no longer.
+    Abandoned,
 }
 
 /// Why a run stops: the recorded reason, and the part of it that may be logged.
@@ -211,8 +213,9 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         halt = advance(&engine, &mut job).await.err();
     }
     match halt {
-        Some(halt) => halted(&engine, &job, halt, flight).await,
-        None => {
+        Some(halt) if !matches!(halt, Halt::Abandoned) => halted(&engine, &job, halt, flight).await,
+        // Others go on with it.
+        _ => {
             release(&engine, Release::at_once(job.key), flight).await;
             engine.announce(&[job.saga.definition.saga.to_string()]);
         }
@@ -239,7 +242,7 @@ async fn position(engine: &Engine, job: &mut Job, tried_under: &[i32]) -> Result
 /// meanwhile; and not any more when its state is in doubt, so that it is found.
 async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     match halt {
-        Halt::Settled => {}
+        Halt::Settled | Halt::Abandoned => {}
         Halt::TakenOver => {
             // Or it was ours that was written, and the answer lost.
             drop(flight);

@@ -15,7 +15,7 @@ use super::settle::Unsettled;
 use super::shares::Seat;
 use super::wake::End;
 use super::{Engine, Opened};
-use crate::error::{is_cancelled, is_transient_in_step};
+use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
 use crate::registry::RunnableSaga;
 use crate::store::{FailedPart, Parent, Settled, Settlement};
 use crate::telemetry;
@@ -81,7 +81,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
         Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
-        Err(Unsettled::TakenOver) => refused(engine, job, after).await,
+        Err(Unsettled::TakenOver) => refused(engine, job, after, false).await,
         Err(Unsettled::Refused(error)) => {
             Err(Halt::Stuck(format!("the result of the step cannot be written: {error}").into()))
         }
@@ -109,7 +109,7 @@ async fn settle_within(
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, settlement, opened).await {
         Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time),
-        Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after).await,
+        Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after, true).await,
         Err(Uncommitted::Halt(halt)) => {
             job.undecided = after.outcome;
             Err(halt)
@@ -129,9 +129,14 @@ async fn settle_within(
 }
 
 /// What followed was not written, since somebody else has the run, or since it has to give up.
-async fn refused(engine: &Engine, job: &mut Job, after: After) -> Result<(), Halt> {
+async fn refused(engine: &Engine, job: &mut Job, after: After, in_transaction: bool) -> Result<(), Halt> {
     let reasons = reasons_to_give_up(engine, job).await?;
     if reasons.is_empty() {
+        // What the step did is rolled back, so if the run is held, it was the step that had it otherwise.
+        if in_transaction && engine.store.is_held(job.key).await.unwrap_or(false) {
+            let failure = Failure::new("TransactionError", OWN_RUN, &job.run.source);
+            return fail(engine, job, after.context, failure).await;
+        }
         job.undecided = after.outcome;
         return Err(Halt::TakenOver);
     }
@@ -186,14 +191,21 @@ async fn commit_with(
     settlement: Settlement,
     mut opened: Opened,
 ) -> Result<Settled, Uncommitted> {
+    if opened.is_nested() {
+        undo(Some(opened)).await;
+        return Err(Uncommitted::Failed(NESTED.into()));
+    }
     let settled =
         engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
     let settled = settled.map_err(not_written)?;
     let Some(mut settled) = settled else {
         return Err(match is_open(&mut opened.transaction).await {
-            Ok(true) => Uncommitted::Halt(Halt::TakenOver),
+            Ok(true) => {
+                undo(Some(opened)).await;
+                Uncommitted::Halt(Halt::TakenOver)
+            }
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
-            Err(error) => Uncommitted::Halt(Halt::InDoubt(error.to_string())),
+            Err(error) => not_written(error),
         });
     };
     let started = std::mem::take(&mut opened.started);
@@ -205,6 +217,9 @@ async fn commit_with(
         Ok(()) => {
             settled.started.extend(started);
             Ok(settled)
+        }
+        Err(error) if is_rolled_back(&error) => {
+            Err(Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())))
         }
         // What was cancelled may have been the next transaction, which begins in the same message.
         Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
@@ -220,11 +235,13 @@ async fn commit_with(
 const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
     transactions, and leave the outer one to the engine";
 
+const NESTED: &str = "the step left a nested transaction open, which it neither committed nor dropped \
+    (`std::mem::forget`?), so that its effects belong to no transaction that could be committed";
+
+const OWN_RUN: &str = "the step changed or deleted its own row in the table `run` of the engine";
+
 const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
     error on, or guard it with a nested transaction";
-
-/// Somebody had the run's row locked for longer than the pool of the user allows.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
@@ -233,7 +250,7 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     if let Some(unhandled) = Unhandled::of(&error) {
         return Uncommitted::Unhandled(unhandled.clone());
     }
-    if is_transient_in_step(&error) {
+    if is_transient_within_step(&error) {
         // Where the server answered, there is no doubt.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
@@ -245,7 +262,6 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     }
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
     match &*code {
-        LOCK_NOT_AVAILABLE => Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())),
         IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
         _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
     }

@@ -3,8 +3,9 @@
 //! * [`claim`]: takes ready runs from the working set, many at a time.
 //! * [`hand_over`]: begins with runs that this process itself launches, without a claim of their own.
 //! * [`definitions`]: which runs are left to workers with newer or older definitions.
-//! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it, and
-//!   [`lanes`] how it gets written what follows.
+//! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it
+//!   (behind the boundary of [`user_code`]), and [`lanes`] how it gets written what follows.
+//! * [`running`]: the user code that runs, and when the engine stops waiting for it.
 //! * [`connections`]: where steps get their transactions.
 //! * [`outcome`]: outcomes reported to operators.
 //! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
@@ -26,23 +27,26 @@ mod hand_over;
 mod lanes;
 mod liveness;
 mod outcome;
-mod panics;
 mod recall;
+mod running;
 mod schedule;
 mod settle;
 mod shares;
 mod time;
+mod user_code;
 mod wake;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::RuntimeError;
 use crate::ids;
 use crate::registry::Registry;
 use crate::settings::Settings;
@@ -52,6 +56,7 @@ use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
 pub(crate) use connections::{Connections, Opened};
 pub(crate) use hand_over::Start;
+pub use running::RunningStep;
 use scoop_core::{Failure, Run};
 pub use time::StopSignal;
 pub(crate) use wake::{Bell, End, Waiters};
@@ -88,7 +93,10 @@ pub(crate) struct Engine {
     pub(crate) unhandled: Arc<UnhandledWarnings>,
     stopping: CancellationToken,
     stopped: CancellationToken,
+    /// Set when the task of the engine is no more: after a stop, or with its runtime.
+    gone: CancellationToken,
     runs: TaskTracker,
+    running: running::Running,
 }
 
 impl Engine {
@@ -99,7 +107,7 @@ impl Engine {
         registry: Registry,
         settings: Settings,
     ) -> sqlx::Result<Arc<Self>> {
-        panics::record_locations();
+        user_code::record_locations();
         let worker = ids::now_v7();
         let definitions = definitions::Definitions::publish(&store, &registry).await?;
         let (settler, settlements) = settle::Settler::new();
@@ -126,7 +134,9 @@ impl Engine {
             waiters: Waiters::default(),
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
+            gone: CancellationToken::new(),
             runs: TaskTracker::new(),
+            running: running::Running::default(),
         });
         let session = liveness::Session::open(&engine).await?;
         if let Err(error) = engine.publish().await {
@@ -158,6 +168,7 @@ impl Engine {
         settlements: settle::Queue,
         parents: wake::Parents,
     ) {
+        let _gone = self.gone.clone().drop_guard();
         let drained = CancellationToken::new();
         let helpers = TaskTracker::new();
         helpers.spawn(liveness::keep(self.clone(), session, drained.clone()));
@@ -173,17 +184,26 @@ impl Engine {
         claim::serve(self.clone()).await;
 
         self.runs.close();
-        self.runs.wait().await;
+        self.runs_end().await;
         drained.cancel();
         helpers.close();
         helpers.wait().await;
         // What was woken and claimed in the last moment is handed back.
-        self.runs.wait().await;
+        self.runs_end().await;
         if let Err(error) = self.store.leave(self.worker).await {
             telemetry::operation_abandoned(self.worker, "deregistration", &error);
         }
         telemetry::stopped(self.worker);
         self.stopped.cancel();
+    }
+
+    /// Returns when no run is worked on, or when those that are, are given up: they become free when this worker leaves.
+    async fn runs_end(&self) {
+        tokio::select! {
+            biased;
+            () = self.runs.wait() => {}
+            () = self.running.given_up() => {}
+        }
     }
 
     /// Tells the engine to stop. It may be told any number of times.
@@ -192,8 +212,40 @@ impl Engine {
     }
 
     /// Returns when the engine has stopped.
-    pub(crate) async fn stopped(&self) {
-        self.stopped.cancelled().await;
+    ///
+    /// # Errors
+    ///
+    /// If it never will, since its runtime is gone.
+    pub(crate) async fn stopped(&self) -> Result<(), RuntimeError> {
+        tokio::select! {
+            biased;
+            () = self.stopped.cancelled() => Ok(()),
+            () = self.gone.cancelled() => Err(RuntimeError::EngineGone),
+        }
+    }
+
+    /// Returns when the engine is gone without having stopped.
+    pub(crate) async fn lost(&self) {
+        self.gone.cancelled().await;
+        if self.stopped.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Tells the engine to stop, and stops the code that still runs after this time.
+    ///
+    /// # Errors
+    ///
+    /// Which code that was; or as [`Engine::stopped`].
+    pub(crate) async fn stop_within(&self, limit: Duration) -> Result<(), RuntimeError> {
+        self.stop();
+        if let Ok(stopped) = tokio::time::timeout(limit, self.stopped()).await {
+            return stopped;
+        }
+        let steps = self.running.steps();
+        self.running.abandon();
+        self.stopped().await?;
+        if steps.is_empty() { Ok(()) } else { Err(RuntimeError::StepsStopped { limit, steps }) }
     }
 
     pub(crate) fn settings(&self) -> &Settings {

@@ -8,7 +8,7 @@ use scoop_core::{
 use super::{Place, Scope};
 use crate::RuntimeError;
 use crate::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
-use crate::payload;
+use crate::payload::{self, Unstorable};
 
 impl Scope<'_> {
     /// Replies to the run or client that launched the message, which reads it with [`Scope::replies`] or
@@ -69,7 +69,9 @@ impl Scope<'_> {
         }
         let limit = self.engine.settings().payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
-        let answer = payload::storable(serde_json::to_value(Json(&answer))?, limit, what)?;
+        let answer = serde_json::to_value(Json(&answer));
+        let answer = answer.map_err(|why| Unstorable::reply((handler, step), why))?;
+        let answer = payload::storable(answer, limit, what)?;
         let name = match M::MANY_REPLIES {
             true => numbered_reply::<M::Reply>(run.suspensions, self.replies.len()),
             false => reply_name::<M::Reply>().to_owned(),

@@ -24,6 +24,7 @@ use crate::clock::Now;
 use crate::rebuild::Rebuild;
 use crate::registry::Subscription;
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
+use crate::settings::Backoff;
 use crate::topology::ListedHandler;
 use crate::tree::RunRow;
 use crate::{CancellationRequest, Named};
@@ -69,7 +70,7 @@ either! {
     async fn wake_here(
         &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
     ) -> Woken;
-    async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>) -> Disowned;
+    async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Disowned;
     async fn release(&self, releases: &[Release]) -> u64;
     async fn reap(&self, worker: Uuid) -> (usize, u64);
     async fn sweep(&self) -> Vec<String>;
@@ -77,6 +78,7 @@ either! {
     async fn notify(&self, worker: Uuid) -> ();
 
     async fn give_up(&self, key: Key) -> Option<GiveUp>;
+    async fn is_held(&self, key: Key) -> bool;
     async fn overdue(&self, limit: i64) -> Vec<Parent>;
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
     async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);

@@ -41,6 +41,7 @@ pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing,
 pub(crate) use either::{Pairs, Store};
 pub(crate) use engine::{Committed, Parent, Release};
 pub(crate) use history::{History, Wanted};
+pub(crate) use engine::{Committed, Disowned, Parent, Release};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};

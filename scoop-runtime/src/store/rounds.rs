@@ -37,7 +37,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use self::outside::{Outside, Server, Session};
-use super::tests::{database, done};
+use super::tests::{BACKOFF, database, done};
 use super::*;
 use crate::registry::Subscription;
 
@@ -187,7 +187,7 @@ impl Tested {
         let (worker, in_flight, doubts) =
             self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
         if doubts {
-            self.call("run", async |store| store.disown(worker, || in_flight.clone()).await).await?;
+            self.call("run", async |store| store.disown(worker, || in_flight.clone(), BACKOFF).await).await?;
             self.holder(holder, |holder| holder.doubts = false).await?;
         }
         Ok(())

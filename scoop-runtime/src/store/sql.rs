@@ -142,6 +142,7 @@ statements! {
     run_free,
     run_give_up,
     run_history,
+    run_held,
     run_hold,
     run_outputs,
     run_overdue,

@@ -1,5 +1,7 @@
 //! What the statements leave, by themselves and beside each other.
 
+use std::time::Duration;
+
 use scoop_core::{Continuation, Definition, StepDefinition};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool};
@@ -8,6 +10,11 @@ use uuid::Uuid;
 use super::*;
 use crate::embedded::Embedded;
 use crate::registry::Subscription;
+use crate::settings::Backoff;
+
+/// Pauses that no test waits for.
+pub(super) const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 
 /// A database of our own, and what keeps its server alive.
 pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
@@ -289,14 +296,17 @@ async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
         let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
         let disowning = tokio::spawn({
             let (store, in_flight) = (store.clone(), in_flight.clone());
-            async move { store.disown(worker, || in_flight.lock().unwrap().clone()).await }
+            async move { store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await }
         });
         blocked(&pool).await;
         in_flight.lock().unwrap().push(key.id);
         tx.commit().await.unwrap();
         assert_eq!(disowning.await.unwrap().unwrap().freed, 0);
         in_flight.lock().unwrap().clear();
-        assert_eq!(store.disown(worker, || in_flight.lock().unwrap().clone()).await.unwrap().freed, 1);
+        assert_eq!(
+            store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await.unwrap().freed,
+            1
+        );
     }
     done(pool, server).await;
 }
@@ -319,10 +329,10 @@ async fn who_is_not_listed_frees_nothing() {
         assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
         vec![]
     };
-    assert_eq!(store.disown(worker, in_flight).await.unwrap().freed, 0);
+    assert_eq!(store.disown(worker, in_flight, BACKOFF).await.unwrap().freed, 0);
     assert_eq!(comes_back().await, [key.id]);
     assert_eq!(
-        store.disown(worker, Vec::new).await.unwrap().freed,
+        store.disown(worker, Vec::new, BACKOFF).await.unwrap().freed,
         1,
         "it is listed, and does not work on it"
     );

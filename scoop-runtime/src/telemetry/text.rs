@@ -4,6 +4,8 @@ use std::fmt::{self, Display, Write};
 
 use scoop_core::Failure;
 
+use crate::payload::Unstorable;
+
 /// The length of a text in characters at which it is cut.
 const CHARS_MAX: usize = 1_000;
 
@@ -15,7 +17,8 @@ const WRAPPERS: [&str; 4] =
     ["ChildRolledBackException", "ChildRollbackFailedException", "ParentSaidSoException", "GaveUpException"];
 
 /// The types of failures whose messages quote the data that did not fit. These are recorded, but not logged.
-const QUOTING: [&str; 2] = ["PayloadMismatch", "serde_json::error::Error"];
+const QUOTING: [&str; 3] =
+    ["PayloadMismatch", "serde_json::error::Error", "scoop_runtime::payload::Unstorable"];
 
 /// Replaces a text that may quote data.
 pub(crate) const WITHHELD: &str = "text withheld, since it may quote a payload; see the run's `tree()`";
@@ -33,7 +36,7 @@ pub(super) fn comes_from_below(failure: &Failure) -> bool {
 
 /// Whether the text of this error quotes data: then it must not be logged.
 pub(crate) fn quotes_data(error: &scoop_core::Error) -> bool {
-    error.downcast_ref::<serde_json::Error>().is_some()
+    error.downcast_ref::<serde_json::Error>().is_some() || error.downcast_ref::<Unstorable>().is_some()
 }
 
 /// The same for an error of the database.

@@ -21,7 +21,7 @@
 //! testing::fail_each_step(async |builder, failing| {
 //!     let scoop = builder.embedded().start().await?;
 //!     // Launch, wait, and compare: with `failing`, everything has to be undone.
-//!     scoop.shutdown().await;
+//!     scoop.shutdown().await?;
 //!     Ok(())
 //! })
 //! .await?;

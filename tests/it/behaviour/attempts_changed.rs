@@ -70,7 +70,7 @@ async fn tried(db: &Database) -> Result<HierarchyId> {
     let root = scoop.launch(Root).await?.id();
     let tried = || notes.all().iter().filter(|note| note.starts_with("pay ")).count();
     eventually("the step was tried three times", async || tried() >= 3).await;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert!(!notes.all().contains(&"tidy pay".to_owned()), "{:?}", notes.all());
     Ok(root)
 }
@@ -84,7 +84,7 @@ pub(super) async fn goes_on_in<S: Version>(
     let notes = Notes::default();
     let scoop = db.scoop().only::<S>().provide(S::new(&notes, fails)).start().await?;
     let outcome = scoop.find(root).await?.ends().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok((outcome, notes.all()))
 }
 

@@ -502,7 +502,7 @@ mod of_a_rollback_whose_children_are_away {
         let scoop = scoop.provide(RootHandler { gate: gate.clone() }).start().await?;
         let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(2)).await?;
         gate.arrivals(1).await;
-        children.shutdown().await;
+        children.shutdown().await?;
         gate.open(1);
         let Outcome::RollbackFailed(failure) = root.ends().await? else {
             panic!("the rollback was to be given up");

@@ -81,7 +81,7 @@ async fn a_lone_run_that_is_launched_here_begins_beside_a_crowd_that_does_not_en
 async fn the_slots_go_to_the_handlers_in_turns() -> Result<()> {
     let db = Database::new().await;
     let (busy, lone) = (Gate::default(), Gate::default());
-    program(&db, &busy, &lone, 1).start().await?.shutdown().await;
+    program(&db, &busy, &lone, 1).start().await?.shutdown().await?;
     let client = Scoop::client(db.another_pool(1).await);
     client.launch_all((0..10).map(|_| Root)).await?;
     client.launch_all((0..10).map(|_| Child)).await?;
@@ -92,7 +92,7 @@ async fn the_slots_go_to_the_handlers_in_turns() -> Result<()> {
     assert_eq!((busy.arrived(), lone.arrived()), (0, 0));
     busy.open(10);
     lone.open(10);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -101,7 +101,7 @@ async fn the_slots_go_to_the_handlers_in_turns() -> Result<()> {
 async fn what_is_locked_is_passed_over() -> Result<()> {
     let db = Database::new().await;
     let (busy, lone) = (Gate::default(), Gate::default());
-    program(&db, &busy, &lone, 1).start().await?.shutdown().await;
+    program(&db, &busy, &lone, 1).start().await?.shutdown().await?;
     let client = Scoop::client(db.another_pool(1).await);
     let child = client.launch(Child).await?;
     client.launch_all((0..2).map(|_| Root)).await?;
@@ -156,7 +156,7 @@ mod of_many {
     async fn a_program_with_many_handlers_serves_them_all() -> Result<()> {
         let db = Database::new().await;
         let elsewhere = db.scoop().only::<Lone>().start().await?;
-        elsewhere.shutdown().await;
+        elsewhere.shutdown().await?;
         let client = Scoop::client(db.another_pool(1).await);
         client.launch(Child).await?;
         let scoop = all(db.scoop()).concurrency(3).start().await?;

@@ -120,7 +120,7 @@ mod of_a_rollback {
 
         // Now it comes back to life, with an epoch that a fresh row would come to as well.
         late.open(1);
-        zombie.shutdown().await;
+        zombie.shutdown().await?;
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
         way_back.open(1);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));

@@ -101,7 +101,7 @@ async fn a_pool_that_others_have_emptied_only_delays() -> Result<()> {
     drop(taken);
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -197,7 +197,7 @@ async fn who_stops_begins_nothing() -> Result<()> {
     let _ = tokio::time::timeout(Duration::from_millis(1), scoop.shutdown()).await;
     scoop.launch(Root).await?;
     gate.open(1);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(held.ends().await?, Outcome::Committed);
     // A claim that was under way may have taken it; then it was given back.
     let ready = db.number("SELECT count(*) FROM scoop.run WHERE state = 'ready'").await;
@@ -222,7 +222,7 @@ async fn what_is_launched_in_the_moment_of_the_stop_is_left_to_others() -> Resul
     let _ = tokio::time::timeout(Duration::from_millis(1), scoop.shutdown()).await;
     tx.commit().await?;
     let root = launching.await??;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(gate.arrived(), 0, "a step was begun");
 
     gate.open(1);

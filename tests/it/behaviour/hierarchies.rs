@@ -176,7 +176,7 @@ mod around {
         let limit = Duration::from_secs(10);
         tokio::time::timeout(limit, pool.close()).await.expect("closing returns");
         assert_eq!(root.ends().await?, Outcome::Committed);
-        tokio::time::timeout(limit, scoop.shutdown()).await.expect("shutting down returns");
+        tokio::time::timeout(limit, scoop.shutdown()).await.expect("shutting down returns")?;
         assert_eq!(db.number("SELECT count(*) FROM scoop.worker").await, 0);
         Ok(())
     }

@@ -50,6 +50,6 @@ async fn an_engine_does_not_turn_around_what_it_cannot_have() -> Result<()> {
     assert!(blocked < 300, "{blocked} transactions in three seconds, with one run that is locked");
     sqlx::raw_sql("DELETE FROM scoop.run; COMMIT").execute(&mut other).await?;
     other.close().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

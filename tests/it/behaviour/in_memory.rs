@@ -93,7 +93,7 @@ async fn both(builder: scoop::Builder) -> Result<[Outcome; 2]> {
     for fails in [false, true] {
         outcomes.push(scoop.launch(Plan { fails }).await?.ends().await?);
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(outcomes.try_into().expect("there were two"))
 }
 

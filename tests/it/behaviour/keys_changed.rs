@@ -111,14 +111,14 @@ async fn tried_by<S: Version>(
     let scoop = db.scoop().only::<S>().provide(S::new(calls, false)).start().await?;
     let root = scoop.launch(Root).await?.id();
     eventually("the step was tried", async || calls.keys(step).len() >= tries).await;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(root)
 }
 
 async fn goes_on_in<S: Version>(db: &Database, calls: &Calls, root: HierarchyId) -> Result<()> {
     let scoop = db.scoop().only::<S>().provide(S::new(calls, true)).start().await?;
     assert_eq!(scoop.find(root).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

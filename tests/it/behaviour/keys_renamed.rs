@@ -71,7 +71,7 @@ async fn renamed_step_keeps_its_key() -> Result<()> {
     let scoop = db.scoop().only::<renamed::Third>();
     let scoop = scoop.provide(renamed::Third { calls: calls.clone(), gate }).start().await?;
     assert_eq!(scoop.find(root).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let calls = calls.0.lock().expect("no test panics with the lock").clone();
     let names: Vec<_> = calls.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["pay", "charge", "debit"]);

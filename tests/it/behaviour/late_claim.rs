@@ -35,7 +35,7 @@ async fn no_step_is_begun_after_the_request_to_stop() -> Result<()> {
     let _ = tokio::time::timeout(Duration::from_millis(1), scoop.shutdown()).await;
     tx.commit().await?;
     gate.open(10);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(gate.arrived(), 0, "a step was begun");
     Ok(())
 }

@@ -141,7 +141,7 @@ async fn what_a_client_launches_at_once_is_committed_together() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_server_refuses_does_not_stop_what_was_launched_with_it() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<LongHandler>().start().await?.shutdown().await;
+    db.scoop().only::<LongHandler>().start().await?.shutdown().await?;
     db.execute("ALTER TABLE scoop.message ADD CHECK (payload <> '\"7\"')").await;
     let launched = launched_at_once(&db, (0..10).map(|n| n.to_string())).await?;
     for (n, root) in launched.into_iter().enumerate() {
@@ -227,7 +227,7 @@ async fn a_client_launches_waits_and_finds() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listed_handler_gets_what_was_launched_while_it_was_away() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<RootHandler>().start().await?.shutdown().await;
+    db.scoop().only::<RootHandler>().start().await?.shutdown().await?;
     let root = Scoop::client(db.pool().clone()).launch(Root).await?;
     assert_eq!(root.status().await?, Status::Unfinished);
     assert_eq!(root.tree().await?.roots()[0].state, RunState::NotBegun);

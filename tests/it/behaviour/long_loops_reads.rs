@@ -48,7 +48,7 @@ async fn rows_read(iterations: u32) -> Result<i64> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Loop>().only::<Turn>().start().await?;
     assert!(matches!(scoop.launch(Round { iterations }).await?.ends().await?, Outcome::RolledBack(_)));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     drop(scoop);
     let others = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE '%/scoop'";

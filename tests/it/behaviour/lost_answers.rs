@@ -474,7 +474,7 @@ mod of_a_request {
     #[tokio::test(flavor = "multi_thread")]
     async fn retirement_with_a_lost_commit_answer_may_have_happened() -> Result<()> {
         let db = Database::new().await;
-        db.scoop().only::<AskedHandler>().start().await?.shutdown().await;
+        db.scoop().only::<AskedHandler>().start().await?.shutdown().await?;
         let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
         let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
         proxy.arm();

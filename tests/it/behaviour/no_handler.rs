@@ -104,7 +104,7 @@ async fn required_handler_missing_client_launch_is_refused() -> Result<()> {
         assert!(matches!(many, Err(RuntimeError::NoHandler { .. })));
     }
     assert_eq!(db.history().await.rows().len(), 0);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -121,7 +121,7 @@ async fn required_handler_present_launch_runs() -> Result<()> {
             assert_eq!(scoop.launch(bill).await?.ends().await?, Outcome::Committed);
         }
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     db.history().await;
     Ok(())
 }
@@ -135,7 +135,7 @@ async fn message_launched_once_before_its_handler_was_retired_is_found_again() -
     scoop.retire_handler("no-handler.charge", "no-handler-charger").await?;
     assert_eq!(scoop.launch(Charge).unique("7").await?.id(), first.id());
     is_refused(scoop.launch(Charge).unique("8").await, &[]);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -154,7 +154,7 @@ async fn required_handler_missing_step_fails_and_launches_nothing() -> Result<()
         assert!(failure.message.contains(&format!("topic `{topic}`")), "{failure}");
         assert!(failure.message.contains("topics with handlers: `no-handler.bill`"), "{failure}");
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let history = db.history().await;
     assert_eq!((history.count("EMITTED"), history.count("SUSPENDED")), (3, 0));
     assert_eq!(db.unfinished().await, 0);
@@ -177,7 +177,7 @@ async fn unhandled_topic_is_warned_about_once_in_each_process() -> Result<()> {
     client.launch(Remark).await?;
     eventually("the warning of a client", async || of_topic() == before + 2).await;
     client.launch(Remark).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(of_topic(), before + 2);
     Ok(())
 }

@@ -44,7 +44,7 @@ async fn refused_launch_leaves_the_transaction_of_the_caller_usable() -> Result<
     tx.commit().await?;
     assert_eq!(db.number("SELECT count(*) FROM bills").await, 1);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'within.charge'").await, 0);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -62,7 +62,7 @@ async fn refused_launch_rolls_the_transaction_of_its_step_back() -> Result<()> {
         );
     }
     assert_eq!(db.number("SELECT count(*) FROM bills").await, 0);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     db.history().await;
     Ok(())
 }

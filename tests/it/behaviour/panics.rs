@@ -80,3 +80,231 @@ mod in_display {
         Ok(())
     }
 }
+
+/// Panics in user code that the engine calls, or drops, beside the functions of the saga. Each fails the step.
+mod beside_the_step {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::support::Gate;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Message, Serialize, Deserialize)]
+    #[message(topic = "nasty")]
+    enum Where {
+        When,
+        Display,
+        FailingDisplay,
+        Source,
+        DropOfAnErrorThatIsRetried,
+        DropOfAnErrorOfInfrastructure,
+        DropOfAPayload,
+        DropOfADroppedPayload,
+        DropOfAGuardAtATimeout,
+        Cleanup,
+    }
+
+    #[derive(Debug)]
+    struct Nasty(Where);
+
+    impl fmt::Display for Nasty {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0 {
+                Where::Display => panic!("nasty"),
+                Where::FailingDisplay => Err(fmt::Error),
+                _ => f.write_str("an error"),
+            }
+        }
+    }
+
+    impl std::error::Error for Nasty {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            assert!(self.0 != Where::Source, "nasty");
+            None
+        }
+    }
+
+    impl Drop for Nasty {
+        fn drop(&mut self) {
+            use Where::{DropOfAnErrorOfInfrastructure, DropOfAnErrorThatIsRetried};
+            assert!(![DropOfAnErrorThatIsRetried, DropOfAnErrorOfInfrastructure].contains(&self.0), "nasty");
+        }
+    }
+
+    /// Panics when it is dropped; with itself, so often.
+    struct Guard(u32);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            match self.0.checked_sub(1) {
+                Some(left) => std::panic::panic_any(Self(left)),
+                None => panic!("nasty"),
+            }
+        }
+    }
+
+    struct Saga {
+        calls: Arc<AtomicU32>,
+        gate: Gate,
+    }
+
+    #[saga(name = "nasty")]
+    #[subscribes(Where)]
+    impl Saga {
+        #[step(retry(max = 1_000, backoff = "1ms..1ms", when = is_worth_it), timeout = "50ms", finally = clean_up)]
+        async fn step(&self, _: &mut Scope<'_>, place: &Where) -> Result<()> {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            match place {
+                Where::DropOfAPayload => std::panic::panic_any(Guard(0)),
+                Where::DropOfADroppedPayload => std::panic::panic_any(Guard(3)),
+                Where::DropOfAGuardAtATimeout => {
+                    let _guard = Guard(0);
+                    self.gate.pass().await;
+                    Ok(())
+                }
+                Where::DropOfAnErrorOfInfrastructure => Err(Error::from(Nasty(*place)).into_infrastructure()),
+                Where::Cleanup => Err(Error::msg("an error").into_permanent()),
+                _ => Err(Nasty(*place).into()),
+            }
+        }
+
+        fn is_worth_it(error: &Error) -> bool {
+            let nasty = error.downcast_ref::<Nasty>();
+            assert!(nasty.is_none_or(|nasty| nasty.0 != Where::When), "nasty");
+            nasty.is_some()
+        }
+
+        async fn clean_up(&self, _: &mut Scope<'_>, place: &Where) -> Result<()> {
+            if *place == Where::Cleanup { Err(Nasty(Where::Display).into()) } else { Ok(()) }
+        }
+    }
+
+    /// The failure of the step, after so many calls of it.
+    async fn failure(place: Where) -> Result<(Failure, u32)> {
+        let (db, calls) = (Database::new().await, Arc::new(AtomicU32::new(0)));
+        let saga = Saga { calls: calls.clone(), gate: Gate::default() };
+        let scoop = db.scoop().only::<Saga>().provide(saga).start().await?;
+        let Outcome::RolledBack(failure) = scoop.launch(place).await?.ends().await? else {
+            panic!("it did not fail");
+        };
+        Ok((failure, calls.load(Ordering::Relaxed)))
+    }
+
+    async fn fails_at_once_with_a_panic(place: Where, cause: Option<&str>) -> Result<()> {
+        let (failure, calls) = failure(place).await?;
+        assert_eq!((&*failure.kind, &*failure.message, calls), ("Panic", "nasty", 1));
+        let causes: Vec<_> = failure.causes.iter().map(|cause| &*cause.message).collect();
+        assert_eq!(causes, cause.into_iter().collect::<Vec<_>>());
+        assert!(failure.stack_trace[0].file_name.ends_with("panics.rs"), "{failure:?}");
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_the_condition_of_a_retry_fails_the_step() -> Result<()> {
+        fails_at_once_with_a_panic(Where::When, Some("an error")).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_display_of_an_error_to_be_retried_fails_the_step() -> Result<()> {
+        fails_at_once_with_a_panic(Where::Display, None).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn error_of_display_fails_the_step() -> Result<()> {
+        let (failure, calls) = failure(Where::FailingDisplay).await?;
+        assert_eq!((&*failure.kind, calls), ("Panic", 1));
+        assert!(failure.message.contains("implementation returned an error"), "{failure}");
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_source_of_an_error_fails_the_step() -> Result<()> {
+        fails_at_once_with_a_panic(Where::Source, None).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_drop_of_an_error_to_be_retried_fails_the_step() -> Result<()> {
+        fails_at_once_with_a_panic(Where::DropOfAnErrorThatIsRetried, Some("an error")).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_drop_of_an_error_of_infrastructure_fails_the_step() -> Result<()> {
+        fails_at_once_with_a_panic(Where::DropOfAnErrorOfInfrastructure, Some("an error")).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_drop_of_a_payload_fails_the_step() -> Result<()> {
+        for place in [Where::DropOfAPayload, Where::DropOfADroppedPayload] {
+            let (failure, calls) = failure(place).await?;
+            assert_eq!((&*failure.kind, calls), ("Panic", 1));
+            assert_eq!(failure.message, "panicked with a value that is no text");
+        }
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_drop_of_a_guard_at_a_timeout_is_a_cause_of_the_timeout() -> Result<()> {
+        let (failure, calls) = failure(Where::DropOfAGuardAtATimeout).await?;
+        assert_eq!((&*failure.kind, calls), ("StepTimeout", 1));
+        assert_eq!((&*failure.causes[0].kind, &*failure.causes[0].message), ("Panic", "nasty"));
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_display_of_the_error_of_a_cleanup_is_a_cause_of_the_failure() -> Result<()> {
+        let (failure, calls) = failure(Where::Cleanup).await?;
+        assert_eq!((&*failure.message, calls), ("an error", 1));
+        assert_eq!((&*failure.causes[0].kind, &*failure.causes[0].message), ("Panic", "nasty"));
+        Ok(())
+    }
+}
+
+/// A message whose drop panics: once the run needs it no more, no step is left that could fail.
+mod in_drop_of_a_message {
+    use super::*;
+
+    #[derive(Message, Serialize)]
+    #[message(topic = "clinging")]
+    struct Clinging {
+        panics: bool,
+    }
+
+    impl<'de> Deserialize<'de> for Clinging {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            serde::de::IgnoredAny::deserialize(deserializer)?;
+            Ok(Self { panics: true })
+        }
+    }
+
+    impl Drop for Clinging {
+        fn drop(&mut self) {
+            assert!(!self.panics, "it clings");
+        }
+    }
+
+    #[derive(Default)]
+    struct Clung;
+
+    #[saga]
+    #[subscribes(Clinging)]
+    impl Clung {
+        #[step]
+        async fn one(&self, _: &mut Scope<'_>, _: &Clinging) -> Result<()> {
+            Ok(())
+        }
+
+        #[step]
+        async fn two(&self, _: &mut Scope<'_>, _: &Clinging) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn panic_in_drop_of_a_message_changes_nothing() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Clung>().start().await?;
+        assert_eq!(scoop.launch(Clinging { panics: false }).await?.ends().await?, Outcome::Committed);
+        scoop.shutdown().await?;
+        Ok(())
+    }
+}

@@ -48,7 +48,7 @@ mod shutdown {
         let asked = tokio::time::timeout(Duration::from_millis(1), first.shutdown()).await;
         assert!(asked.is_err(), "the step still runs");
         gate.open(1);
-        first.shutdown().await;
+        first.shutdown().await?;
         db.history().await.expect(
             "M0 EMITTED · ·
             M0 SEEN root-handler ·
@@ -81,7 +81,7 @@ mod shutdown {
         let asked = tokio::time::timeout(Duration::from_millis(1), first.shutdown()).await;
         assert!(asked.is_err(), "the step still runs");
         gate.open(1);
-        first.shutdown().await;
+        first.shutdown().await?;
         let root = second.find(root.id()).await?;
         let ends = tokio::time::timeout(Duration::from_secs(30), root.ends()).await;
         assert_eq!(ends.expect("it was told")?, Outcome::Committed);
@@ -95,7 +95,7 @@ mod shutdown {
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
         let scoop = scoop.start().await?;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         scoop.launch(Root).await?;
         db.history().await.expect("M0 EMITTED · ·");
         assert_eq!(gate.arrived(), 0);

@@ -241,12 +241,12 @@ async fn stopped_after(steps: usize, top: &Top) -> Result<Outcome> {
     }
     gate.arrivals(1).await;
     // Whoever is at the gate is let through when nothing new is begun any more.
-    tokio::join!(scoop.shutdown(), async { gate.open(10_000) });
+    tokio::join!(scoop.shutdown(), async { gate.open(10_000) }).0?;
     is_rebuilt(&db).await?;
 
     let scoop = all(&db, &gate).start().await?;
     let outcome = scoop.find(root.id()).await?.ends().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     is_rebuilt(&db).await?;
     Ok(outcome)
 }
@@ -297,11 +297,11 @@ async fn a_hierarchy_that_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Res
 
 /// All sagas are listed, but only the topmost runs, until this has come to be.
 async fn only_top(db: &Database, comes: impl Fn(&Tree) -> bool) -> Result<Handle> {
-    all(db, &open()).start().await?.shutdown().await;
+    all(db, &open()).start().await?.shutdown().await?;
     let scoop = db.scoop().only::<TopHandler>().provide(TopHandler { gate: open() }).start().await?;
     let root = scoop.launch(Top::default()).await?;
     root.comes_to(comes).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(Scoop::client(db.pool().clone()).find(root.id()).await?)
 }
 
@@ -347,7 +347,7 @@ async fn a_requested_rollback_is_rebuilt() -> Result<()> {
     let root = scoop.launch(Top::default()).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     let middle = root.tree().await?.roots()[0].children[0].lineage.id();
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     is_rebuilt(&db).await?;
 
     let client = Scoop::client(db.pool().clone());
@@ -375,7 +375,7 @@ async fn what_operators_decided_is_rebuilt() -> Result<()> {
     assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
     let failed = scoop.failed_compensations().await?;
     let middle = failed.iter().find(|failed| failed.handler == "middle").expect("it is listed").lineage.id();
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     is_rebuilt(&db).await?;
     assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
 
@@ -388,7 +388,7 @@ async fn what_operators_decided_is_rebuilt() -> Result<()> {
     let scoop = all(&db, &open()).start().await?;
     let root = scoop.find(root.id()).await?;
     root.comes_to(|tree| tree.to_string().contains("could not be undone again")).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     is_rebuilt(&db).await?;
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
@@ -410,7 +410,7 @@ async fn what_waits_for_an_operator_is_rebuilt() -> Result<()> {
     let run =
         |handler| failed.iter().find(|failed| failed.handler == handler).expect("it is listed").lineage.id();
     let (middle, side) = (run("middle"), run("side"));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let client = Scoop::client(db.pool().clone());
     assert_eq!(client.skip(middle, "").await?, RepairAnswer::Accepted);
@@ -424,7 +424,7 @@ async fn what_waits_for_an_operator_is_rebuilt() -> Result<()> {
         runs.any(|run| run.handler == "middle" && matches!(run.state, RunState::RolledBack(_)))
     };
     root.comes_to(middle_is_undone).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     is_rebuilt(&db).await?;
     assert_eq!(client.resolve(side, "").await?, RepairAnswer::Accepted);
     is_rebuilt(&db).await?;
@@ -442,7 +442,7 @@ async fn nothing_is_rebuilt_while_anybody_works() -> Result<()> {
     let refused = client.rebuild_working_set().await;
     assert!(matches!(refused, Err(RuntimeError::StillAtWork { workers: 1 })), "{refused:?}");
     assert!(matches!(scoop.rebuild_working_set().await, Err(RuntimeError::StillAtWork { .. })));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     client.rebuild_working_set().await?;
     Ok(())
 }

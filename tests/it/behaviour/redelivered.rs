@@ -84,7 +84,7 @@ impl SecondReader {
 
 /// Registers the reader, and stops its program.
 async fn register(db: &Database) -> Result<()> {
-    db.scoop().only::<Reader>().start().await?.shutdown().await;
+    db.scoop().only::<Reader>().start().await?.shutdown().await?;
     Ok(())
 }
 
@@ -96,7 +96,7 @@ async fn redelivered(scoop: &Scoop) -> Result<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_client_goes_on_in_its_hierarchy() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await;
+    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
     let client = db.client();
     let note = client.launch(Note).await?;
     assert_eq!(note.ends().await?, Outcome::Unhandled);
@@ -112,7 +112,7 @@ async fn message_of_a_client_goes_on_in_its_hierarchy() -> Result<()> {
     assert_eq!(scoop.find(note.id()).await?.ends().await?, Outcome::Committed);
     assert!(note.tree().await?.unhandled().is_empty());
     assert!(scoop.redeliver_topic("redelivered.note").await?.hierarchies.is_empty());
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     db.history().await.expect(
         "M0 EMITTED · ·
         M0 SEEN redelivered-reader ·
@@ -133,7 +133,7 @@ async fn message_of_a_step_starts_a_hierarchy_of_its_own() -> Result<()> {
         text.lines().any(|line| line.starts_with("└─ no handler (on redelivered.note): launched 2")),
         "{text}"
     );
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let scoop = db.scoop().only::<Reader>().start().await?;
     let redelivered = scoop.redeliver::<Note>().await?;
@@ -145,7 +145,7 @@ async fn message_of_a_step_starts_a_hierarchy_of_its_own() -> Result<()> {
     assert!(tree.to_string().contains(&format!("redelivered as hierarchy {hierarchy}")), "{tree}");
     assert_eq!(tree.runs().len(), 1);
     assert_eq!(self::redelivered(&scoop).await?, 0);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let history = db.history().await;
     assert_eq!(history.about(&["M2"]).rows().len(), 4, "{history}");
     Ok(())
@@ -156,11 +156,11 @@ async fn detached_message_goes_on_in_its_hierarchy() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
     assert_eq!(scoop.launch(Trip::Detaches).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let scoop = db.scoop().only::<Reader>().start().await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     assert_eq!(scoop.find(redelivered.hierarchies[0]).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(db.history().await.count("EMITTED"), 2, "there is no copy");
     Ok(())
 }
@@ -170,7 +170,7 @@ async fn message_of_a_saga_that_was_undone_is_not_redelivered() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
     assert!(matches!(scoop.launch(Trip::Fails).await?.ends().await?, Outcome::RolledBack(_)));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     register(&db).await?;
     assert_eq!(redelivered(&db.client()).await?, 0);
     Ok(())
@@ -189,7 +189,7 @@ async fn message_of_a_saga_that_has_to_give_up_is_not_redelivered() -> Result<()
     gate.open(1);
     assert!(matches!(trip.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(redelivered(&client).await?, 0);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -198,11 +198,11 @@ async fn message_of_a_compensation_is_redelivered() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
     assert!(matches!(scoop.launch(Trip::Compensates).await?.ends().await?, Outcome::RolledBack(_)));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let scoop = db.scoop().only::<Reader>().start().await?;
     let redelivered = scoop.redeliver::<Note>().await?;
     assert_eq!(scoop.find(redelivered.hierarchies[0]).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     db.history().await;
     Ok(())
 }
@@ -210,7 +210,7 @@ async fn message_of_a_compensation_is_redelivered() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_or_dropped_or_waiting_message_is_not_redelivered() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await;
+    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
     let client = db.client();
     let cancelled = client.launch(Note).await?;
     client.cancel(cancelled.id(), "enough").await?;
@@ -228,7 +228,7 @@ async fn cancelled_or_dropped_or_waiting_message_is_not_redelivered() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await;
+    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
     let client = db.client();
     let notes = client.launch_all((0..20).map(|_| Note)).await?;
     let scoop = db.scoop().only::<Reader>().start().await?;
@@ -243,7 +243,7 @@ async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
     for note in notes {
         assert_eq!(note.ends().await?, Outcome::Committed);
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(db.history().await.count("SEEN"), 20);
     Ok(())
 }
@@ -251,7 +251,7 @@ async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn limit_and_time_bound_the_redelivery() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await;
+    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
     let client = db.client();
     client.launch_all((0..5).map(|_| Note)).await?;
     register(&db).await?;
@@ -285,12 +285,12 @@ async fn topic_without_handlers_is_an_error() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn handler_registered_after_a_redelivery_gets_nothing() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await;
+    db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?.shutdown().await?;
     let client = db.client();
     client.launch(Note).await?;
     register(&db).await?;
     assert_eq!(redelivered(&client).await?, 1);
-    db.scoop().only::<SecondReader>().start().await?.shutdown().await;
+    db.scoop().only::<SecondReader>().start().await?.shutdown().await?;
     assert_eq!(redelivered(&client).await?, 0);
     assert_eq!(db.unfinished().await, 1);
     Ok(())
@@ -301,7 +301,7 @@ async fn redelivered_message_is_rebuilt() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Traveller>().provide(Traveller::default()).start().await?;
     scoop.launch(Trip::Launches).await?.ends().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let client = db.client();
     let note = client.launch(Note).delay(Duration::from_secs(1)).await?;
     register(&db).await?;
@@ -314,7 +314,7 @@ async fn redelivered_message_is_rebuilt() -> Result<()> {
         assert_eq!(scoop.find(hierarchy).await?.ends().await?, Outcome::Committed);
     }
     assert_eq!(note.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(client.rebuild_working_set().await?.after, 0);
     db.history().await;
     Ok(())

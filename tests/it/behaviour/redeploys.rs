@@ -236,7 +236,7 @@ async fn left_by<S: Saga>(book: Book) -> Result<(Database, Vec<Handle>)> {
 pub(super) async fn left_waiting<S: Saga>(book: Book, trips: i64) -> Result<(Database, Vec<Handle>)> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
-    db.scoop().only::<Hotel>().start().await?.shutdown().await;
+    db.scoop().only::<Hotel>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<S>().start().await?;
     let mut left = vec![];
     for number in 0..trips {
@@ -244,7 +244,7 @@ pub(super) async fn left_waiting<S: Saga>(book: Book, trips: i64) -> Result<(Dat
         handle.comes_to(waits).await?;
         left.push(db.client().find(handle.id()).await?);
     }
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok((db, left))
 }
 
@@ -269,7 +269,7 @@ async fn goes_on_in<S: Saga>(book: Book) -> Result<(Outcome, String)> {
     let (db, left) = left_by::<original::Trip>(book).await?;
     let scoop = db.scoop().only::<S>().only::<Hotel>().start().await?;
     let outcome = left[0].ends().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok((outcome, notes(&db, 0).await))
 }
 
@@ -286,8 +286,8 @@ async fn stuck_in<From: Saga, S: Saga>(step: &str) -> Result<String> {
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     assert!(scoop.stuck_runs().await?.is_empty());
     assert!(notes(&db, 0).await.starts_with(&before));
-    fitting.shutdown().await;
-    scoop.shutdown().await;
+    fitting.shutdown().await?;
+    scoop.shutdown().await?;
     Ok(stuck.reason.clone())
 }
 
@@ -305,7 +305,7 @@ async fn deployment_rolled_back_skips_and_repeats_nothing() -> Result<()> {
     let scoop = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
     // `between` is gone and `three` follows it in either version.
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let done = "one@inserted_after two@inserted_after between@inserted_after three@original";
     assert_eq!(notes(&db, 0).await, done);
     Ok(())
@@ -347,7 +347,7 @@ async fn removed_next_step_gives_way_to_its_successor() -> Result<()> {
     let (db, left) = left_by::<four_steps::Trip>(launching_in("two")).await?;
     let scoop = db.scoop().only::<next_removed::Trip>().only::<Hotel>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "one@four_steps two@four_steps four@next_removed");
     Ok(())
 }
@@ -364,7 +364,7 @@ async fn reordered_following_steps_take_the_new_order() -> Result<()> {
     let (db, left) = left_by::<four_steps::Trip>(launching_in("two")).await?;
     let scoop = db.scoop().only::<following_reordered::Trip>().only::<Hotel>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let done = "one@four_steps two@four_steps four@following_reordered three@following_reordered";
     assert_eq!(notes(&db, 0).await, done);
     let reason = stuck_in::<original::Trip, moved_before::Trip>("two").await?;
@@ -400,8 +400,8 @@ async fn rollback_without_a_compensation_waits_for_a_program_that_has_it() -> Re
     assert!(tree.to_string().contains("has no step `one`"), "{tree}");
     let fitting = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
     assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
-    fitting.shutdown().await;
-    scoop.shutdown().await;
+    fitting.shutdown().await?;
+    scoop.shutdown().await?;
     let done = "one@original two@original Rollback of two[0,]@completed_removed Rollback of one[0,]@original";
     assert_eq!(notes(&db, 0).await, done);
     Ok(())
@@ -419,7 +419,7 @@ async fn settings_of_a_step_added_or_removed_skip_and_repeat_nothing() -> Result
     let (db, left) = left_by::<at_and_finally::Trip>(launching_in("two")).await?;
     let scoop = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "one@at_and_finally two@at_and_finally three@original");
     Ok(())
 }
@@ -436,10 +436,10 @@ async fn sleeping_run_goes_on_in_a_version_that_does_not_sleep() -> Result<()> {
         .await?
         .comes_to(|tree| waits(tree) || tree.roots()[0].state == RunState::Committed)
         .await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let scoop = db.scoop().only::<inserted_after::Trip>().start().await?;
     assert_eq!(scoop.find(trip).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let done = notes(&db, 0).await;
     let steps: Vec<_> = done.split(' ').filter_map(|note| note.split('@').next()).collect();
     assert!(matches!(steps[..], ["one", "two", "three"] | ["one", "two", "between", "three"]), "{done}");
@@ -452,7 +452,7 @@ async fn loop_goes_on_by_the_names_of_its_steps() -> Result<()> {
     let (db, left) = left_by::<looping::before::Trip>(book).await?;
     let scoop = db.scoop().only::<looping::after::Trip>().only::<Hotel>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "one@before check@before one@after between@after check@after");
     Ok(())
 }
@@ -475,8 +475,8 @@ async fn two_versions_at_once_skip_and_repeat_nothing() -> Result<()> {
         assert_eq!(steps, ["one", "two", "between", "three"], "trip {number}: {done}");
         assert!(done.ends_with("between@inserted_after three@inserted_after"), "the newer one wins: {done}");
     }
-    old.shutdown().await;
-    new.shutdown().await;
+    old.shutdown().await?;
+    new.shutdown().await?;
     Ok(())
 }
 
@@ -494,8 +494,8 @@ async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> 
     let fresh = old.launch(Book { number: 99, ..Book::default() }).await?;
     assert_eq!(fresh.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 99).await, "one@moved_before three@moved_before two@moved_before");
-    old.shutdown().await;
-    new.shutdown().await;
+    old.shutdown().await?;
+    new.shutdown().await?;
     Ok(())
 }
 
@@ -510,13 +510,13 @@ async fn version_that_starts_last_wins_and_the_other_takes_over_when_it_ends() -
         assert_eq!(trip.ends().await?, Outcome::Committed);
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
     }
-    old.shutdown().await;
+    old.shutdown().await?;
     let next = new.launch(Book { number: 7, ..Book::default() }).await?;
     assert_eq!(next.ends().await?, Outcome::Committed);
     let done = notes(&db, 7).await;
     assert!(done.ends_with("between@inserted_after three@inserted_after"), "{done}");
-    new.shutdown().await;
-    hotel.shutdown().await;
+    new.shutdown().await?;
+    hotel.shutdown().await?;
     Ok(())
 }
 
@@ -585,7 +585,7 @@ async fn renamed_saga_takes_over_runs_under_way() -> Result<()> {
     let fresh = new.launch(Book { number: 1, ..Book::default() }).await?;
     assert_eq!(fresh.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 1).await, "one@journey two@journey three@journey");
-    new.shutdown().await;
+    new.shutdown().await?;
     Ok(())
 }
 
@@ -613,7 +613,7 @@ async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() 
     let listed: Vec<_> = again.handlers().await?.into_iter().map(|listed| listed.handler).collect();
     assert!(listed.contains(&"trip".to_owned()) && !listed.contains(&"journey".to_owned()), "{listed:?}");
     for scoop in [old, new, again] {
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
     }
     Ok(())
 }
@@ -634,8 +634,8 @@ async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     let fitting = db.scoop().only::<original::Trip>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     assert!(scoop.stuck_runs().await?.is_empty());
-    fitting.shutdown().await;
-    scoop.shutdown().await;
+    fitting.shutdown().await?;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -687,10 +687,10 @@ async fn value_of_another_type_makes_the_run_stuck() -> Result<()> {
     let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     let tree = left[0].comes_to(is_stuck).await?;
     assert!(tree.to_string().contains("what step `price` returned is not a"), "{tree}");
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let scoop = db.scoop().only::<priced::InCents>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "price@InCents charge@InCents");
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::support::{Database, eventually};
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_that_start_and_end_at_once_do_so() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Hotel>().start().await?.shutdown().await;
+    db.scoop().only::<Hotel>().start().await?.shutdown().await?;
     let rounds = async |at: usize| -> Result<()> {
         for round in 0..4 {
             let builder = db.scoop();
@@ -15,7 +15,7 @@ async fn programs_that_start_and_end_at_once_do_so() -> Result<()> {
                 0 => builder.only::<original::Trip>(),
                 _ => builder.only::<moved_before::Trip>(),
             };
-            builder.start().await?.shutdown().await;
+            builder.start().await?.shutdown().await?;
         }
         Ok(())
     };
@@ -47,7 +47,7 @@ async fn worker_with_a_new_session_takes_runs_stuck_meanwhile() -> Result<()> {
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
     }
     for scoop in [old, new, hotel] {
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ async fn moved(builder: scoop::Builder, payer: Payer) -> Result<(Outcome, Vec<St
     let scoop =
         builder.postgres(db.pool().clone()).provide(payer).only::<Payer>().only::<Payee>().start().await?;
     let outcome = scoop.launch(MoneyMoves { cents: 30 }).await?.ends().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let bookings = "SELECT account || ' ' || sum(cents) || ' in ' || count(*) FROM booking
                     GROUP BY account ORDER BY account";
     Ok((outcome, db.texts(bookings).await))

@@ -305,7 +305,7 @@ async fn what_fails_again_waits_for_an_operator_and_no_program_wakes_it() -> Res
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
 
     // The start of a program is no reason to try again.
-    broken.scoop.shutdown().await;
+    broken.scoop.shutdown().await?;
     let scoop = alone(broken.db.scoop(), &broken.faults).start().await?;
     let broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
     assert!(is_stuck(&broken.root.tree().await?));
@@ -780,7 +780,7 @@ mod deadlines {
         let first = below().await?;
         let root = scoop.launch(Root).rollback_deadline(Duration::from_secs(2)).await?;
         gate.arrivals(1).await;
-        first.shutdown().await;
+        first.shutdown().await?;
         gate.open(1);
         let outcome = root.ends().await?;
         assert!(matches!(outcome, Outcome::RollbackFailed(_)), "{outcome:?}");
@@ -874,7 +874,7 @@ mod by_chance {
                 broken.faults.mend(faults.swap_remove(chance.below(faults.len())));
             }
             if chance.below(2) == 0 {
-                broken.scoop.shutdown().await;
+                broken.scoop.shutdown().await?;
                 broken.db.client().rebuild_working_set().await?;
                 let scoop = all(broken.db.scoop(), &broken.faults).start().await?;
                 broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };

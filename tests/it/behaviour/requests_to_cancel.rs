@@ -123,7 +123,7 @@ mod of_a_part {
     async fn a_part_that_nobody_has_begun_can_be_cancelled() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        db.scoop().only::<Sleepy>().provide(Sleepy { gate: gate.clone() }).start().await?.shutdown().await;
+        db.scoop().only::<Sleepy>().provide(Sleepy { gate: gate.clone() }).start().await?.shutdown().await?;
         gate.open(1);
         let scoop =
             db.scoop().only::<RootHandler>().only::<Sibling>().provide(Sibling { gate: gate.clone() });
@@ -339,7 +339,7 @@ mod of_what_nobody_runs {
             let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
             scoop.start().await
         };
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         let client = db.scoop().client().await?;
         let roots = [client.launch(Root).await?, client.launch(Root).delay(NEVER).await?];
         for root in &roots {

@@ -310,7 +310,7 @@ mod pauses {
             let counted =
                 format!("SELECT count(*) FROM scoop.run WHERE retries = {count} AND state = 'ready'");
             eventually("the attempt is on record", async || db.number(&counted).await == 1).await;
-            scoop.shutdown().await;
+            scoop.shutdown().await?;
             db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
         }
         Ok(())

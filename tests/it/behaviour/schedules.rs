@@ -108,7 +108,7 @@ mod times {
         let (told, mut heard) = ticks();
         let scoop = db.scoop().only::<Brisk>().provide(Brisk { told }).start().await?;
         let ticks = heard.next(5).await;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
 
         let counts: Vec<_> = ticks.iter().map(Tick::count).collect();
         assert_eq!(counts, [1, 2, 3, 4, 5]);
@@ -129,7 +129,7 @@ mod times {
         let (told, mut heard) = ticks();
         let scoop = db.scoop().only::<EverySecond>().provide(EverySecond { told }).start().await?;
         let ticks = heard.next(2).await;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         for tick in &ticks {
             assert_eq!(tick.due().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos(), 0);
         }
@@ -155,7 +155,7 @@ mod times {
         let counts = "SELECT DISTINCT e.context::text FROM scoop.message_event e
             JOIN scoop.message m ON m.id = e.message_id WHERE (payload->>'run')::int = 1";
         assert_eq!(db.texts(counts).await, [r#"{"RunCountKey": {"value": 1}}"#]);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         Ok(())
     }
 }
@@ -187,13 +187,13 @@ mod missed {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
         let start = async || db.scoop().only::<Once>().provide(Once { told: told.clone() }).start().await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         let (first, due) = sleep_through(&db, "hourly-once").await;
         let scoop = start().await?;
         let tick = heard.next(1).await.remove(0);
         assert_eq!((tick.due(), tick.count()), (due, 1));
         assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_eq!(fired(&db).await, 1);
         assert_each_once(&db).await;
         Ok(())
@@ -204,7 +204,7 @@ mod missed {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
         let start = async || db.scoop().only::<All>().provide(All { told: told.clone() }).start().await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         let (first, due) = sleep_through(&db, "hourly-all").await;
         let scoop = start().await?;
         let ticks = heard.next(4).await;
@@ -212,7 +212,7 @@ mod missed {
         let expected = [(1, due), (2, due + hour), (3, due + 2 * hour), (4, due + 3 * hour)];
         assert_eq!(ticks.iter().map(|tick| (tick.count(), tick.due())).collect::<Vec<_>>(), expected);
         assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
     }
@@ -223,12 +223,12 @@ mod missed {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
         let start = async || db.scoop().only::<All>().provide(All { told: told.clone() }).start().await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '250 hours'").await;
         let scoop = start().await?;
         let ticks = heard.next(250).await;
         assert_eq!(ticks.last().map(Tick::count), Some(250));
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
     }
@@ -239,11 +239,11 @@ mod missed {
         let (told, _heard) = ticks();
         let (brisk_told, mut brisk_heard) = ticks();
         let all = || db.scoop().only::<All>().provide(All { told: told.clone() });
-        all().start().await?.shutdown().await;
+        all().start().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '1000000 hours'").await;
         let scoop = all().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
         brisk_heard.next(3).await;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         let behind =
             "SELECT count(*) FROM scoop.schedule WHERE missed = 'all' AND next_at < clock_timestamp()";
         assert_eq!(db.number(behind).await, 1);
@@ -255,11 +255,11 @@ mod missed {
         let db = Database::new().await;
         let (told, _heard) = ticks();
         let start = async || db.scoop().only::<Skip>().provide(Skip { told: told.clone() }).start().await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         let (first, _) = sleep_through(&db, "hourly-skip").await;
         let scoop = start().await?;
         assert_eq!(moved_on(&db, &first).await, ["04:00:00"]);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_eq!(fired(&db).await, 0);
         assert_each_once(&db).await;
         Ok(())
@@ -279,9 +279,9 @@ mod processes {
         };
         let (one, other) = (start(db.another_pool(6).await).await?, start(db.another_pool(6).await).await?);
         heard.next(20).await;
-        one.shutdown().await;
+        one.shutdown().await?;
         heard.next(5).await;
-        other.shutdown().await;
+        other.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
     }
@@ -310,7 +310,7 @@ mod processes {
         brisk_heard.next(3).await;
         taken.rollback().await?;
         assert_eq!(heard.next(1).await[0].count(), 1);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
     }
@@ -322,7 +322,7 @@ mod processes {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
         let start = async || db.scoop().only::<Swift>().provide(Swift { told: told.clone() }).start().await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         db.execute(
             "TRUNCATE scoop.message, scoop.message_event; DELETE FROM scoop.run;
              UPDATE scoop.schedule SET fired = 0, next_at = next_at - interval '20 seconds'",
@@ -354,7 +354,7 @@ mod processes {
             sqlx::query_scalar(caught_up).fetch_one(&admin).await.unwrap_or(false)
         })
         .await;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
 
         // Connections of the pool may still be dead.
         let (fired, launched, times, last): (i64, i64, i64, i64) = sqlx::query_as(
@@ -378,9 +378,9 @@ mod changes {
         let db = Database::new().await;
         let (told, _heard) = ticks();
         let start = async || db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         let before = next_at(&db, "daily").await;
-        start().await?.shutdown().await;
+        start().await?.shutdown().await?;
         assert_eq!(next_at(&db, "daily").await, before);
         Ok(())
     }
@@ -390,7 +390,7 @@ mod changes {
         let db = Database::new().await;
         let (told, _heard) = ticks();
         let daily = db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await?;
-        daily.shutdown().await;
+        daily.shutdown().await?;
         // Had it stayed, this would be made up for.
         db.execute("UPDATE scoop.schedule SET next_at = clock_timestamp() - interval '2 days'").await;
         let by_cron = db.scoop().only::<DailyByCron>().provide(DailyByCron { told }).start().await?;
@@ -399,7 +399,7 @@ mod changes {
                  next_at > clock_timestamp(), fired) FROM scoop.schedule",
         );
         assert_eq!(found.await, ["0 3 * * * | Europe/Prague | once | allow | 03:00:00 | t | 0"]);
-        by_cron.shutdown().await;
+        by_cron.shutdown().await?;
         Ok(())
     }
 
@@ -411,20 +411,20 @@ mod changes {
             let builder = db.scoop().only::<Once>().only::<Brisk>();
             builder.provide(Once { told: told.clone() }).provide(Brisk { told: told.clone() }).start().await
         };
-        both().await?.shutdown().await;
+        both().await?.shutdown().await?;
         db.execute("UPDATE scoop.schedule SET next_at = next_at - interval '5 hours' WHERE every_ms > 1000")
             .await;
         let missed = next_at(&db, "hourly-once").await;
         let (brisk_told, mut brisk_heard) = ticks();
         let brisk = db.scoop().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
         brisk_heard.next(3).await;
-        brisk.shutdown().await;
+        brisk.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, missed);
 
         let again = both().await?;
         eventually("it is made up for", async || next_at(&db, "hourly-once").await != missed).await;
         heard.next(1).await;
-        again.shutdown().await;
+        again.shutdown().await?;
         Ok(())
     }
 
@@ -441,7 +441,7 @@ mod changes {
         .await;
         let unknown = next_at(&db, "hourly-once").await;
         heard.next(3).await;
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, unknown);
         Ok(())
     }
@@ -485,7 +485,7 @@ mod overlap {
         let scoop = db.scoop().only::<Impatient>().provide(Impatient { gate: gate.clone() }).start().await?;
         gate.arrivals(3).await;
         gate.open(1_000);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         Ok(())
     }
 
@@ -503,7 +503,7 @@ mod overlap {
         gate.open(1);
         gate.arrivals(1).await;
         gate.open(1_000);
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         assert_each_once(&db).await;
         Ok(())
     }
@@ -526,7 +526,7 @@ mod by_hand {
         assert_eq!(ticks.iter().map(Tick::count).collect::<Vec<_>>(), [1, 2]);
         assert!(ticks[0].due() > asked && ticks[1].due() > ticks[0].due());
         assert_eq!((next_at(&db, "daily").await, fired(&db).await), (before, 2));
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         Ok(())
     }
 

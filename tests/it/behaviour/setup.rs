@@ -217,9 +217,9 @@ async fn a_schema_name_that_needs_quotes_works_from_end_to_end() -> Result<()> {
         assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(client.rollback(root.id(), "not wanted").await?, RollbackAnswer::Accepted);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         // The tables are found to be there.
-        start().start().await?.shutdown().await;
+        start().start().await?.shutdown().await?;
         let history = db.history_in(quoted).await;
         assert_eq!(history.count("ROLLED_BACK"), 3, "{history}");
     }
@@ -281,7 +281,7 @@ async fn client_that_migrates_makes_tables_for_programs_that_may_not() -> Result
     assert!(matches!(&*mistakes(builder()).await, [SetupError::Denied { .. }]), "it may not create tables");
     let scoop = builder().migrate(false).start().await?;
     let outcome = client.launch(Root).await?.wait().await;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     pool.close().await;
     db.execute(&format!("DROP OWNED BY {role}")).await;
     db.execute(&format!("DROP ROLE {role}")).await;

@@ -101,7 +101,7 @@ mod steps {
                 == (Some(&RunState::Committed), Some(&RunState::NotBegun))
         };
         root.comes_to(rests).await?;
-        first.shutdown().await;
+        first.shutdown().await?;
 
         let second = start(&db, &gate).await?;
         let root = second.find(root.id()).await?;
@@ -264,7 +264,7 @@ mod delays {
             let late = client.launch(Child2).delay(long_ago).await?;
             assert_eq!(late.ends().await?, Outcome::Committed);
         }
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ async fn what_a_standby_refuses_may_be_tried_again() -> Result<()> {
     let primary = Embedded::start().await?;
     let program = |pool: &PgPool| Scoop::builder().postgres(pool.clone()).only::<HeirHandler>();
     let pool = PgPool::connect_with(primary.connect_options()).await?;
-    program(&pool).start().await?.shutdown().await;
+    program(&pool).start().await?.shutdown().await?;
     pool.close().await;
 
     let standby = primary.standby().await?;
@@ -40,6 +40,6 @@ async fn what_a_standby_refuses_may_be_tried_again() -> Result<()> {
     sqlx::query("SELECT pg_promote()").execute(&pool).await?;
     let scoop = program(&pool).start().await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -110,11 +110,11 @@ mod demanding {
 /// A run that has ended its first step and waits for a child whose handler is away. The handle
 /// asks through a client.
 async fn left_half_way(db: &Database) -> Result<Handle> {
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await;
+    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<before::Checkout>().start().await?;
     let root = scoop.launch(Root).await?;
     root.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(db.client().find(root.id()).await?)
 }
 
@@ -140,7 +140,7 @@ async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
 
     let other = scoop.launch(other).await?;
     assert_ne!(other.ends().await?, Outcome::Unhandled);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -172,7 +172,7 @@ async fn rollback_past_a_removed_step_waits_for_its_return() -> Result<()> {
     let scoop = db.scoop().only::<renamed::Checkout>().only::<ChildHandler>().start().await?;
     let reason = reason(&root).await?;
     assert!(reason.contains("saga `checkout` has no step `reserve`"), "{reason}");
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
@@ -212,7 +212,7 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     .await;
     let done = client.interventions(root.id()).await?;
     assert_eq!((&*done[0].kind, &*done[0].source, &done[0].step), ("retry", "support", &None));
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 
@@ -227,7 +227,7 @@ async fn a_stuck_run_gives_up_when_it_can_go_on() -> Result<()> {
     let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
     assert!(stuck.gives_up, "{stuck:?}");
     assert_eq!(root.status().await?, scoop::Status::Unfinished);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };

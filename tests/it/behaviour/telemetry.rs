@@ -83,7 +83,7 @@ async fn connections_of_the_engine_bear_the_name_of_the_program() -> Result<()> 
     let program = std::env::current_exe()?;
     let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     assert_eq!(names(&db).await, [format!("{program}/scoop")]);
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
 
     let db = Database::new().await;
     let till = pool(&db, |it| it.application_name("till")).await?;
@@ -91,7 +91,7 @@ async fn connections_of_the_engine_bear_the_name_of_the_program() -> Result<()> 
     assert_eq!(names(&db).await, ["till/scoop"]);
     let of_steps: String = sqlx::query_scalar("SHOW application_name").fetch_one(&till).await?;
     assert_eq!(of_steps, "till");
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     till.close().await;
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn connections_of_the_engine_bear_the_name_of_the_program() -> Result<()> 
 async fn start_on_tables_that_are_there_gives_no_notice() -> Result<()> {
     let db = Database::new().await;
     let (events, _guard) = Events::listen();
-    db.scoop().only::<OrderSaga>().start().await?.shutdown().await;
+    db.scoop().only::<OrderSaga>().start().await?.shutdown().await?;
     assert_eq!(events.of("started").len(), 1);
     let notices = events.text("sqlx::postgres::notice");
     assert_eq!(notices, "");
@@ -115,7 +115,7 @@ async fn cleanup_that_cannot_be_committed_is_reported() -> Result<()> {
     let order = scoop.launch(Order::new()).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     // The end is known before it is reported.
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     let told = |name| events.of(name).into_iter().map(|seen| seen.fields["step"].clone()).collect::<Vec<_>>();
     assert_eq!(["cleanup_lost", "failed", "rolled_back"].map(told), [["charge"], ["charge"], ["charge"]]);
     let retried = &events.of("retried")[0];
@@ -160,7 +160,7 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     };
     eventually("the lost connections are reported", noticed).await;
     eventually("there is a session again", async || !events.of("session_renewed").is_empty()).await;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     with_password.close().await;
 
     let text = events.text("scoop");

@@ -42,7 +42,7 @@ async fn listed(scoop: &Scoop) -> Result<Vec<String>> {
 
 /// A root that waits for a child whose handler is away.
 async fn waiting(db: &Database) -> Result<(Scoop, scoop::Handle)> {
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await;
+    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<RootHandler>().start().await?;
     let root = scoop.launch(Root).await?;
     root.comes_to(|tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::Waiting)).await?;
@@ -66,7 +66,7 @@ async fn a_retired_handler_gets_no_more_messages_but_what_waits_for_it_waits() -
     let back = Scoop::builder().postgres(db.another_pool(6).await).only::<ChildHandler>().start().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(listed(&scoop).await?.len(), 2);
-    back.shutdown().await;
+    back.shutdown().await?;
     Ok(())
 }
 
@@ -91,7 +91,7 @@ async fn what_waits_for_a_retired_handler_can_be_dropped() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_dropped_is_not_rebuilt() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<ChildHandler>().start().await?.shutdown().await;
+    db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
     let client = Scoop::client(db.pool().clone());
     let child = client.launch(Child).await?;
     assert_eq!(client.rebuild_working_set().await?.after, 1);

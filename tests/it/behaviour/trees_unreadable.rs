@@ -25,7 +25,7 @@ async fn rolled_back() -> Result<(Database, Handle)> {
     let order = scoop.launch(Root).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     scoop.cancel(order.id(), "too late").await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok((db, order))
 }
 
@@ -99,7 +99,7 @@ async fn run_that_cannot_be_read_at_all_leaves_the_others() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_never_becomes_ready_is_shown() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<Checkout>().start().await?.shutdown().await;
+    db.scoop().only::<Checkout>().start().await?.shutdown().await?;
     let order = db.client().launch(Root).await?;
     db.execute(
         "UPDATE scoop.run SET ready_at = 'infinity', give_up_at = '-infinity' WHERE handler = 'checkout'",

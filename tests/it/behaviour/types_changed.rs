@@ -94,7 +94,7 @@ const RUNS: usize = 8;
 
 /// The original program, and runs of it that wait for children that no program handles yet.
 async fn waiting(db: &Database, notes: &Notes) -> Result<(scoop::Scoop, Vec<Handle>)> {
-    db.scoop().only::<Clerk>().start().await?.shutdown().await;
+    db.scoop().only::<Clerk>().start().await?.shutdown().await?;
     let scoop = starts::<original::Shop>(db, notes).await?;
     let mut roots = vec![];
     for _ in 0..RUNS {
@@ -123,7 +123,7 @@ async fn finished_beside<S: Version>() -> Result<()> {
     end(&roots, &notes).await?;
     assert!(new.stuck_runs().await?.is_empty());
     for scoop in [clerk, new, old] {
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
     }
     Ok(())
 }
@@ -132,18 +132,18 @@ async fn finished_beside<S: Version>() -> Result<()> {
 async fn stuck_in<S: Version>() -> Result<String> {
     let (db, notes) = (Database::new().await, Notes::default());
     let (old, roots) = waiting(&db, &notes).await?;
-    old.shutdown().await;
+    old.shutdown().await?;
     let (new, clerk) = (starts::<S>(&db, &notes).await?, db.scoop().only::<Clerk>().start().await?);
     for root in &roots {
         root.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
     }
     let stuck = new.stuck_runs().await?;
     assert_eq!(stuck.len(), RUNS);
-    new.shutdown().await;
+    new.shutdown().await?;
     let old = starts::<original::Shop>(&db, &notes).await?;
     end(&roots, &notes).await?;
     for scoop in [clerk, old] {
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
     }
     Ok(stuck[0].reason.clone())
 }

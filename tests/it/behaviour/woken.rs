@@ -136,7 +136,7 @@ async fn a_parent_that_is_woken_in_the_moment_of_the_stop_is_left_to_others() ->
     let asked = tokio::time::timeout(Duration::from_millis(1), scoop.shutdown()).await;
     assert!(asked.is_err(), "the question is still under way");
     tx.commit().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     assert_eq!((db.number(READY).await, second.arrived()), (1, 0));
     assert_eq!(db.number("SELECT count(*) FROM scoop.worker").await, 0);
 
@@ -183,7 +183,7 @@ const GOES_ON: &str = "UPDATE scoop.run SET epoch = epoch + 2 WHERE id::text LIK
 async fn a_sweep_wakes_nobody_who_waits_anew() -> Result<()> {
     let db = Database::new().await;
     let idle = || program(&db, &Gate::default(), &Gate::default());
-    idle().start().await?.shutdown().await;
+    idle().start().await?.shutdown().await?;
     db.execute(PARENTS).await;
     let mut tx = db.pool().begin().await?;
     sqlx::query("SELECT FROM scoop.run WHERE state = 'waiting' AND id::text NOT LIKE '%2' FOR UPDATE")
@@ -195,7 +195,7 @@ async fn a_sweep_wakes_nobody_who_waits_anew() -> Result<()> {
     eventually("the sweep is held up", async || db.number(held_up).await > 0).await;
     db.execute(GOES_ON).await;
     tx.commit().await?;
-    starting.await.expect("it starts")?.shutdown().await;
+    starting.await.expect("it starts")?.shutdown().await?;
     let states = "SELECT state::text FROM scoop.run WHERE handler = 'nobody' AND parent IS NULL ORDER BY id";
     assert_eq!(db.texts(states).await, ["ready", "waiting", "ready"]);
     Ok(())

@@ -12,7 +12,7 @@ use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invo
 /// Lists a saga as a listener whose process is not there any more.
 macro_rules! list {
     ($db:expr, $saga:ty, $value:expr) => {
-        $db.scoop().only::<$saga>().provide($value).start().await?.shutdown().await
+        $db.scoop().only::<$saga>().provide($value).start().await?.shutdown().await?
     };
 }
 
@@ -332,7 +332,7 @@ mod im_08 {
         let away = child().await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
-        away.shutdown().await;
+        away.shutdown().await?;
         gate.open(1);
 
         // Told, but its process is away: nothing on record says that it knows.

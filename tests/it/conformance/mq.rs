@@ -164,7 +164,7 @@ async fn mq_06_the_required_connections_are_known_and_demanded() -> Result<()> {
         let pool = db.another_pool(connections).await;
         Scoop::builder().postgres(pool).only::<mq_02::Receiver>().start().await
     };
-    start(required).await?.shutdown().await;
+    start(required).await?.shutdown().await?;
     assert_eq!(Scoop::required_connections(), required);
     match start(required - 1).await.err() {
         Some(RuntimeError::Setup(errors)) => {

@@ -50,7 +50,7 @@ async fn pn_01_mh_01_one_notification_of_another_process_wakes_all_sagas_of_the_
     let root = client.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(calls_of(&root).len(), 2);
-    engine.shutdown().await;
+    engine.shutdown().await?;
     Ok(())
 }
 
@@ -75,7 +75,7 @@ async fn sh_01_w_32_five_programs_stop_in_the_middle_of_their_work() -> Result<(
     }
     gate.open(5);
     for program in &programs {
-        program.shutdown().await;
+        program.shutdown().await?;
     }
     let history = db.history().await;
     assert_eq!((history.count("SEEN"), history.count("COMMITTED")), (5, 5), "{history}");

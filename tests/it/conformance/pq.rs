@@ -169,7 +169,7 @@ mod pq_06 {
             "nothing is left to be resumed"
         );
 
-        scoop.shutdown().await;
+        scoop.shutdown().await?;
         let again = Scoop::builder().postgres(db.another_pool(6).await).only::<Worker>().start().await?;
         let other = again.launch(Task { step_fails: false, compensation_fails: false }).await?;
         assert_eq!(other.ends().await?, Outcome::Committed);

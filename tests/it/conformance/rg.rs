@@ -33,7 +33,7 @@ impl Worker {
 /// Lists the handler without running it.
 async fn list(db: &Database) -> Result<()> {
     let scoop = db.scoop().only::<Worker>().provide(Worker { gate: Gate::default() }).start().await?;
-    scoop.shutdown().await;
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -52,7 +52,7 @@ impl StubHandler {
 #[tokio::test(flavor = "multi_thread")]
 async fn sb_01_a_handler_that_is_listed_and_that_nobody_runs_blocks_the_parent() -> Result<()> {
     let db = Database::new().await;
-    db.scoop().only::<StubHandler>().start().await?.shutdown().await;
+    db.scoop().only::<StubHandler>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
     let root = scoop.launch(Root).await?;
     let at_rest = |run: &&RunInfo| !matches!(run.state, RunState::NotBegun | RunState::Waiting);

@@ -95,7 +95,7 @@ async fn migrate(database: &Named) {
     let pool = PgPoolOptions::new().max_connections(Scoop::required_connections());
     let pool = pool.connect_with(database.options()).await.expect("the template can be reached");
     let scoop = Scoop::builder().postgres(pool.clone()).only::<Migrator>().start().await;
-    scoop.expect("the tables can be made").shutdown().await;
+    scoop.expect("the tables can be made").shutdown().await.unwrap();
     sqlx::query("DELETE FROM scoop.handler").execute(&pool).await.expect("nobody listens");
     sqlx::raw_sql(include_str!("run_rules.sql")).execute(&pool).await.expect("the rules fit the tables");
     // Nobody can copy a database that somebody is connected to.

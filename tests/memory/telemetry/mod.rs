@@ -173,7 +173,7 @@ async fn stuck_run_is_an_error_with_a_remedy() -> Result<()> {
     let (events, _guard) = Events::listen();
     let database = InMemory::new();
     let (before, order) = asleep(&database, "").await?;
-    before.scoop.shutdown().await;
+    before.scoop.shutdown().await?;
     let shorter = Program::start(&database, |it| it.only::<ShorterSaga>()).await?;
     shorter.scoop.cancel(order.id(), "").await?;
     eventually("the run is stuck", async || !events.of("stuck").is_empty()).await;
@@ -287,7 +287,7 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     let (before, order) = asleep(&database, SECRETS[0]).await?;
     let retried = Order { retries: 2, fails: true, secret: SECRETS[0].into(), ..Order::default() };
     before.scoop.launch(retried).await?.ends().await?;
-    before.scoop.shutdown().await;
+    before.scoop.shutdown().await?;
     let priced = Program::start(&database, |it| it.only::<PricedSaga>()).await?;
     let misfit = priced.scoop.launch(Order { secret: SECRETS[0].into(), ..Order::default() }).await?;
     let Outcome::RolledBack(failure) = misfit.ends().await? else { panic!("it fits") };
@@ -354,15 +354,15 @@ async fn outcomes() -> Result<()> {
     saga.broken.store(true, Ordering::Relaxed);
     launch(Order { fails: true, ..Order::default() }).await?.ends().await?;
     let (before, order) = asleep(&database, "").await?;
-    before.scoop.shutdown().await;
-    shop.scoop.shutdown().await;
+    before.scoop.shutdown().await?;
+    shop.scoop.shutdown().await?;
     let priced = Program::start(&database, |it| it.only::<PricedSaga>()).await?;
     database.advance(NEVER);
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
-    priced.scoop.shutdown().await;
+    priced.scoop.shutdown().await?;
     let slow = Program::start(&InMemory::new(), |it| it.only::<Slow>()).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    slow.scoop.shutdown().await;
+    slow.scoop.shutdown().await?;
     Ok(())
 }
 
@@ -393,7 +393,7 @@ async fn faults(events: &Events) -> Result<()> {
     other.link.fail_after("settle", 1);
     other.scoop.launch(Order::default()).await?.ends().await?;
     expect("discarded").await;
-    other.scoop.shutdown().await;
+    other.scoop.shutdown().await?;
 
     let gated = Gated::default();
     let cut_off = Program::start(&database, |it| it.only::<Gated>().provide(gated.clone())).await?;
@@ -402,7 +402,14 @@ async fn faults(events: &Events) -> Result<()> {
     cut_off.link.fail_before("settle", usize::MAX);
     cut_off.link.fail_before("leave", usize::MAX);
     gated.0.open(1);
-    cut_off.scoop.shutdown().await;
+    cut_off.scoop.shutdown().await?;
     expect("outcome_unknown").await;
+
+    let database = InMemory::new();
+    let unlucky = shop(&database).await?;
+    unlucky.link.fail_after("claim", usize::MAX);
+    Scoop::builder().in_memory_on(&database).client().await?.launch(Order::default()).await?;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    expect("in_doubt_too_often").await;
     Ok(())
 }

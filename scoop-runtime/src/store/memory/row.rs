@@ -79,6 +79,8 @@ pub(super) struct Row {
     pub(super) attempts: i32,
     pub(super) retries: i32,
     pub(super) tried_under: Vec<i32>,
+    /// Attempts in a row whose outcome is unknown, if the reason says so.
+    pub(super) doubts: i32,
     pub(super) reason: Option<String>,
     pub(super) failed_before: bool,
     pub(super) held: bool,
@@ -141,6 +143,7 @@ impl Row {
             attempts: 0,
             retries: 0,
             tried_under: vec![],
+            doubts: 0,
             reason: None,
             failed_before: false,
             held: false,

@@ -83,6 +83,11 @@ impl Memory {
         .await
     }
 
+    /// Whether the run is still held under this key.
+    pub(crate) async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
+        self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
+    }
+
     /// What time it is.
     pub(crate) async fn now(&self) -> sqlx::Result<Now> {
         self.run("now", |state| {

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::engine::{Committed, Disowned, Woken};
+use super::super::engine::{Committed, DOUBTS_MAX, Disowned, IN_DOUBT, IN_DOUBT_TOO_OFTEN, Woken};
 use super::super::{Lanes, Parent, Release};
 use super::Memory;
 use super::definitions::named;
@@ -16,6 +17,7 @@ use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{Lane, RunId, State, after, later};
 use crate::bug::{Bug, made};
+use crate::settings::Backoff;
 
 impl Memory {
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
@@ -76,22 +78,33 @@ impl Memory {
         &self,
         worker: Uuid,
         in_flight: impl Fn() -> Vec<Uuid>,
+        backoff: Backoff,
     ) -> sqlx::Result<Disowned> {
         self.run("disown", |state| {
             let (now, in_flight) = (state.now(), in_flight());
             let owned = state.owned_by(worker).into_iter();
             let lost: Vec<_> = owned.filter(|(_, id)| !in_flight.contains(id)).collect();
+            let mut stuck = vec![];
             for run in &lost {
                 let definition = state.definition_of(worker, *run);
                 state.change(*run, |row| {
-                    row.free(now);
                     row.tried(definition, None);
+                    row.doubts = if row.reason.as_deref() == Some(IN_DOUBT) { row.doubts + 1 } else { 1 };
                     row.attempts += 1;
-                    row.reason = Some("what became of it was not known".into());
+                    if row.doubts < DOUBTS_MAX {
+                        let pause =
+                            if row.doubts > 1 { backoff.pause(row.doubts - 2) } else { Duration::ZERO };
+                        row.free(now + pause);
+                        row.reason = Some(IN_DOUBT.into());
+                    } else {
+                        row.free(now);
+                        row.state = RunState::Stuck;
+                        row.reason = Some(IN_DOUBT_TOO_OFTEN.into());
+                        stuck.push(*run);
+                    }
                 });
             }
-            let freed = u64::try_from(lost.len()).unwrap_or(u64::MAX);
-            Ok(Disowned { freed, woken: state.sweep() })
+            Ok(Disowned { freed: lost.len(), stuck, woken: state.sweep() })
         })
         .await
     }

@@ -1,0 +1,403 @@
+//! Refuses NaN and infinity, which JSON does not have and serde_json writes as `null`.
+//!
+//! A serializer around another one: the value is written once, and looked at on the way. The place in the value is a list
+//! on the stack, which becomes text only for an error.
+
+use std::fmt::{self, Display};
+
+use serde::ser::{
+    Error, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
+
+/// Writes a value to the serializer within, unless a float in it is not finite.
+pub(crate) struct Finite<'p, S> {
+    serializer: S,
+    place: Place<'p>,
+}
+
+impl<S> Finite<'_, S> {
+    pub(crate) fn new(serializer: S) -> Self {
+        Self { serializer, place: Place::Value }
+    }
+}
+
+/// A place in a value.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    /// The value itself.
+    Value,
+    Field(&'p Place<'p>, &'static str),
+    Element(&'p Place<'p>, usize),
+    Entry(&'p Place<'p>, usize),
+}
+
+impl Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value => f.write_str("it"),
+            Self::Field(Place::Value, name) => f.write_str(name),
+            Self::Field(place, name) => write!(f, "{place}.{name}"),
+            Self::Element(place, index) => write!(f, "{place}[{index}]"),
+            // Keys may be data that must not be logged.
+            Self::Entry(place, index) => write!(f, "{place}[entry {index}]"),
+        }
+    }
+}
+
+/// A part of a value, at its place.
+struct Part<'p, T: ?Sized> {
+    value: &'p T,
+    place: Place<'p>,
+}
+
+impl<T: Serialize + ?Sized> Serialize for Part<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(Finite { serializer, place: self.place })
+    }
+}
+
+/// The parts of a value, at its place.
+pub(crate) struct Parts<'p, S> {
+    serializer: S,
+    place: Place<'p>,
+    count: usize,
+}
+
+impl<'p, S> Parts<'p, S> {
+    /// The number of the next part.
+    fn next(&mut self) -> usize {
+        self.count += 1;
+        self.count - 1
+    }
+}
+
+/// The methods that pass a value on as it is.
+macro_rules! pass_on {
+    ($($method:ident($type:ty)),* $(,)?) => {
+        $(fn $method(self, value: $type) -> Result<S::Ok, S::Error> {
+            self.serializer.$method(value)
+        })*
+    };
+}
+
+impl<'p, S: Serializer> Finite<'p, S> {
+    fn refuse(&self, value: impl Display) -> S::Error {
+        S::Error::custom(format_args!("{} is {value}, which JSON cannot express", self.place))
+    }
+
+    fn parts<P>(place: Place<'p>, parts: Result<P, S::Error>) -> Result<Parts<'p, P>, S::Error> {
+        parts.map(|serializer| Parts { serializer, place, count: 0 })
+    }
+}
+
+impl<'p, S: Serializer> Serializer for Finite<'p, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+    type SerializeSeq = Parts<'p, S::SerializeSeq>;
+    type SerializeTuple = Parts<'p, S::SerializeTuple>;
+    type SerializeTupleStruct = Parts<'p, S::SerializeTupleStruct>;
+    type SerializeTupleVariant = Parts<'p, S::SerializeTupleVariant>;
+    type SerializeMap = Parts<'p, S::SerializeMap>;
+    type SerializeStruct = Parts<'p, S::SerializeStruct>;
+    type SerializeStructVariant = Parts<'p, S::SerializeStructVariant>;
+
+    fn serialize_f32(self, value: f32) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { self.serializer.serialize_f32(value) } else { Err(self.refuse(value)) }
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { self.serializer.serialize_f64(value) } else { Err(self.refuse(value)) }
+    }
+
+    pass_on! {
+        serialize_bool(bool), serialize_i8(i8), serialize_i16(i16), serialize_i32(i32), serialize_i64(i64),
+        serialize_i128(i128), serialize_u8(u8), serialize_u16(u16), serialize_u32(u32), serialize_u64(u64),
+        serialize_u128(u128), serialize_char(char), serialize_str(&str), serialize_bytes(&[u8]),
+        serialize_unit_struct(&'static str),
+    }
+
+    fn serialize_none(self) -> Result<S::Ok, S::Error> {
+        self.serializer.serialize_none()
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
+        self.serializer.serialize_some(&Part { value, place: self.place })
+    }
+
+    fn serialize_unit(self) -> Result<S::Ok, S::Error> {
+        self.serializer.serialize_unit()
+    }
+
+    fn serialize_unit_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+    ) -> Result<S::Ok, S::Error> {
+        self.serializer.serialize_unit_variant(name, index, variant)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<S::Ok, S::Error> {
+        self.serializer.serialize_newtype_struct(name, &Part { value, place: self.place })
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<S::Ok, S::Error> {
+        let part = Part { value, place: Place::Field(&self.place, variant) };
+        self.serializer.serialize_newtype_variant(name, index, variant, &part)
+    }
+
+    fn serialize_seq(self, length: Option<usize>) -> Result<Self::SerializeSeq, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_seq(length))
+    }
+
+    fn serialize_tuple(self, length: usize) -> Result<Self::SerializeTuple, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_tuple(length))
+    }
+
+    fn serialize_tuple_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeTupleStruct, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_tuple_struct(name, length))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeTupleVariant, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_tuple_variant(name, index, variant, length))
+    }
+
+    fn serialize_map(self, length: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_map(length))
+    }
+
+    fn serialize_struct(self, name: &'static str, length: usize) -> Result<Self::SerializeStruct, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_struct(name, length))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeStructVariant, S::Error> {
+        Self::parts(self.place, self.serializer.serialize_struct_variant(name, index, variant, length))
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
+        self.serializer.collect_str(value)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.serializer.is_human_readable()
+    }
+}
+
+/// The traits of parts that have no names.
+macro_rules! elements {
+    ($($trait:ident::$method:ident),* $(,)?) => {
+        $(impl<S: $trait> $trait for Parts<'_, S> {
+            type Ok = S::Ok;
+            type Error = S::Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), S::Error> {
+                let index = self.next();
+                self.serializer.$method(&Part { value, place: Place::Element(&self.place, index) })
+            }
+
+            fn end(self) -> Result<S::Ok, S::Error> {
+                self.serializer.end()
+            }
+        })*
+    };
+}
+
+elements! {
+    SerializeSeq::serialize_element,
+    SerializeTuple::serialize_element,
+    SerializeTupleStruct::serialize_field,
+    SerializeTupleVariant::serialize_field,
+}
+
+/// The traits of parts with names.
+macro_rules! fields {
+    ($($trait:ident),*) => {
+        $(impl<S: $trait> $trait for Parts<'_, S> {
+            type Ok = S::Ok;
+            type Error = S::Error;
+
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                name: &'static str,
+                value: &T,
+            ) -> Result<(), S::Error> {
+                self.serializer.serialize_field(name, &Part { value, place: Place::Field(&self.place, name) })
+            }
+
+            fn skip_field(&mut self, name: &'static str) -> Result<(), S::Error> {
+                self.serializer.skip_field(name)
+            }
+
+            fn end(self) -> Result<S::Ok, S::Error> {
+                self.serializer.end()
+            }
+        })*
+    };
+}
+
+fields!(SerializeStruct, SerializeStructVariant);
+
+impl<S: SerializeMap> SerializeMap for Parts<'_, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+
+    // The serializer within refuses keys that are not finite, since it has to write them as text.
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), S::Error> {
+        self.serializer.serialize_key(key)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), S::Error> {
+        let index = self.next();
+        self.serializer.serialize_value(&Part { value, place: Place::Entry(&self.place, index) })
+    }
+
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(
+        &mut self,
+        key: &K,
+        value: &V,
+    ) -> Result<(), S::Error> {
+        let index = self.next();
+        self.serializer.serialize_entry(key, &Part { value, place: Place::Entry(&self.place, index) })
+    }
+
+    fn end(self) -> Result<S::Ok, S::Error> {
+        self.serializer.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Serialize};
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    use crate::stored::Json;
+
+    /// All that serde can tell apart.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct All {
+        unit: (),
+        flag: bool,
+        integers: (i8, i16, i32, i64, u8, u16, u32, u64),
+        large: u128,
+        floats: (f32, f64),
+        text: String,
+        letter: char,
+        some: Option<Box<All>>,
+        list: Vec<Kind>,
+        map: BTreeMap<String, f64>,
+        numbered: BTreeMap<u32, Kind>,
+    }
+
+    /// Written as a map.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Open {
+        weight: f64,
+        #[serde(flatten)]
+        rest: BTreeMap<String, Value>,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    enum Kind {
+        Unit,
+        New(f64),
+        Tuple(f64, u8),
+        Struct { weight: Option<f32> },
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Wrapped(f64);
+
+    fn all(some: Option<Box<All>>) -> All {
+        All {
+            unit: (),
+            flag: true,
+            integers: (-1, -2, -3, i64::MIN, 1, 2, 3, u64::MAX),
+            large: 7,
+            floats: (0.1, f64::MAX),
+            text: "text".into(),
+            letter: 'x',
+            some,
+            list: vec![Kind::Unit, Kind::New(1.5), Kind::Tuple(-0.0, 1), Kind::Struct { weight: Some(2.5) }],
+            map: BTreeMap::from([("a".into(), 1.0), ("b".into(), 2.0)]),
+            numbered: BTreeMap::from([(1, Kind::Struct { weight: None })]),
+        }
+    }
+
+    fn open(weight: f64) -> Open {
+        Open { weight, rest: BTreeMap::from([("more".into(), json!({ "deep": [1.25, null] }))]) }
+    }
+
+    fn refusal<T: crate::Stored>(value: T) -> String {
+        serde_json::to_value(Json(&value)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn value_of_finite_numbers_is_written_as_serde_json_writes_it() {
+        let value = (all(Some(Box::new(all(None)))), open(1.5));
+        let (written, plain) = (serde_json::to_value(Json(&value)), serde_json::to_value(&value));
+        assert_eq!(written.unwrap(), plain.unwrap());
+        let (written, plain) = (serde_json::to_string(&Json(&value)), serde_json::to_string(&value));
+        assert_eq!(written.unwrap(), plain.unwrap());
+        let raw = RawValue::from_string(r#"{"a": 1.10}"#.into()).unwrap();
+        let written = serde_json::to_string(&super::Part { value: &raw, place: super::Place::Value });
+        assert_eq!(written.unwrap(), r#"{"a": 1.10}"#);
+    }
+
+    #[test]
+    fn number_that_is_not_finite_is_refused_with_its_place() {
+        assert_eq!(refusal(f64::NAN), "it is NaN, which JSON cannot express");
+        assert_eq!(refusal(Wrapped(f64::INFINITY)), "it is inf, which JSON cannot express");
+        assert_eq!(refusal(Some(f32::NEG_INFINITY)), "it is -inf, which JSON cannot express");
+        assert_eq!(refusal(open(f64::NAN)), "it[entry 0] is NaN, which JSON cannot express");
+        assert_eq!(refusal(vec![1.0, f64::NAN]), "it[1] is NaN, which JSON cannot express");
+        let place = |change: fn(&mut All)| {
+            let mut inner = all(None);
+            change(&mut inner);
+            let text = refusal(vec![all(Some(Box::new(inner)))]);
+            text.strip_suffix(" is NaN, which JSON cannot express").unwrap_or(&text).to_owned()
+        };
+        assert_eq!(place(|it| it.floats.1 = f64::NAN), "it[0].some.floats[1]");
+        assert_eq!(place(|it| it.list[1] = Kind::New(f64::NAN)), "it[0].some.list[1].New");
+        assert_eq!(place(|it| it.list[2] = Kind::Tuple(f64::NAN, 0)), "it[0].some.list[2][0]");
+        let weight = |it: &mut All| it.list[3] = Kind::Struct { weight: Some(f32::NAN) };
+        assert_eq!(place(weight), "it[0].some.list[3].weight");
+        let entry = |it: &mut All| *it.map.get_mut("b").expect("it is there") = f64::NAN;
+        assert_eq!(place(entry), "it[0].some.map[entry 1]");
+    }
+
+    #[test]
+    fn null_that_is_no_number_is_left_alone() {
+        assert_eq!(serde_json::to_value(Json(&None::<f64>)).unwrap(), Value::Null);
+        assert_eq!(serde_json::to_value(Json(&json!([null]))).unwrap(), json!([null]));
+    }
+}

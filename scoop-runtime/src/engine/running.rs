@@ -1,0 +1,101 @@
+//! Which user code runs at this moment, and its end when the engine is told to wait for it no longer.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::execute::Job;
+use crate::RunId;
+use crate::sync::{Mutex, lock};
+
+/// How long code may take to let go once it is abandoned. Code that blocks its thread never does.
+const LETTING_GO_MAX: Duration = Duration::from_secs(2);
+
+/// A step, or a part of a rollback, whose code runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunningStep {
+    /// The saga.
+    pub saga: String,
+    /// The name under which the call goes on record.
+    pub step: String,
+    /// The run.
+    pub run: RunId,
+}
+
+impl fmt::Display for RunningStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { saga, step, run } = self;
+        write!(f, "step `{step}` of saga `{saga}`, run {run}")
+    }
+}
+
+/// The user code that runs in this process.
+#[derive(Default)]
+pub(super) struct Running {
+    steps: Mutex<BTreeMap<Uuid, RunningStep>>,
+    abandoned: CancellationToken,
+}
+
+/// Why user code is not waited for any longer.
+pub(super) enum Stop {
+    /// It has taken longer than this, its limit.
+    Late(Duration),
+    /// The engine has abandoned it.
+    Abandoned,
+}
+
+/// A call of user code, as long as it takes.
+pub(super) struct Entry<'a>(&'a Running, Uuid);
+
+impl Running {
+    /// Enters the call of this step.
+    pub(super) fn enter(&self, job: &Job, step: &str) -> Entry<'_> {
+        let (saga, run) = (job.saga.definition.saga.to_string(), job.key.id);
+        lock(&self.steps).insert(run, RunningStep { saga, step: step.to_owned(), run: run.into() });
+        Entry(self, run)
+    }
+
+    /// All of it.
+    pub(super) fn steps(&self) -> Vec<RunningStep> {
+        lock(&self.steps).values().cloned().collect()
+    }
+
+    /// Has all of it stopped, at its next `await`.
+    pub(super) fn abandon(&self) {
+        self.abandoned.cancel();
+    }
+
+    /// Returns when code with this limit is to be stopped.
+    pub(super) async fn stop(&self, limit: Option<Duration>) -> Stop {
+        let late = async {
+            match limit {
+                Some(limit) => {
+                    tokio::time::sleep(limit).await;
+                    Stop::Late(limit)
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            stop = late => stop,
+            () = self.abandoned.cancelled() => Stop::Abandoned,
+        }
+    }
+
+    /// Returns when what was abandoned and has not stopped by then is not waited for any longer.
+    pub(super) async fn given_up(&self) {
+        self.abandoned.cancelled().await;
+        tokio::time::sleep(LETTING_GO_MAX).await;
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.steps).remove(&self.1);
+    }
+}

@@ -1,0 +1,194 @@
+//! What steps can do to the transaction and the connection that they get, beside ending it.
+
+use sqlx::Connection;
+
+use super::*;
+use crate::support::Database;
+
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "misuse")]
+enum Misuse {
+    ForgetANestedTransaction,
+    ForgetTwoAndFail,
+    DeleteOwnRun,
+    ChangeOwnRun,
+}
+
+#[derive(Default)]
+struct Misusing;
+
+#[saga(name = "misusing")]
+#[subscribes(Misuse)]
+impl Misusing {
+    #[step]
+    async fn misuse(&self, scope: &mut Scope<'_>, what: &Misuse) -> Result<()> {
+        let tx = scope.tx().await?;
+        match what {
+            Misuse::ForgetANestedTransaction => {
+                let mut nested = tx.begin().await?;
+                sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *nested).await?;
+                std::mem::forget(nested);
+            }
+            Misuse::ForgetTwoAndFail => {
+                let mut nested = tx.begin().await?;
+                let mut innermost = nested.begin().await?;
+                sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *innermost).await?;
+                std::mem::forget(innermost);
+                std::mem::forget(nested);
+                return Err(Error::msg("it fails, too"));
+            }
+            Misuse::DeleteOwnRun => {
+                sqlx::query("DELETE FROM scoop.run").execute(tx).await?;
+            }
+            Misuse::ChangeOwnRun => {
+                sqlx::query("UPDATE scoop.run SET epoch = epoch + 1").execute(tx).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes on the connection that the others had.
+#[derive(Default)]
+struct Innocent;
+
+#[saga(name = "innocent")]
+#[subscribes(Root)]
+impl Innocent {
+    #[step]
+    async fn write(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        assert_eq!(scope.attempt(), 0, "an attempt was in vain");
+        sqlx::query("INSERT INTO effect VALUES (2)").execute(scope.tx().await?).await?;
+        Ok(())
+    }
+}
+
+async fn fails(what: Misuse, text: &str) -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE effect (n int)").await;
+    let scoop = db.scoop().only::<Misusing>().only::<Innocent>().start().await?;
+    for count in 1..=5 {
+        let Outcome::RolledBack(failure) = scoop.launch(what).await?.ends().await? else {
+            panic!("it did not fail");
+        };
+        assert!(failure.message.contains(text), "{failure}");
+        assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+        assert_eq!(db.texts("SELECT n::text FROM effect").await, vec!["2"; count]);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nested_transaction_that_is_forgotten_fails_the_step_and_writes_nothing() -> Result<()> {
+    fails(Misuse::ForgetANestedTransaction, "the step left a nested transaction open").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nested_transactions_that_a_failed_step_has_forgotten_are_rolled_back() -> Result<()> {
+    fails(Misuse::ForgetTwoAndFail, "it fails, too").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_that_deletes_its_own_run_fails() -> Result<()> {
+    fails(Misuse::DeleteOwnRun, "changed or deleted its own row").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_that_changes_its_own_run_fails() -> Result<()> {
+    fails(Misuse::ChangeOwnRun, "changed or deleted its own row").await
+}
+
+/// SQL that a step leaves traces of in its session.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "traces")]
+struct Traces(String);
+
+#[derive(Default)]
+struct Careless;
+
+#[saga(name = "careless")]
+#[subscribes(Traces)]
+impl Careless {
+    #[step]
+    async fn leave(&self, scope: &mut Scope<'_>, Traces(sql): &Traces) -> Result<()> {
+        sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone())).execute(scope.tx().await?).await?;
+        Ok(())
+    }
+}
+
+/// Has two steps, and looks for traces in both.
+#[derive(Default)]
+struct Tidy;
+
+#[saga(name = "tidy")]
+#[subscribes(Child)]
+impl Tidy {
+    #[step]
+    async fn look(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        look(scope).await
+    }
+
+    #[step]
+    async fn look_again(&self, scope: &mut Scope<'_>, _: &Child) -> Result<()> {
+        look(scope).await
+    }
+}
+
+async fn look(scope: &mut Scope<'_>) -> Result<()> {
+    assert_eq!(scope.attempt(), 0, "an attempt was in vain");
+    let tx = scope.tx().await?;
+    sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
+    let traces = "SELECT concat_ws(' ', current_setting('search_path'), current_setting('statement_timeout'), current_user,
+        (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors WHERE name = 'left_open'), current_setting('scoop_test.x', true))";
+    let found: String = sqlx::query_scalar(traces).fetch_one(&mut *tx).await?;
+    // As the pool has made its connections.
+    let user: String = sqlx::query_scalar("SELECT session_user").fetch_one(tx).await?;
+    assert_eq!(found.trim_end(), format!("public, pg_temp 1h {user} 0 0"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_a_step_has_left_traces_in_is_as_new_for_the_next_one() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE effect (n int); CREATE ROLE careless_role").await;
+    let options = sqlx::postgres::PgPoolOptions::new().max_connections(5).after_connect(|connection, _| {
+        Box::pin(async move {
+            let set = "SET search_path = public, pg_temp; SET statement_timeout = '1h'";
+            sqlx::raw_sql(set).execute(connection).await.map(drop)
+        })
+    });
+    let pool = options.connect_with((*db.pool().connect_options()).clone()).await?;
+    let builder = Scoop::builder().postgres(pool.clone()).only::<Careless>().only::<Tidy>();
+    let scoop = builder.start().await?;
+    for sql in [
+        "DEALLOCATE ALL",
+        "SET search_path = pg_catalog",
+        "SET statement_timeout = '2s'; SET scoop_test.x = 'y'",
+        "SET ROLE careless_role; RESET statement_timeout",
+        "LISTEN something",
+        "DECLARE left_open CURSOR WITH HOLD FOR SELECT 1",
+        "DISCARD PLANS",
+        "RESET ALL",
+    ] {
+        for _ in 0..4 {
+            scoop.launch(Traces(sql.into())).await?.ends().await?;
+            let outcome = scoop.launch(Child).await?.ends().await?;
+            assert_eq!(outcome, Outcome::Committed, "after {sql}");
+        }
+        // Beside each other, too, so that connections pass from step to step.
+        let careless = scoop.launch_all((0..5).map(|_| Traces(sql.into()))).await?;
+        let tidy = scoop.launch_all([Child, Child, Child, Child, Child]).await?;
+        for root in careless {
+            root.ends().await?;
+        }
+        for root in tidy {
+            assert_eq!(root.ends().await?, Outcome::Committed, "beside {sql}");
+        }
+    }
+    scoop.shutdown().await?;
+    pool.close().await;
+    db.execute("DROP ROLE careless_role").await;
+    Ok(())
+}
