@@ -39,9 +39,8 @@ mod topology;
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};
-pub(crate) use engine::{Committed, Parent, Release};
-pub(crate) use history::{History, Wanted};
 pub(crate) use engine::{Committed, Disowned, Parent, Release};
+pub(crate) use history::{History, Wanted};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};

@@ -237,7 +237,7 @@ mod beside_the_step {
         for place in [Where::DropOfAPayload, Where::DropOfADroppedPayload] {
             let (failure, calls) = failure(place).await?;
             assert_eq!((&*failure.kind, calls), ("Panic", 1));
-            assert_eq!(failure.message, "panicked with a value that is no text");
+            assert_eq!(failure.message, "panicked with a value that is not a text");
         }
         Ok(())
     }
