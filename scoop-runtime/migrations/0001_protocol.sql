@@ -41,7 +41,13 @@ CREATE TABLE scoop.message_event (
     -- ours: the step that was chosen to run next, null for the one that follows; or where in a long history a part of the
     -- rollback is
     jump                 text,
-    definition           int  -- ours: under which definition the step completed, see 0002_working_set.sql
+    definition           int,  -- ours: under which definition the step completed, see 0002_working_set.sql
+    -- A message is emitted, and a hierarchy cancelled, at its root; everything else is about a run below.
+    CONSTRAINT lineage_is_complete CHECK (
+        array_position(cooperation_lineage, NULL) IS NULL
+        AND cardinality(cooperation_lineage)
+            >= CASE WHEN type IN ('EMITTED', 'ROLLBACK_EMITTED', 'CANCELLATION_REQUESTED') THEN 1 ELSE 2 END
+    )
 );
 
 CREATE UNIQUE INDEX unique_emitted_msg ON scoop.message_event (message_id, type)

@@ -86,8 +86,8 @@ CREATE TABLE scoop.run (
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue
     PRIMARY KEY (root, id),
-    CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id),
-    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told  -- told on request: no parent waits
+    CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id AND array_position(lineage, NULL) IS NULL),
+    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told AND cardinality(lineage) > 2  -- told on request: no parent waits
                 ELSE lineage[cardinality(lineage) - 1] = parent AND cardinality(lineage) > 2 END),
     CHECK ((state = 'running') = (owner IS NOT NULL)),
     CHECK (state <> 'ended' OR failure IS NOT NULL),

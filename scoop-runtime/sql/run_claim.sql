@@ -12,7 +12,7 @@
 -- object: of how many runs I am at, by handler, $7 ids for as many events: cheaper to make in a program than in the
 -- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair
 -- the definition that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from:
--- a worker that does not know of another process claims nothing
+-- a worker that does not know of another process claims nothing, $11 which runs may be taken, null for any
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
@@ -27,6 +27,7 @@ queue AS (
           -- values, so that the index is read from one to the other
           AND r.ready_at >= least(coalesce(mine.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
           AND r.ready_at <= (SELECT clock_timestamp())
+          AND ($11::uuid[] IS NULL OR r.id = ANY ($11))
         ORDER BY r.ready_at
         LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r
@@ -68,7 +69,7 @@ begun AS (
     FROM claimed
     WHERE epoch = first_epoch + 1
 )
-SELECT c.ready_at, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
+SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions, c.outputs,
        c.failure,
        c.attempts, c.retries, c.tried_under, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use scoop_core::Failure;
 use uuid::Uuid;
 
+use crate::telemetry;
 use crate::{Named, RunningStep, Wanted};
 
 /// Why the runtime could not do something.
@@ -681,6 +682,19 @@ fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| code.starts_with("40") && code != COMPLETION_UNKNOWN)
+}
+
+/// Whether a statement of the engine failed because of what a row contains: it will fail again with that row, and others
+/// are not concerned.
+pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
+    // Data exceptions, violated constraints, and values larger than the server allows, such as those of an index.
+    const CLASSES: [&str; 3] = ["22", "23", "54"];
+    match error {
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+        }
+        error => telemetry::decodes_data(error),
+    }
 }
 
 /// Whether the role lacks a permission.

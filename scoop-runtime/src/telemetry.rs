@@ -171,6 +171,10 @@ events! {
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
 
+    /// The database refuses what the claim of a run writes.
+    ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = reason, remedy = FIND_THE_ROW }
+        ("run stuck: {reason}; {FIND_THE_ROW}")
+
     /// The outcome of several attempts in a row was not known.
     ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }
         ("run stuck: the outcome of several attempts in a row is not known; {FIND_OUT_WHY}")
@@ -311,6 +315,8 @@ const START_ONE_THAT_FITS: &str =
 
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
+
+const FIND_THE_ROW: &str = "remove the row of another program that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
 
 const FIND_OUT_WHY: &str =
     "see what the worker reported before, mend the cause, then restart a program or `Scoop::retry`";

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::execute::InFlight;
 use super::shares::{Seat, Slot};
 use super::{Engine, execute};
-use crate::store::{Claimed, Disowned, Key, Progress, Refusing, SetAside, Unreadable};
+use crate::store::{Claimed, Disowned, Key, Progress, Refusing, SetAside, Unclaimed};
 use crate::telemetry;
 
 /// How many runs are claimed at once. More brings nothing, as measured.
@@ -190,18 +190,18 @@ async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<C
 /// Sets going what was claimed for these slots, and leaves those that are too many.
 pub(super) async fn start_all(
     engine: &Arc<Engine>,
-    claimed: Vec<Result<Claimed, Unreadable>>,
+    claimed: Vec<Result<Claimed, Unclaimed>>,
     slots: &mut OwnedSemaphorePermit,
 ) {
-    let mut unreadable = vec![];
+    let mut unclaimed = vec![];
     for run in claimed {
         let slot = slots.split(1).expect("no more is claimed than there are slots");
         match run {
             Ok(claimed) => start(engine, claimed, slot),
-            Err(run) => unreadable.push(run),
+            Err(run) => unclaimed.push(run),
         }
     }
-    for run in unreadable {
+    for run in unclaimed {
         set_aside(engine, run).await;
     }
 }
@@ -210,7 +210,7 @@ async fn claim_up_to(
     engine: &Engine,
     limit: usize,
     progress: &mut Progress,
-) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
+) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
     let mut lanes = engine.definitions.lanes();
     if lanes.len() > HANDLERS_FEW {
         lanes = Arc::new(engine.store.lanes_ready(&lanes, progress).await?);
@@ -233,12 +233,16 @@ pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: S
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 
-/// Hands over a run whose record this program cannot read.
-async fn set_aside(engine: &Engine, unreadable: Unreadable) {
-    let Unreadable { key, handler, why } = unreadable;
-    let reason = format!("its record cannot be read: {why}");
-    if hand_to_another(engine, key, &handler, &reason).await == SetAside::Stuck {
-        telemetry::unreadable(key.root, key.id);
+/// Sees to a run of a claim that this worker cannot work on: hands it over, if another program may read its record.
+async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
+    match unclaimed {
+        Unclaimed::Unreadable { key, handler, why } => {
+            let reason = format!("its record cannot be read: {why}");
+            if hand_to_another(engine, key, &handler, &reason).await == SetAside::Stuck {
+                telemetry::unreadable(key.root, key.id);
+            }
+        }
+        Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
     }
 }
 

@@ -20,6 +20,7 @@ use super::shares::Seat;
 use super::user_code::Held;
 use super::{Engine, Opened};
 use crate::bug::{Bug, made};
+use crate::error::is_of_contents;
 use crate::registry::RunnableSaga;
 use crate::store::{Claimed, FailedPart, Key, Release, SetAside, Surroundings};
 use crate::telemetry::{self, At};
@@ -389,10 +390,11 @@ pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec
     reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
 }
 
-/// The database failed, or its record differs from the expected one.
+/// The database failed; or its record differs from the expected one, and only another program may be able to read it.
 pub(super) fn unread(what: &str, error: &sqlx::Error) -> Halt {
     let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
-    Halt::Infrastructure(Why { recorded: format!("{what}: {error}"), logged })
+    let why = Why { recorded: format!("{what}: {error}"), logged };
+    if is_of_contents(error) { Halt::Stuck(why) } else { Halt::Infrastructure(why) }
 }
 
 /// What the protocol says is next for this run.

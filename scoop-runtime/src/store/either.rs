@@ -17,7 +17,7 @@ use super::topology::Struck;
 use super::{
     Asked, Claimed, Claimer, FailedPart, Fired, History, Key, Lanes, Launched, LivingWorker, Memory, Parent,
     Progress, Published, PublishedDefinition, Redelivery, Refusing, Release, SetAside, Settled, Settlement,
-    Standing, Tables, Target, Undone, Unreadable, Wanted,
+    Standing, Tables, Target, Unclaimed, Undone, Wanted,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
@@ -64,7 +64,7 @@ either! {
     async fn claim(
         &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
         progress: &mut Progress,
-    ) -> Vec<Result<Claimed, Unreadable>>;
+    ) -> Vec<Result<Claimed, Unclaimed>>;
     async fn settle(&self, identifier: &str, settlements: &[Settlement]) -> BTreeMap<(Uuid, i64), Settled>;
     async fn wake(&self, parents: &[Parent]) -> Vec<String>;
     async fn wake_here(

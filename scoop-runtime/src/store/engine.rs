@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::{Context, Failure, Lineage};
 use serde::Serialize;
+use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
@@ -14,7 +15,7 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::launching::{self, Launching};
 use super::plain::{self, Plain};
-use super::rows::{Unreadable, lineage};
+use super::rows::{Unclaimed, lineage, readable};
 use super::telling::{self, Telling};
 use super::{Claimed, Key, Lanes, Progress, Refusing, SetAside, Settled, Settlement, Tables};
 use crate::children::{Child, ChildQuery, Launches};
@@ -50,7 +51,7 @@ pub(crate) struct Woken {
     /// Whose those are that are ready.
     pub(crate) handlers: Vec<String>,
     /// Those that were claimed along with it.
-    pub(crate) claimed: Vec<Result<Claimed, Unreadable>>,
+    pub(crate) claimed: Vec<Result<Claimed, Unclaimed>>,
     /// Those that have committed with it.
     pub(crate) committed: Vec<Committed>,
 }
@@ -153,37 +154,6 @@ impl Tables {
         let ready: BTreeSet<_> =
             ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
         Ok(lanes.only(|lane| ready.contains(&lane)))
-    }
-
-    /// Takes up to `limit` ready runs of these queues. Who has fewer of them already, by `shares`,
-    /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
-    pub(crate) async fn claim(
-        &self,
-        worker: Uuid,
-        identifier: &str,
-        lanes: &Lanes,
-        limit: usize,
-        shares: impl Serialize + Send + Sync,
-        progress: &mut Progress,
-    ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
-        let rows = sqlx::query(self.sql.run_claim.clone())
-            .bind(worker)
-            .bind(identifier)
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(Json(shares))
-            .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(progress.of(lanes))
-            .bind(&lanes.reserved_for)
-            .bind(lanes.topology)
-            .all(&self.sessions)
-            .await?;
-        for row in &rows {
-            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-            progress.take(lane, row.try_get("ready_at")?);
-        }
-        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
     /// Applies the settlements whose claims still hold, and says what became of them. It is quick if
@@ -388,10 +358,11 @@ impl Tables {
             .first(&self.sessions)
             .await?;
         let read = |row: PgRow| {
-            let requests: Option<Json<Vec<Failure>>> = row.try_get("requests")?;
+            let requests: Option<Json<Vec<Value>>> = row.try_get("requests")?;
+            let requests = requests.map(|Json(requests)| requests).unwrap_or_default();
             let context: Option<Json<Context>> = row.try_get("context")?;
             Ok(GiveUp {
-                requests: requests.map(|Json(requests)| requests).unwrap_or_default(),
+                requests: requests.into_iter().filter_map(|request| readable(request).0).collect(),
                 context: context.map(|Json(context)| context).unwrap_or_default(),
                 now: row.try_get("now")?,
                 since: row.try_get("undoing_since")?,

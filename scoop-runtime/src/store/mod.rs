@@ -2,6 +2,7 @@
 //! speaks SQL.
 
 mod alone;
+mod claim;
 mod client;
 mod definitions;
 mod either;
@@ -51,7 +52,9 @@ pub(crate) use reach::{check, refusal};
 pub(crate) use redelivery::Redelivery;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Asked, Target, Undone};
-pub(crate) use rows::{Claimed, FailedPart, Key, Surroundings, Unreadable, failure, lineage, timestamps};
+pub(crate) use rows::{
+    Claimed, FailedPart, Key, Surroundings, Unclaimed, failure, lineage, readable, timestamps,
+};
 pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};
 pub(crate) use settlement::{Settled, Settlement, Shape};

@@ -52,8 +52,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
     let (types, values) = match statement {
         "run_claim" => (
-            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint",
-            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0",
+            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL",
         ),
         "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => (

@@ -11,6 +11,9 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+/// The length at which an unreadable value is cut.
+const SHOWN_CHARS_MAX: usize = 200;
+
 /// Which run, under which claim. What no longer holds under this claim is not touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -67,26 +70,26 @@ struct ChildRow {
     told: bool,
 }
 
-/// A run that was claimed, but has something on record that this program cannot read.
+/// A run of a claim that this worker cannot work on.
 #[derive(Debug)]
-pub(crate) struct Unreadable {
-    pub(crate) key: Key,
-    pub(crate) handler: String,
-    pub(crate) why: String,
+pub(crate) enum Unclaimed {
+    /// It was claimed, but this program cannot read its record.
+    Unreadable { key: Key, handler: String, why: String },
+    /// The database refuses its claim: it is stuck.
+    Refused { root: Uuid, id: Uuid, why: String },
 }
 
 impl Claimed {
     /// From a row of `run_claim.sql`. `worker` is the identifier in events.
-    pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unreadable>> {
-        let lineage = lineage(row)?;
-        let epoch = row.try_get("epoch")?;
-        let key = Key { root: lineage.root_id(), id: lineage.id(), epoch };
+    pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unclaimed>> {
+        let key = Key { root: row.try_get("root")?, id: row.try_get("id")?, epoch: row.try_get("epoch")? };
         let handler = row.try_get("handler")?;
-        let claimed = Self::read(row, worker, key, lineage);
-        Ok(claimed.map_err(|error| Unreadable { key, handler, why: error.to_string() }))
+        let claimed = Self::read(row, worker, key);
+        Ok(claimed.map_err(|error| Unclaimed::Unreadable { key, handler, why: error.to_string() }))
     }
 
-    fn read(row: &PgRow, worker: &str, key: Key, lineage: Lineage) -> sqlx::Result<Self> {
+    fn read(row: &PgRow, worker: &str, key: Key) -> sqlx::Result<Self> {
+        let lineage = lineage(row)?;
         let handler: String = row.try_get("handler")?;
         let failure: Option<Json<Failure>> = row.try_get("failure")?;
         let children: Option<Json<Vec<ChildRow>>> = row.try_get("failed_children")?;
@@ -161,6 +164,19 @@ pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
     let failure: Option<Json<Failure>> = row.try_get(column)?;
     let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
     Ok(failure.map_or_else(unknown, |Json(failure)| failure))
+}
+
+/// The failure; or a substitute, and the reason why it cannot be read.
+pub(crate) fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
+    let text = exception.to_string();
+    match serde_json::from_value(exception) {
+        Ok(failure) => (failure, None),
+        Err(error) => {
+            let shortened: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+            let stand_in = Failure::new("Unreadable", &shortened, "unknown");
+            (Some(stand_in), Some(format!("its failure is not as the protocol has it: {error}")))
+        }
+    }
 }
 
 /// A count as stored. No count is ever negative.

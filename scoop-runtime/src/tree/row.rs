@@ -15,11 +15,8 @@ use uuid::Uuid;
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::shown::system_time;
-use crate::store::lineage;
+use crate::store::{lineage, readable};
 use crate::{HierarchyId, RollbackFailure, shown};
-
-/// The length at which an unreadable value is cut.
-const SHOWN_CHARS_MAX: usize = 200;
 
 /// A row of `run_tree.sql`.
 #[derive(Debug)]
@@ -208,19 +205,6 @@ impl CancellationRequest {
 
 fn time(row: &PgRow, column: &str) -> sqlx::Result<Option<SystemTime>> {
     Ok(row.try_get::<Option<OffsetDateTime>, _>(column)?.map(shown::system_time))
-}
-
-/// The failure; or a substitute, and the reason why it cannot be read.
-fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
-    let text = exception.to_string();
-    match serde_json::from_value(exception) {
-        Ok(failure) => (failure, None),
-        Err(error) => {
-            let shortened: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-            let stand_in = Failure::new("Unreadable", &shortened, "unknown");
-            (Some(stand_in), Some(format!("its failure is not as the protocol has it: {error}")))
-        }
-    }
 }
 
 /// Determines the meaning and the duration of each event.

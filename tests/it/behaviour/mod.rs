@@ -20,6 +20,7 @@ mod ground;
 mod handed_over;
 mod healing;
 mod hierarchies;
+mod hostile_rows;
 mod idling;
 mod in_memory;
 mod infrastructure;

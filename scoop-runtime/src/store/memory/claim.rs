@@ -7,7 +7,7 @@ use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::{Claimed, Lanes, Progress, Surroundings, Unreadable};
+use super::super::{Claimed, Lanes, Progress, Surroundings, Unclaimed};
 use super::Memory;
 use super::definitions::named;
 use super::record::Event;
@@ -40,7 +40,7 @@ impl Memory {
         limit: usize,
         shares: &BTreeMap<String, usize>,
         progress: &mut Progress,
-    ) -> sqlx::Result<Vec<Result<Claimed, Unreadable>>> {
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         self.run("claim", |state| {
             if !state.may_claim(worker, lanes.topology) {
                 return Ok(vec![]);

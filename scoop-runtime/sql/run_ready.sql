@@ -1,0 +1,15 @@
+-- Which runs are ready in these queues? The longest ready first.
+-- Locks: nothing.
+-- $1 topics, $2 handlers and $3 lanes of the queues, $4 how many
+SELECT r.root, r.id
+FROM unnest($1::text[], $2::text[], $3::int[]) AS mine (topic, handler, lane)
+CROSS JOIN LATERAL (
+    SELECT r.root, r.id, r.ready_at
+    FROM scoop.run r
+    WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic AND r.reserved_for = mine.lane
+      AND r.ready_at <= (SELECT clock_timestamp())
+    ORDER BY r.ready_at
+    LIMIT $4
+) r
+ORDER BY r.ready_at
+LIMIT $4

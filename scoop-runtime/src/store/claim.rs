@@ -1,0 +1,120 @@
+//! Takes ready runs. Where the database refuses a claim of many runs because of one of them, that one is stuck.
+
+use serde::Serialize;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::alone::Alone;
+use super::{Claimed, Lanes, Progress, Tables, Unclaimed};
+use crate::error::is_of_contents;
+use crate::ids;
+
+/// What a worker claims from.
+struct Claim<'a, S> {
+    worker: Uuid,
+    identifier: &'a str,
+    lanes: &'a Lanes,
+    shares: S,
+}
+
+impl Tables {
+    /// Takes up to `limit` ready runs of these queues. Who has fewer of them already, by `shares`,
+    /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
+    pub(crate) async fn claim(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        limit: usize,
+        shares: impl Serialize + Send + Sync,
+        progress: &mut Progress,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+        let claim = Claim { worker, identifier, lanes, shares };
+        match self.claim_from(&claim, limit, progress, None).await {
+            Err(error) if is_of_contents(&error) => self.claim_apart(&claim, limit).await,
+            claimed => claimed,
+        }
+    }
+
+    /// Takes ready runs, or only these.
+    async fn claim_from<S: Serialize + Send + Sync>(
+        &self,
+        claim: &Claim<'_, S>,
+        limit: usize,
+        progress: &mut Progress,
+        only: Option<&[Uuid]>,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+        let Claim { worker, identifier, lanes, shares } = claim;
+        let rows = sqlx::query(self.sql.run_claim.clone())
+            .bind(worker)
+            .bind(identifier)
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(Json(shares))
+            .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(progress.of(lanes))
+            .bind(&lanes.reserved_for)
+            .bind(lanes.topology)
+            .bind(only)
+            .all(&self.sessions)
+            .await?;
+        for row in &rows {
+            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
+            progress.take(lane, row.try_get("ready_at")?);
+        }
+        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
+    }
+
+    /// Takes ready runs in parts. A part that the database refuses is halved, until the run at fault is alone: that one
+    /// is stuck. So a claim with one such run costs as many statements as the logarithm of its size.
+    async fn claim_apart<S: Serialize + Send + Sync>(
+        &self,
+        claim: &Claim<'_, S>,
+        limit: usize,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+        let ready = self.ready(claim.lanes, limit).await?;
+        let (mut claimed, mut parts) = (vec![], vec![&ready[..]]);
+        while let Some(part) = parts.pop() {
+            let ids: Vec<_> = part.iter().map(|(_, id)| *id).collect();
+            match (self.claim_from(claim, ids.len(), &mut Progress::default(), Some(&ids)).await, part) {
+                (Ok(taken), _) => claimed.extend(taken),
+                (Err(error), [run]) if is_of_contents(&error) => {
+                    claimed.extend(self.mark_refused(*run, &error).await?.map(Err));
+                }
+                (Err(error), _) if is_of_contents(&error) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                (Err(error), _) if claimed.is_empty() => return Err(error),
+                // What was claimed is to be worked on.
+                (Err(_), _) => break,
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn ready(&self, lanes: &Lanes, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
+        sqlx::query_as(self.sql.run_ready.clone())
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(&lanes.reserved_for)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .all(&self.sessions)
+            .await
+    }
+
+    /// Marks a run as stuck whose claim the database refuses with this error, unless it is not ready any more.
+    async fn mark_refused(
+        &self,
+        (root, id): (Uuid, Uuid),
+        error: &sqlx::Error,
+    ) -> sqlx::Result<Option<Unclaimed>> {
+        let why = format!("the database refuses what its claim writes: {error}");
+        let mark = sqlx::query(self.sql.run_mark_stuck.clone()).bind(root).bind(id).bind(&why);
+        let marked: Vec<PgRow> = mark.all(&self.sessions).await?;
+        Ok((!marked.is_empty()).then_some(Unclaimed::Refused { root, id, why }))
+    }
+}

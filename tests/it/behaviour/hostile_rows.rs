@@ -1,0 +1,264 @@
+//! Rows that another program has written into the tables: they stop their own run, and no other.
+
+use std::time::Duration;
+
+use scoop::{Handle, StuckRun};
+use uuid::Uuid;
+
+use super::*;
+use crate::support::{Database, Gate, eventually};
+
+#[derive(Message, Serialize, Deserialize)]
+struct Work;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Weight(f64);
+
+/// The second step waits for a gate.
+struct Worker {
+    gate: Gate,
+}
+
+#[saga(name = "worker")]
+#[subscribes(Work)]
+impl Worker {
+    #[step(rollback = undo)]
+    async fn begin(&self, _: &mut Scope<'_>, _: &Work) -> Result<Weight> {
+        Ok(Weight(1.5))
+    }
+
+    #[step]
+    async fn finish(&self, _: &mut Scope<'_>, _: &Work) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Work, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Fails in its second step, within the transaction of the step.
+struct Failing {
+    gate: Gate,
+}
+
+#[saga(name = "failing")]
+#[subscribes(Child)]
+impl Failing {
+    #[step(rollback = undo)]
+    async fn begin(&self, scope: &mut Scope<'_>, _: &Child) -> Result<Weight> {
+        scope.tx().await?;
+        Ok(Weight(1.5))
+    }
+
+    #[step]
+    async fn fail(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        self.gate.pass().await;
+        Err(SIMULATED.into())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Child, weight: &Weight, _: &Failure) -> Result<()> {
+        assert!(weight.0 > 1.0);
+        Ok(())
+    }
+}
+
+/// The tables, with both sagas listed and no worker.
+async fn tables() -> Result<Database> {
+    let db = Database::new().await;
+    start(&db, &Gate::default()).await?.shutdown().await?;
+    Ok(db)
+}
+
+async fn start(db: &Database, gate: &Gate) -> Result<Scoop> {
+    let (worker, failing) = (Worker { gate: gate.clone() }, Failing { gate: gate.clone() });
+    let builder = db.scoop().only::<Worker>().provide(worker).only::<Failing>().provide(failing);
+    Ok(builder.start().await?)
+}
+
+/// A worker whose run has completed its first step, and waits at the gate in the second.
+async fn at_the_gate(db: &Database, gate: &Gate, message: impl Message) -> Result<(Scoop, Handle)> {
+    let scoop = start(db, gate).await?;
+    let root = scoop.launch(message).await?;
+    gate.arrivals(1).await;
+    Ok((scoop, root))
+}
+
+/// The only stuck run, once there is one.
+async fn stuck(scoop: &Scoop) -> Result<StuckRun> {
+    let listed = async || scoop.stuck_runs().await.is_ok_and(|runs| runs.len() == 1);
+    eventually("a run is stuck", listed).await;
+    Ok(scoop.stuck_runs().await?.remove(0))
+}
+
+/// That other runs are not concerned.
+async fn others_finish(scoop: &Scoop, gate: &Gate) -> Result<()> {
+    gate.open(40);
+    let others = scoop.launch_all((0..40).map(|_| Work)).await?;
+    for other in others {
+        assert_eq!(other.ends().await?, Outcome::Committed);
+    }
+    Ok(())
+}
+
+/// As a role does that may only insert events.
+async fn forge(db: &Database, root: &Handle, kind: &str, handler: &str, columns: &str, values: &str) {
+    let columns = if columns.is_empty() { String::new() } else { format!(", {columns}") };
+    let values = if values.is_empty() { String::new() } else { format!(", {values}") };
+    db.execute(&format!(
+        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage{columns})
+         SELECT e.message_id, '{kind}', '{handler}', ARRAY['{root}', gen_random_uuid()]::uuid[]{values}
+         FROM scoop.message_event e WHERE e.type = 'EMITTED' AND e.cooperation_lineage[1] = '{root}'",
+        root = root.id(),
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_forged_before_the_first_claim_stops_its_own_run_only() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let client = db.client();
+    let before = client.launch_all((0..3).map(|_| Work)).await?;
+    let root = client.launch(Work).await?;
+    let after = client.launch_all((0..3).map(|_| Work)).await?;
+    forge(&db, &root, "SEEN", "worker", "", "").await;
+    gate.open(6);
+    let scoop = start(&db, &gate).await?;
+    for other in before.iter().chain(&after) {
+        assert_eq!(other.ends().await?, Outcome::Committed);
+    }
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains("unique_seen_handler_msg"), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+
+    db.execute("DELETE FROM scoop.message_event WHERE type = 'SEEN' AND coroutine_identifier IS NULL").await;
+    scoop.retry(run.lineage.id()).await?;
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_end_makes_its_run_stuck() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
+    forge(&db, &root, "COMMITTED", "worker", "", "").await;
+    gate.open(1);
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains("one_commit"), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_end_of_a_rollback_makes_its_run_stuck() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Child).await?;
+    forge(&db, &root, "ROLLED_BACK", "failing", "", "").await;
+    gate.open(1);
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains("one_rollback_result"), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_beyond_all_numbers_makes_its_run_stuck() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, _) = at_the_gate(&db, &gate, Child).await?;
+    db.execute("UPDATE scoop.return_value SET value = '1e400'").await;
+    gate.open(1);
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains("out of range"), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_beyond_all_numbers_in_the_working_set_makes_its_run_stuck() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, _) = at_the_gate(&db, &gate, Child).await?;
+    assert!(scoop.shutdown_within(Duration::ZERO).await.is_err(), "it was in a step");
+    db.execute(r#"UPDATE scoop.run SET outputs = '{"begin": 1e400}'"#).await;
+    let scoop = start(&db, &gate).await?;
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains("out of range"), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_step_in_the_history_makes_its_run_stuck() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Child).await?;
+    db.execute(&format!(
+        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, step)
+         SELECT message_id, 'SUSPENDED', coroutine_name, cooperation_lineage, 'nowhere'
+         FROM scoop.message_event WHERE type = 'SEEN' AND cooperation_lineage[1] = '{}'",
+        root.id(),
+    ))
+    .await;
+    gate.open(1);
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains("`nowhere`"), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_request_to_cancel_is_carried_out() -> Result<()> {
+    for exception in ["NULL", "'\"text\"'", "'{\"message\": 7}'"] {
+        let (db, gate) = (tables().await?, Gate::default());
+        let root = db.client().launch(Work).await?;
+        db.execute(&format!(
+            "INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, exception)
+             SELECT message_id, 'CANCELLATION_REQUESTED', cooperation_lineage, {exception}
+             FROM scoop.message_event WHERE type = 'EMITTED'",
+        ))
+        .await;
+        assert_eq!(db.client().cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
+        let scoop = start(&db, &gate).await?;
+        assert!(matches!(root.ends().await?, Outcome::RolledBack(_)), "{exception}");
+        others_finish(&scoop, &gate).await?;
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn incomplete_lineage_is_refused_where_it_enters() -> Result<()> {
+    let db = tables().await?;
+    let root = db.client().launch(Work).await?;
+    let own = root.id().to_string();
+    let lineages = ["{}".to_owned(), format!("{{{own}}}"), format!("{{{own},NULL}}"), "{NULL}".to_owned()];
+    for (kind, refused) in
+        [("SEEN", &lineages[..]), ("CANCELLATION_REQUESTED", &[lineages[0].clone(), lineages[3].clone()])]
+    {
+        for lineage in refused {
+            let forged = sqlx::query(
+                "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+                 SELECT message_id, $1::scoop.message_event_type, 'worker', $2::text::uuid[]
+                 FROM scoop.message_event",
+            )
+            .bind(kind)
+            .bind(lineage)
+            .execute(db.pool())
+            .await;
+            let refusal = forged.unwrap_err().to_string();
+            assert!(refusal.contains("lineage_is_complete"), "{kind} {lineage}: {refusal}");
+        }
+    }
+    let run = db.texts("SELECT id::text FROM scoop.run").await;
+    let own: Uuid = run[0].parse()?;
+    let cut =
+        sqlx::query("UPDATE scoop.run SET lineage = ARRAY[NULL, $1]").bind(own).execute(db.pool()).await;
+    assert!(cut.unwrap_err().to_string().contains("violates check constraint"));
+    Ok(())
+}
