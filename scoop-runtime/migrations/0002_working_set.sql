@@ -139,8 +139,8 @@ SELECT root, id, ARRAY[root, id], id, 'none', 'none', now()
 FROM (SELECT gen_random_uuid() AS root, gen_random_uuid() AS id FROM generate_series(1, 3000)) filling;
 DELETE FROM scoop.run;
 
--- The queues of ready runs whose saga no living worker has. Goes through the index from one queue to the next, so that
--- the runs in them cost nothing.
+-- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved
+-- for. Goes through the index from one queue to the next, so that the runs in them cost nothing.
 CREATE VIEW scoop.abandoned_queue AS
 WITH RECURSIVE queue (handler, topic, reserved_for) AS (
     (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
@@ -157,6 +157,6 @@ WITH RECURSIVE queue (handler, topic, reserved_for) AS (
 )
 SELECT q.handler, q.topic, q.reserved_for FROM queue q
 WHERE NOT EXISTS (
-    SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
-    WHERE own.handler = q.handler AND own.topic = q.topic
+    SELECT FROM scoop.worker w, unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
+    WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
 );

@@ -60,6 +60,7 @@ mod sleeping;
 mod slow_statements;
 mod standby;
 mod stuck;
+mod tampering;
 mod telemetry;
 mod topology;
 mod trees;
