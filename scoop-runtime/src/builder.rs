@@ -243,6 +243,17 @@ impl Builder {
         self
     }
 
+    /// How many runs may be above each other in a hierarchy, by default 1,000: a run of a message that a client launched
+    /// has depth 1, what its steps launch depth 2. A launch beyond that fails with
+    /// [`RuntimeError::DepthExceeded`], since it is usually the recursion of a saga that launches itself.
+    ///
+    /// Each row of a run has the ids of all runs above it, 16 bytes each. So the cost of a run grows with its depth, and
+    /// that of a chain with the square of its length.
+    pub fn depth_max(mut self, runs: usize) -> Self {
+        self.settings.depth_max = runs;
+        self
+    }
+
     /// For how long an operation of the program is retried while the database is away, as when the server is restarted
     /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. This applies to
     /// launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
@@ -384,8 +395,11 @@ impl Builder {
         if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
             errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
         }
-        if self.settings.concurrency == 0 {
-            errors.push(SetupError::TooSmall { setting: "concurrency", min: 1, value: 0 });
+        for (setting, min, value) in [
+            ("concurrency", 1, self.settings.concurrency),
+            ("depth_max", 1, self.settings.depth_max),
+        ] {
+            errors.extend((value < min).then_some(SetupError::TooSmall { setting, min, value }));
         }
         if let Some(Database::Pool(pool)) = &self.database {
             let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());

@@ -23,6 +23,10 @@ pub(crate) const CLIENT_CONNECTIONS: u32 = 2;
 /// How many suspensions and launches of a run its rollback reads at a time: all that an ordinary run has.
 const HISTORY_ENTRIES: usize = 128;
 
+/// How many runs may be above each other: each row of a run has the ids of all above it, so that a chain of a thousand
+/// runs takes some 70 MB.
+const DEPTH_MAX: usize = 1_000;
+
 /// The settings of one engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -32,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) payload_bytes_max: usize,
     /// How large a context may be.
     pub(crate) context_bytes_max: usize,
+    /// How many runs may be above each other in a hierarchy.
+    pub(crate) depth_max: usize,
     /// For how long operations are retried while the database is away.
     pub(crate) patience: Duration,
     /// How often to look for ready runs when nobody says that there are any.
@@ -57,6 +63,7 @@ impl Default for Settings {
             concurrency: 256,
             payload_bytes_max: payload::BYTES_MAX_DEFAULT,
             context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
+            depth_max: DEPTH_MAX,
             patience: PATIENCE,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },

@@ -9,6 +9,7 @@ mod clock;
 mod contexts;
 mod deadlines;
 mod decisions;
+mod depths;
 mod endless_steps;
 mod failures;
 mod failures_above;
