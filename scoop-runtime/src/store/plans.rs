@@ -234,17 +234,31 @@ async fn every_hot_statement_looks_up_what_it_needs() {
     done(pool, server).await;
 }
 
-/// How many blocks a statement reads with these values.
-async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
+/// How a statement was carried out with these values.
+async fn carried_out(pool: &PgPool, statement: &str, values: &str) -> serde_json::Value {
     let (prepare, _) = prepared(statement);
     let explain =
         format!("{SESSION}; {prepare}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE p ({values})");
+    explained(pool, explain).await
+}
+
+async fn explained(pool: &PgPool, explain: String) -> serde_json::Value {
     let mut connection = pool.acquire().await.unwrap();
     let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();
     let plan: serde_json::Value = sqlx::Row::get(&plan, 0);
     connection.close().await.unwrap();
-    let blocks = |key: &str| plan[0]["Plan"][key].as_i64().unwrap();
+    plan[0]["Plan"].clone()
+}
+
+/// How many blocks a plan read.
+fn blocks_read(plan: &serde_json::Value) -> i64 {
+    let blocks = |key: &str| plan[key].as_i64().unwrap();
     blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
+}
+
+/// How many blocks a statement reads with these values.
+async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
+    blocks_read(&carried_out(pool, statement, values).await)
 }
 
 /// What was taken before is not gone through again, though its entries in the index are still there. `known` are values
@@ -391,6 +405,49 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
             let blocks = blocks_of(&pool, "run_counts", &all).await;
             assert!(blocks > 20, "run_counts of {size}: {blocks} blocks: the history is not that long");
         }
+    }
+    done(pool, server).await;
+}
+
+/// Hierarchies that are at rest: committed, rolled back, or with a child; and one that is not.
+const AT_REST: &str = "
+    INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many');
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'many', '{}' FROM generate_series(0, 5000) n;
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context)
+    SELECT md5('message' || n)::uuid, type::scoop.message_event_type, handler, worker, step,
+           array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN handler IS NOT NULL THEN md5('run' || n)::uuid END], NULL),
+           now() + at * interval '1 second', jsonb_build_object('Note', repeat('x', 700) || n)
+    FROM generate_series(0, 5000) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', NULL, NULL, NULL, 0),
+        ('SEEN', 'many', 'a test', NULL, 1),
+        ('SUSPENDED', 'many', 'a test', 'step', 2),
+        (CASE WHEN n = 0 THEN NULL WHEN n % 2 = 0 THEN 'COMMITTED' ELSE 'ROLLING_BACK' END, 'many', 'a test', 'step', 3),
+        (CASE WHEN n % 2 = 1 THEN 'ROLLED_BACK' END, 'many', 'a test', 'step', 4)
+    ) events (type, handler, worker, step, at)
+    WHERE type IS NOT NULL";
+
+#[tokio::test]
+async fn rebuild_reads_hierarchies_that_are_not_at_rest() {
+    let (pool, server) = database("at_rest").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(AT_REST).await;
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == "rebuild_events").unwrap();
+    let explain = format!("{SESSION}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}", text.as_str());
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let plan = explained(&pool, explain.clone()).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(3.0), "the events of the one that is not at rest");
+        let table = "SELECT pg_relation_size('scoop.message_event') / current_setting('block_size')::int";
+        let table: i64 = sqlx::query_scalar(table).fetch_one(&pool).await.unwrap();
+        let blocks = blocks_read(&plan);
+        assert!(!looked_at || blocks < table / 5, "{blocks} blocks read, the table has {table}");
     }
     done(pool, server).await;
 }
