@@ -7,6 +7,7 @@ mod children;
 mod cleanup;
 mod clock;
 mod contexts;
+mod crowds;
 mod deadlines;
 mod decisions;
 mod depths;
