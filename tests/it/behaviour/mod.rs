@@ -64,6 +64,7 @@ mod stuck;
 mod telemetry;
 mod topology;
 mod trees;
+mod trees_parts;
 mod trees_unreadable;
 mod types_changed;
 mod undoing;
