@@ -619,6 +619,7 @@ impl<'a> Position<'a> {
 
     /// The run turns back, or cannot be undone if it already goes back.
     fn fail(self, failure: Failure) -> Conclusion {
+        let failure = failure.bounded(self.run.failure_text_bytes_max);
         if self.is_forward() {
             let event = self.event(EventKind::RollingBack).because_of(failure.clone());
             let run = Run { context: self.context, ..self.run.clone() };
@@ -637,6 +638,7 @@ impl<'a> Position<'a> {
     fn tell_children(self, messages: Vec<Uuid>) -> Conclusion {
         let (cause, _) = self.rollback_cause();
         let because = Failure::parent_said_so(&self.run.source, cause);
+        let because = because.bounded_for_requests(self.run.failure_text_bytes_max);
         let (step, context) = (self.step.clone(), self.context.clone());
         let tell = |message: &Uuid| {
             let event = Event::new(EventKind::RollbackEmitted, *message).in_step(&step);

@@ -1,10 +1,13 @@
 //! What went wrong, as stored: a [`Failure`] crosses services and outlives the process.
 
+mod bounds;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::bounds::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX};
 use crate::{Escaped, report};
 
 /// How many failures the protocol wraps around each other. JSON readers set a limit to nesting,
@@ -101,7 +104,8 @@ impl Failure {
         self == other || self.causes.iter().any(|cause| cause.contains(other))
     }
 
-    /// The failures at the ends of the tree: those that no other failure caused.
+    /// The failures at the ends of the tree: those that no other failure caused. Of a crowd of failures these are the
+    /// ones that are stored, see [`Failure::bounded`].
     ///
     /// ```
     /// # use scoop_core::Failure;
@@ -110,7 +114,7 @@ impl Failure {
     /// assert_eq!(seen_from_above.root_causes(), [&root]);
     /// ```
     pub fn root_causes(&self) -> Vec<&Failure> {
-        self.tree().filter(|failure| failure.reasons().next().is_none()).collect()
+        self.tree().filter(|it| it.stands_for().is_none() && it.reasons().next().is_none()).collect()
     }
 
     /// The whole tree of causes with their places in the code, for people.

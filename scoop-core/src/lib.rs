@@ -42,7 +42,7 @@ pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, R
 pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
-pub use failure::{Failure, Frame};
+pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use lineage::Lineage;
 pub use message::{Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};

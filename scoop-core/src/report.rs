@@ -30,7 +30,8 @@ pub(crate) fn summary(failure: &Failure) -> String {
     let causes = failure.root_causes();
     let first = causes.first().map_or_else(|| brief(failure), |cause| brief(cause));
     let others = causes.iter().map(|cause| brief(cause)).filter(|cause| *cause != first);
-    match others.collect::<BTreeSet<_>>().len() {
+    let unlisted: u64 = failure.tree().map(Failure::stands_for_others).sum();
+    match others.collect::<BTreeSet<_>>().len() as u64 + unlisted {
         0 => first,
         1 => format!("{first} (and 1 other cause)"),
         others => format!("{first} (and {others} other causes)"),
@@ -155,6 +156,9 @@ pub(crate) fn words(failure: &Failure) -> String {
 /// `None` for failures that are not the protocol's, or say more than those do.
 fn in_plain_words(failure: &Failure) -> Option<String> {
     let message = &*failure.message;
+    if failure.stands_for().is_some() {
+        return Some(message.to_owned());
+    }
     let step = |before: &str| message.strip_prefix(before)?.strip_prefix(" [")?.strip_suffix(']');
     let says = |words: &str| message == NO_MESSAGE || message == words;
     let asked =

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Context, Definition, Failure, Lineage, Plan, RecordedStep, Rest, StepDefinition};
+use crate::{
+    Context, Definition, FAILURE_TEXT_BYTES_MAX, Failure, Lineage, Plan, RecordedStep, Rest, StepDefinition,
+};
 
 /// One execution of a handler for one message, between two moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,8 @@ pub struct Run {
     pub replied: bool,
     /// Why it has to give up now: what was asked for, and what it missed. Empty if it has not.
     pub give_up: Vec<Failure>,
+    /// How many bytes of each text of its failures are stored.
+    pub failure_text_bytes_max: usize,
 }
 
 /// The way a run goes.
@@ -105,6 +109,7 @@ impl Run {
             context: Context::default(),
             replied: false,
             give_up: Vec::new(),
+            failure_text_bytes_max: FAILURE_TEXT_BYTES_MAX,
         }
     }
 

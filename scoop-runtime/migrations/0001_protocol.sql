@@ -62,17 +62,16 @@ CREATE UNIQUE INDEX one_commit ON scoop.message_event (coroutine_name, message_i
     WHERE type = 'COMMITTED';
 CREATE UNIQUE INDEX one_rollback_result ON scoop.message_event (coroutine_name, message_id, type)
     WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED');
-CREATE UNIQUE INDEX one_cancellation_request ON scoop.message_event (cooperation_lineage, type)
+-- The ids of the hierarchy and of the run stand for the lineage, which an index could hold of up to some 160 levels.
+CREATE UNIQUE INDEX one_cancellation_request ON scoop.message_event
+    ((cooperation_lineage[1]), (cooperation_lineage[cardinality(cooperation_lineage)]))
     WHERE type = 'CANCELLATION_REQUESTED';
 
--- Three more, which are ours. All rows of one run (its id is the last of the lineage) are what a
--- rollback reads; who handled a message is what undoing it must know; and what was asked of a
--- hierarchy is what its runs must know that give up.
+-- Two more, which are ours. All rows of one run (its id is the last of the lineage) are what a
+-- rollback reads; who handled a message is what undoing it must know.
 CREATE INDEX message_event_run ON scoop.message_event
     ((cooperation_lineage[cardinality(cooperation_lineage)]), created_at);
 CREATE INDEX message_event_seen ON scoop.message_event (message_id) WHERE type = 'SEEN';
-CREATE INDEX message_event_cancellation ON scoop.message_event ((cooperation_lineage[1]))
-    WHERE type = 'CANCELLATION_REQUESTED';
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
@@ -84,4 +83,5 @@ CREATE TABLE scoop.return_value (
 );
 
 CREATE UNIQUE INDEX unique_return_value_per_lineage_handler_variable
-    ON scoop.return_value (cooperation_lineage, handler_name, variable_name);
+    ON scoop.return_value
+        ((cooperation_lineage[cardinality(cooperation_lineage)]), handler_name, variable_name);

@@ -20,7 +20,3 @@ SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '0000000
        'none', 'none', 'ended', true, true, '{}', now(), 'ballast: see the migrations'
 FROM generate_series(1, 3000);
 ANALYZE scoop.run;
-
--- What was asked of a hierarchy is found by the protocol's own index, as a range; each index costs a little
--- for every event, be it in it or not.
-DROP INDEX scoop.message_event_cancellation;

@@ -1,8 +1,8 @@
 -- What was launched by a run that gives up, and nobody has begun, is not begun any more.
 -- Locks: the rows of run that go.
--- $1 root, $2 lineage
+-- $1 root, $2 the id of the hierarchy or run
 DELETE FROM scoop.run child
 USING scoop.run parent
-WHERE child.root = $1 AND child.lineage @> $2 AND child.epoch = 0 AND NOT child.told
+WHERE child.root = $1 AND $2 = ANY (child.lineage) AND child.epoch = 0 AND NOT child.told
   AND child.undoing_since IS NULL
   AND parent.root = child.root AND parent.id = child.parent AND parent.gives_up

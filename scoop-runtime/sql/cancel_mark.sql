@@ -3,11 +3,11 @@
 -- others that this statement does not see. Of those that it sees it may mark none, if somebody else has
 -- meanwhile; what they have launched it has not seen all the same. Says how many it saw and marked.
 -- Locks: the rows of run that are marked.
--- $1 root, $2 lineage
+-- $1 root, $2 the id of the hierarchy or run
 WITH seen AS MATERIALIZED (
     SELECT r.root, r.id
     FROM scoop.run r
-    WHERE r.root = $1 AND r.lineage @> $2 AND NOT r.gives_up AND r.undoing_since IS NULL
+    WHERE r.root = $1 AND $2 = ANY (r.lineage) AND NOT r.gives_up AND r.undoing_since IS NULL
 ),
 -- in the order in which settlements lock theirs, so that the two seldom wait for each other
 locked AS MATERIALIZED (

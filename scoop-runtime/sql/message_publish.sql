@@ -6,13 +6,14 @@
 -- each, $5 topics, $6 payloads, $7 contexts, $8 when they are due, $9 until when the runs have to be done
 WITH launched AS MATERIALIZED (
     SELECT m.*, clock_timestamp() AS at
-    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::jsonb[], $7::jsonb[],
+    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $7::jsonb[],
                 $8::timestamptz[], $9::timestamptz[])
-      AS m (id, root, event, run, topic, payload, context, due, give_up_at)
+      AS m (id, root, event, run, topic, context, due, give_up_at)
 ),
+-- see step_launch_one.sql
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
-    SELECT m.id, m.topic, m.payload FROM launched m
+    SELECT unnest($1::uuid[]), unnest($5::text[]), unnest($6::jsonb[])
 ),
 recorded AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)

@@ -1,20 +1,113 @@
--- All that is on record, hierarchy by hierarchy. Whoever could not be undone again has another ROLLBACK_FAILED here.
+-- All that is on record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its runs
+-- has ended, none has a request to roll back that it has not begun, and each handler listed for its message has begun.
+-- Whoever could not be undone again has another ROLLBACK_FAILED here.
+-- Which are not at rest is found in indexes that have no more than ids and names; of the others nothing is read.
 -- Locks: nothing.
-SELECT * FROM (
-    SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS type, e.coroutine_name AS handler,
-           m.topic, e.step, e.jump, e.definition, e.child_failure_handler_iteration AS handling, e.exception, e.context,
-           e.created_at, e.id, d.redelivered_at
+WITH RECURSIVE
+-- runs as handler and message: begun without an end, rolling back without one, requested to roll back without having
+-- begun to, or not undone, in which case an operator may have seen to it since
+unended AS MATERIALIZED (
+    (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'SEEN'
+     EXCEPT
+     (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'COMMITTED'
+      UNION ALL
+      SELECT coroutine_name, message_id FROM scoop.message_event WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED')))
+  UNION
+    (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'ROLLING_BACK'
+     EXCEPT
+     SELECT coroutine_name, message_id FROM scoop.message_event
+     WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED') AND type = 'ROLLED_BACK')
+  UNION
+    (SELECT coroutine_name, message_id FROM scoop.message_event
+     WHERE type = 'SEEN'
+       AND message_id IN (SELECT message_id FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED')
+     EXCEPT
+     SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'ROLLING_BACK')
+),
+shared_topic AS MATERIALIZED (
+    SELECT topic FROM scoop.handler GROUP BY topic HAVING count(DISTINCT handler) > 1
+),
+-- messages that some handler may not have begun: that none has, or, where a topic has several, of that topic
+undelivered AS MATERIALIZED (
+    (SELECT message_id FROM scoop.message_event WHERE type = 'EMITTED'
+     EXCEPT
+     SELECT message_id FROM scoop.message_event WHERE type = 'SEEN')
+    UNION
+    SELECT e.message_id
     FROM scoop.message_event e
-    JOIN scoop.message m ON m.id = e.message_id
+    CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id OFFSET 0) m
+    WHERE e.type = 'EMITTED' AND e.coroutine_name IS NULL AND m.topic IN (SELECT topic FROM shared_topic)
+      AND (SELECT count(*) FROM shared_topic) > 0
+),
+-- from here on each row is looked up by itself
+unfinished (root) AS MATERIALIZED (
+    SELECT seen.root
+    FROM unended u
+    CROSS JOIN LATERAL (
+        SELECT seen.cooperation_lineage[1] AS root FROM scoop.message_event seen
+        WHERE seen.type = 'SEEN' AND seen.coroutine_name = u.coroutine_name AND seen.message_id = u.message_id
+        OFFSET 0
+    ) seen
+  UNION
+    -- what a run has launched is waited for by that run
+    SELECT e.root
+    FROM undelivered u
+    CROSS JOIN LATERAL (
+        SELECT e.cooperation_lineage[1] AS root, e.created_at, m.topic
+        FROM scoop.message_event e
+        JOIN scoop.message m ON m.id = e.message_id
+        WHERE e.type = 'EMITTED' AND e.message_id = u.message_id AND e.coroutine_name IS NULL
+        OFFSET 0
+    ) e
+    LEFT JOIN scoop.redelivery d ON d.message_id = u.message_id AND d.copy IS NULL
+    CROSS JOIN LATERAL (SELECT coalesce(d.redelivered_at, e.created_at) AS at) delivered
+    JOIN scoop.handler h
+      ON h.topic = e.topic AND h.dropped IS NULL
+     AND h.since <= delivered.at AND coalesce(h.until, 'infinity') > delivered.at
+    WHERE (SELECT count(*) FROM scoop.message_event seen
+           WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler AND seen.message_id = u.message_id) = 0
+),
+-- what is recorded is recorded under the hierarchy itself or a run
+part (id) AS (
+    SELECT root FROM unfinished
+  UNION
+    SELECT begun.id
+    FROM part
+    CROSS JOIN LATERAL (
+        SELECT emitted.message_id FROM scoop.message_event emitted
+        WHERE emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)] = part.id AND emitted.type = 'EMITTED'
+        OFFSET 0
+    ) launched
+    CROSS JOIN LATERAL (
+        SELECT seen.cooperation_lineage[cardinality(seen.cooperation_lineage)] AS id FROM scoop.message_event seen
+        WHERE seen.type = 'SEEN' AND seen.message_id = launched.message_id
+        OFFSET 0
+    ) begun
+)
+SELECT * FROM (
+    SELECT e.lineage, e.message_id, e.type, e.handler, e.topic, e.step, e.jump, e.definition, e.handling, e.exception,
+           e.context, e.created_at, e.id, d.redelivered_at
+    FROM part
+    CROSS JOIN LATERAL (
+        SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS type, e.coroutine_name AS handler,
+               (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id) AS topic, e.step, e.jump, e.definition,
+               e.child_failure_handler_iteration AS handling, e.exception, e.context, e.created_at, e.id
+        FROM scoop.message_event e
+        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = part.id
+        OFFSET 0
+    ) e
     LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id AND d.copy IS NULL AND e.type = 'EMITTED'
     UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
-           m.topic, f.step, NULL, NULL, f.handling, f.exception, newest.context,
-           f.failed_at, e.id, NULL
-    FROM scoop.repeated_failure f
-    JOIN scoop.message_event e
-        ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = f.run AND e.type = 'ROLLBACK_FAILED'
-    JOIN scoop.message m ON m.id = e.message_id
+           (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handling, f.exception,
+           newest.context, f.failed_at, e.id, NULL
+    FROM part
+    JOIN scoop.repeated_failure f ON f.run = part.id
+    CROSS JOIN LATERAL (
+        SELECT e.* FROM scoop.message_event e
+        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = f.run AND e.type = 'ROLLBACK_FAILED'
+        OFFSET 0
+    ) e
     CROSS JOIN LATERAL (
         SELECT own.context
         FROM scoop.message_event own

@@ -1,8 +1,8 @@
 -- Is anybody at work at or below this run, apart from these runs? And how far is the run itself?
 -- Locks: nothing.
--- $1 root, $2 the run's lineage, $3 the ids of the runs that do not count
+-- $1 root, $2 the run's id, $3 the ids of the runs that do not count
 SELECT EXISTS (
            SELECT FROM scoop.run r
-           WHERE r.root = $1 AND r.lineage @> $2 AND r.lineage <> $2 AND r.id <> ALL ($3)
+           WHERE r.root = $1 AND $2 = ANY (r.lineage) AND r.id <> $2 AND r.id <> ALL ($3)
        ) AS others,
-       (SELECT r.state::text FROM scoop.run r WHERE r.root = $1 AND r.lineage = $2) AS state
+       (SELECT r.state::text FROM scoop.run r WHERE r.root = $1 AND r.id = $2) AS state

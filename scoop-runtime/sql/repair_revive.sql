@@ -22,7 +22,7 @@ SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state:
        -- who was told to turn back answers nobody any more
        NOT v.told AND EXISTS (
            SELECT FROM scoop.return_value reply
-           WHERE reply.cooperation_lineage = v.lineage AND reply.handler_name = v.handler
+           WHERE reply.cooperation_lineage[cardinality(reply.cooperation_lineage)] = v.id AND reply.handler_name = v.handler
              AND reply.variable_name NOT LIKE 'Output of %'),
        -- a deadline that was missed has had its effect; and whoever waits for an operator has none
        (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3 AND v.state <> 'stuck'),

@@ -9,8 +9,8 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
        EXISTS (
            SELECT FROM scoop.message_event below
            WHERE below.type = 'ROLLBACK_FAILED' AND below.cooperation_lineage[1] = failed.cooperation_lineage[1]
-             AND cardinality(below.cooperation_lineage) = cardinality(failed.cooperation_lineage) + 1
-             AND below.cooperation_lineage @> failed.cooperation_lineage
+             AND below.cooperation_lineage[cardinality(below.cooperation_lineage) - 1]
+                   = failed.cooperation_lineage[cardinality(failed.cooperation_lineage)]
              AND below.created_at > coalesce((
                  SELECT max(e.created_at) FROM scoop.message_event e
                  WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)]

@@ -6,7 +6,5 @@ SELECT e.cooperation_lineage AS lineage, e.exception,
        END AS requested_at
 FROM scoop.message_event e
 WHERE e.type = 'CANCELLATION_REQUESTED'
-  -- all lineages that begin with the root, in the order of the protocol's index
-  AND e.cooperation_lineage >= ARRAY[$1::uuid]
-  AND e.cooperation_lineage <= ARRAY[$1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff']::uuid[]
+  AND e.cooperation_lineage[1] = $1
 ORDER BY e.created_at

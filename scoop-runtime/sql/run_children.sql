@@ -93,7 +93,9 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT array_agg(r.variable_name::text) AS names, array_agg(r.value) AS values
     FROM scoop.return_value r
-    WHERE stands.ended = 'COMMITTED' AND r.cooperation_lineage = seen.cooperation_lineage
+    WHERE stands.ended = 'COMMITTED'
+      AND r.cooperation_lineage[cardinality(r.cooperation_lineage)]
+            = seen.cooperation_lineage[cardinality(seen.cooperation_lineage)]
       AND r.handler_name = listed.handler AND r.variable_name NOT LIKE 'Output of %'
       AND (r.variable_name = $7 OR starts_with(r.variable_name, $7 || '#'))
 ) reply ON true

@@ -76,15 +76,9 @@ SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.
        c.undoing_since IS NOT NULL AS undoing,
        (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,
-       CASE WHEN c.epoch > c.first_epoch + 1 THEN (
-           SELECT jsonb_agg(
-               jsonb_build_object(
-                   'rolled_back', child.failure,
-                   'rollback_failed', child.rollback_failure,
-                   'told', child.told)
-               ORDER BY child.turned_back_at, child.id)
-           FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended'
-       ) END AS failed_children
+       CASE WHEN c.epoch > c.first_epoch + 1 AND (
+           SELECT child.id FROM scoop.run child
+           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
+       ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
 FROM claimed c
 ORDER BY c.ready_at

@@ -7,10 +7,8 @@ SELECT r.context, r.undoing_since, clock_timestamp() AS now,
            SELECT jsonb_agg(e.exception ORDER BY e.created_at)
            FROM scoop.message_event e
            WHERE e.type = 'CANCELLATION_REQUESTED'
-             -- all lineages that begin with the root, as the protocol's own index has them in order
-             AND e.cooperation_lineage >= ARRAY[r.root]
-             AND e.cooperation_lineage <= ARRAY[r.root, 'ffffffff-ffff-ffff-ffff-ffffffffffff']::uuid[]
-             AND e.cooperation_lineage <@ r.lineage
+             AND e.cooperation_lineage[1] = r.root
+             AND e.cooperation_lineage[cardinality(e.cooperation_lineage)] = ANY (r.lineage)
        ) END AS requests
 FROM scoop.run r
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'

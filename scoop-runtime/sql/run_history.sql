@@ -2,13 +2,13 @@
 -- of its rollback is in, if the history is long; then the suspensions and launches of the way forward, newest first: all
 -- of that window, or so many from the end on. If these are all, also what the steps returned, by name.
 -- Locks: nothing.
--- $1 the run's lineage, $2 its id, $3 its handler, $4 how the names of the parts of its rollback begin,
--- $5 how many events, $6 until when, without the newest suspension; null for all that
+-- $1 the run's id, $2 its handler, $3 how the names of the parts of its rollback begin,
+-- $4 how many events, $5 until when, without the newest suspension; null for all that
 WITH newest AS MATERIALIZED (
-    SELECT e.step, e.jump, e.child_failure_handler_iteration AS handling, starts_with(e.step, $4) AS is_part
+    SELECT e.step, e.jump, e.child_failure_handler_iteration AS handling, starts_with(e.step, $3) AS is_part
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
-      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3 AND $6::timestamptz IS NULL
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND $5::timestamptz IS NULL
     ORDER BY e.created_at DESC
     LIMIT 1
 ),
@@ -16,9 +16,9 @@ WITH newest AS MATERIALIZED (
 marked AS MATERIALIZED (
     SELECT e.jump::jsonb AS bounds
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
-      AND e.type = 'SUSPENDED' AND e.coroutine_name = $3
-      AND starts_with(e.step, $4) AND e.jump IS NOT NULL AND (SELECT is_part FROM newest)
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+      AND e.type = 'SUSPENDED' AND e.coroutine_name = $2
+      AND starts_with(e.step, $3) AND e.jump IS NOT NULL AND (SELECT is_part FROM newest)
     ORDER BY e.created_at DESC
     LIMIT 1
 ),
@@ -27,12 +27,12 @@ bounds AS MATERIALIZED (
            (SELECT 'epoch'::timestamptz + (bounds #>> '{before,until}')::bigint * interval '1 microsecond'
             FROM marked) AS after,
            coalesce(
-               $6,
+               $5,
                (SELECT 'epoch'::timestamptz + (bounds ->> 'until')::bigint * interval '1 microsecond' FROM marked),
                (SELECT e.created_at
                 FROM scoop.message_event e
-                WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
-                  AND e.type = 'SUSPENDED' AND e.coroutine_name = $3 AND NOT starts_with(e.step, $4)
+                WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+                  AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND NOT starts_with(e.step, $3)
                 ORDER BY e.created_at DESC
                 LIMIT 1)
            ) AS until
@@ -40,12 +40,12 @@ bounds AS MATERIALIZED (
 recorded AS MATERIALIZED (
     SELECT e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.created_at
     FROM scoop.message_event e
-    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
-      AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $3
+    WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+      AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $2
       AND e.created_at > coalesce((SELECT after FROM bounds), '-infinity')
       AND e.created_at <= (SELECT until FROM bounds)
     ORDER BY e.created_at DESC
-    LIMIT (SELECT CASE WHEN NOT known THEN $5::bigint END FROM bounds)
+    LIMIT (SELECT CASE WHEN NOT known THEN $4::bigint END FROM bounds)
 )
 SELECT n.step, n.jump, n.handling, NULL::uuid AS emitted, NULL::timestamptz AS created_at,
        (SELECT bounds::text FROM marked) AS bounds,
@@ -53,15 +53,15 @@ SELECT n.step, n.jump, n.handling, NULL::uuid AS emitted, NULL::timestamptz AS c
        CASE WHEN n.handling IS NULL THEN n.is_part ELSE starts_with((
            SELECT e.step
            FROM scoop.message_event e
-           WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $2
-             AND e.type = 'SUSPENDED' AND e.coroutine_name = $3 AND e.child_failure_handler_iteration IS NULL
+           WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
+             AND e.type = 'SUSPENDED' AND e.coroutine_name = $2 AND e.child_failure_handler_iteration IS NULL
            ORDER BY e.created_at DESC
            LIMIT 1
-       ), $4) IS TRUE END AS any_part_done,
-       CASE WHEN NOT b.known AND (SELECT count(*) FROM recorded) < $5 THEN (
+       ), $3) IS TRUE END AS any_part_done,
+       CASE WHEN NOT b.known AND (SELECT count(*) FROM recorded) < $4 THEN (
            SELECT jsonb_object_agg(variable_name, value)
            FROM scoop.return_value
-           WHERE cooperation_lineage = $1 AND handler_name = $3
+           WHERE cooperation_lineage[cardinality(cooperation_lineage)] = $1 AND handler_name = $2
        ) END AS outputs
 FROM newest n CROSS JOIN bounds b
 UNION ALL

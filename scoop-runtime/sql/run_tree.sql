@@ -2,8 +2,10 @@
 -- message through what each run emitted. Runs that have not begun are only in the working set. Also
 -- the messages that no handler was listed for when they were emitted, as rows without a handler, with the lineage of
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
+-- Of a large hierarchy a part: runs above before those below, as far as is asked.
 -- Locks: nothing.
--- $1 the root message
+-- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if there
+-- are more; null for all
 WITH RECURSIVE begun AS (
     SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen
@@ -16,6 +18,7 @@ WITH RECURSIVE begun AS (
             = begun.lineage[cardinality(begun.lineage)]
      AND emitted.type = 'EMITTED' AND emitted.coroutine_name = begun.handler
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
+    WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
 ),
 root AS (
     SELECT cooperation_lineage[1] AS id
@@ -28,16 +31,22 @@ waiting_to_begin AS (
     JOIN root ON r.root = root.id
     WHERE r.epoch = 0 AND NOT r.told
 ),
+shown AS MATERIALIZED (
+    SELECT * FROM begun
+  UNION ALL
+    SELECT * FROM waiting_to_begin WHERE cardinality(lineage) <= $2 + 1 IS NOT FALSE
+    LIMIT $3::bigint + 1
+),
 emitted AS (
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.created_at
     FROM scoop.message_event e
     WHERE e.type = 'EMITTED' AND e.message_id = $1
   UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.created_at
-    FROM begun
+    FROM shown
     JOIN scoop.message_event e
-      ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = begun.lineage[cardinality(begun.lineage)]
-     AND e.type = 'EMITTED' AND e.coroutine_name = begun.handler
+      ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = shown.lineage[cardinality(shown.lineage)]
+     AND e.type = 'EMITTED' AND e.coroutine_name = shown.handler
 ),
 unhandled AS (
     SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
@@ -64,8 +73,14 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        CASE WHEN r.give_up_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.give_up_at
        END AS give_up_at,
        clock_timestamp() AS read_at,
-       events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as
-FROM (SELECT * FROM begun UNION ALL SELECT * FROM waiting_to_begin) n
+       events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
+       CASE WHEN cardinality(n.lineage) > $2 THEN (
+           SELECT e.id FROM scoop.message_event e
+           WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]
+             AND e.type = 'EMITTED' AND e.coroutine_name = n.handler
+           LIMIT 1
+       ) IS NOT NULL ELSE false END AS has_more
+FROM shown n
 JOIN scoop.message m ON m.id = n.message_id
 LEFT JOIN scoop.run r ON r.root = n.lineage[1] AND r.id = n.lineage[cardinality(n.lineage)]
 LEFT JOIN LATERAL (
@@ -83,6 +98,6 @@ LEFT JOIN LATERAL (
 UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
-       u.redelivered_as
+       u.redelivered_as, NULL
 FROM unhandled u
 ORDER BY lineage, launched_at NULLS FIRST

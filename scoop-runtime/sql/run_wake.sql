@@ -83,14 +83,8 @@ SELECT c.committed_at, c.state = 'running' AS claimed,
        CASE WHEN c.state = 'running' THEN (
            SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id
        ) END AS payload,
-       CASE WHEN c.state = 'running' THEN (
-           SELECT jsonb_agg(
-               jsonb_build_object(
-                   'rolled_back', child.failure,
-                   'rollback_failed', child.rollback_failure,
-                   'told', child.told)
-               ORDER BY child.turned_back_at, child.id)
-           FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended'
-       ) END AS failed_children
+       CASE WHEN c.state = 'running' AND (
+           SELECT child.id FROM scoop.run child
+           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
+       ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
 FROM (SELECT * FROM woken UNION ALL SELECT * FROM gone) c

@@ -29,18 +29,25 @@ WITH held AS MATERIALIZED (
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (
-    SELECT m.id, m.topic, m.payload, m.event, m.run,
+    SELECT m.id, m.topic, m.event, m.run,
            CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
            held.last_event_at - m.until_last * interval '1 microsecond' AS at,
            -- by the clock, whatever the run's last event was
            clock_timestamp() + (held.launches - m.until_last) * interval '1 microsecond' AS ready_at,
            held.root, held.id AS parent, held.handler, held.step, held.lineage, held.undoing_since, held.last_event_at
-    FROM unnest($16::int[], $17::int[], $18::uuid[], $19::varchar[], $20::jsonb[], $21::jsonb[], $22::uuid[], $23::uuid[])
-        AS m (by, until_last, id, topic, payload, context, event, run)
+    FROM unnest($16::int[], $17::int[], $18::uuid[], $19::varchar[], $21::jsonb[], $22::uuid[], $23::uuid[])
+        AS m (by, until_last, id, topic, context, event, run)
     JOIN held ON held.nth = m.by
 ),
+-- see step_launch_one.sql
 published AS (
-    INSERT INTO scoop.message (id, topic, payload) SELECT id, topic, payload FROM launched
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT m.id, m.topic, m.payload
+    FROM (
+        SELECT unnest($16::int[]) AS by, unnest($18::uuid[]) AS id, unnest($19::varchar[]) AS topic,
+               unnest($20::jsonb[]) AS payload
+    ) m
+    WHERE m.by = ANY (ARRAY(SELECT nth FROM held))
 ),
 -- a run for each handler that is listed at this moment
 delivered AS (

@@ -22,20 +22,28 @@ WITH held AS MATERIALIZED (
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (
-    SELECT m.id, m.topic, m.payload, m.event, m.run,
+    SELECT m.id, m.topic, m.event, m.run,
            CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
            held.last_event_at - m.until_last * interval '1 microsecond' AS at,
            -- by the clock, whatever the run's last event was
            clock_timestamp() + ($17::int - m.until_last) * interval '1 microsecond' AS ready_at,
            held.handler, held.lineage, held.undoing_since, held.last_event_at
-    FROM unnest($18::int[], $19::uuid[], $20::varchar[], $21::jsonb[], $22::jsonb[], $23::uuid[], $24::uuid[])
-        AS m (until_last, id, topic, payload, context, event, run)
+    FROM unnest($18::int[], $19::uuid[], $20::varchar[], $22::jsonb[], $23::uuid[], $24::uuid[])
+        AS m (until_last, id, topic, context, event, run)
     CROSS JOIN held
     -- always so: a range makes the planner take the lists for short, and settle for one plan
     WHERE m.until_last BETWEEN 1 AND $17
 ),
+-- Payloads may be large. A list that is taken apart here goes into the table element by element; in a FROM, or in a CTE
+-- that others read, it would be written to a file first, and read again by each of them.
 published AS (
-    INSERT INTO scoop.message (id, topic, payload) SELECT id, topic, payload FROM launched
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT m.id, m.topic, m.payload
+    FROM (
+        SELECT unnest($18::int[]) AS until_last, unnest($19::uuid[]) AS id, unnest($20::varchar[]) AS topic,
+               unnest($21::jsonb[]) AS payload
+    ) m
+    WHERE m.until_last BETWEEN 1 AND $17 AND (SELECT count(*) FROM held) > 0
 ),
 -- a run for each handler that is listed at this moment
 delivered AS (

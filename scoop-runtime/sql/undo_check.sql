@@ -39,7 +39,7 @@ SELECT (SELECT count(*) FROM handled) AS handled,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2) AS told,
        EXISTS (SELECT FROM scoop.run r WHERE r.root = $1 AND r.message_id = $2)
            OR EXISTS (
-               SELECT FROM scoop.run r JOIN handled h ON r.lineage @> h.lineage OR h.lineage @> r.lineage
+               SELECT FROM scoop.run r JOIN handled h ON h.lineage[cardinality(h.lineage)] = ANY (r.lineage) OR r.id = ANY (h.lineage)
                WHERE r.root = $1
            ) AS unfinished,
        coalesce((SELECT bool_or(handled_it) FROM failed), false) AS failed_itself,

@@ -16,7 +16,9 @@ use crate::memory::InMemory;
 use crate::patience::{Trial, Vain};
 use crate::registry::{Provided, Registry};
 use crate::scoop::Limits;
-use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
+use crate::settings::{
+    CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Settings, WORKING_CONNECTIONS,
+};
 use crate::store::{self, Access, Memory, Schema, Sessions, Store, Tables};
 use crate::testing::Rehearsal;
 use crate::{RuntimeError, Saga, Scoop, SetupError};
@@ -243,6 +245,24 @@ impl Builder {
         self
     }
 
+    /// How many bytes of each text of a failure are stored, by default 8 KiB: the beginning and the end of a longer one.
+    /// At least 256. See [`Failure::bounded`](scoop_core::Failure::bounded) for the other bounds of failures.
+    pub fn failure_text_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.failure_text_bytes_max = bytes;
+        self
+    }
+
+    /// How many runs may be above each other in a hierarchy, by default 1,000: a run of a message that a client launched
+    /// has depth 1, what its steps launch depth 2. A launch beyond that fails with
+    /// [`RuntimeError::DepthExceeded`], since it is usually the recursion of a saga that launches itself.
+    ///
+    /// Each row of a run has the ids of all runs above it, 16 bytes each. So the cost of a run grows with its depth, and
+    /// that of a chain with the square of its length.
+    pub fn depth_max(mut self, runs: usize) -> Self {
+        self.settings.depth_max = runs;
+        self
+    }
+
     /// For how long an operation of the program is retried while the database is away, as when the server is restarted
     /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. This applies to
     /// launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
@@ -384,8 +404,12 @@ impl Builder {
         if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
             errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
         }
-        if self.settings.concurrency == 0 {
-            errors.push(SetupError::TooSmall { setting: "concurrency", min: 1, value: 0 });
+        for (setting, min, value) in [
+            ("concurrency", 1, self.settings.concurrency),
+            ("depth_max", 1, self.settings.depth_max),
+            ("failure_text_bytes_max", FAILURE_TEXT_BYTES_MIN, self.settings.failure_text_bytes_max),
+        ] {
+            errors.extend((value < min).then_some(SetupError::TooSmall { setting, min, value }));
         }
         if let Some(Database::Pool(pool)) = &self.database {
             let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());

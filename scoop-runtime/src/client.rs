@@ -19,6 +19,7 @@ use crate::launch::{Options, launch_options};
 use crate::patience::{Trial, Vain};
 use crate::payload;
 use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
+use crate::tree::{Extent, ReadTree};
 use crate::unhandled::{Unhandled, UnhandledWarnings};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
@@ -438,7 +439,8 @@ impl Handle {
     /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
     /// Display it.
     ///
-    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable).
+    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable). Of a large hierarchy
+    /// [`ReadTree::depth`] and [`ReadTree::limit`] read a part.
     ///
     /// # Errors
     ///
@@ -455,10 +457,14 @@ impl Handle {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn tree(&self) -> impl Future<Output = Result<Tree, RuntimeError>> + Send {
+    pub fn tree(&self) -> ReadTree<'_> {
+        ReadTree::new(self)
+    }
+
+    pub(crate) fn read_tree(&self, extent: Extent) -> BoxFuture<'_, Result<Tree, RuntimeError>> {
         async move {
             let store = self.scoop.store();
-            let rows = self.scoop.patiently(|_| store.tree(self.message)).await;
+            let rows = self.scoop.patiently(|_| store.tree(self.message, extent)).await;
             let rows = rows.map_err(Vain::error("the runs of a hierarchy were looked up"))?;
             let asked = self.scoop.patiently(|_| store.cancellations(self.root)).await;
             let asked = asked.map_err(Vain::error("the requests of a hierarchy were looked up"))?;

@@ -69,6 +69,25 @@ pub enum RuntimeError {
         largest: String,
     },
 
+    /// The runs of the message would have more runs above them than are allowed.
+    #[error(
+        "step `{step}` of saga `{saga}` launches a message for topic `{topic}` whose runs would have depth {depth} in the \
+         hierarchy, {limit} is the limit; if the saga launches itself, have it end or repeat a step instead, launch with \
+         `detach` what it need not wait for, or raise `depth_max`"
+    )]
+    DepthExceeded {
+        /// The saga.
+        saga: String,
+        /// The step that launches the message.
+        step: String,
+        /// The topic of the message.
+        topic: &'static str,
+        /// The depth that the runs would have; that of a run without a parent is 1.
+        depth: usize,
+        /// The greatest depth allowed.
+        limit: usize,
+    },
+
     /// A time that nobody can write down.
     #[error("{when} lies beyond what can be told: the years 1 to 9999")]
     Time {

@@ -67,5 +67,5 @@ pub use scope::{Emit, Scope};
 pub use store::{LoggedEvent, WorkingRun};
 pub use tick::Tick;
 pub use topology::{ListedHandler, Retire, Retired};
-pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+pub use tree::{CancellationRequest, ReadTree, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 pub use unhandled::Subscribed;

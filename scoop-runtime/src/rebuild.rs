@@ -34,8 +34,8 @@ impl Scoop {
     /// the number of attempts, the pauses between them, and the reasons of runs that are
     /// [stuck](Scoop::stuck_runs): those are tried once more.
     ///
-    /// It reads all that is on record, in one transaction. Messages can be launched meanwhile, but whoever
-    /// does waits for the end of it.
+    /// It reads what is on record of the hierarchies that are not at rest, in one transaction; of the others only ids and
+    /// names, in indexes. Messages can be launched meanwhile, but a launch waits for the end of it.
     ///
     /// # Errors
     ///

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::When;
 use crate::bug::{Bug, made};
 use crate::client::launch_within;
 use crate::engine::{Engine, Opened, StopSignal};
@@ -25,6 +24,7 @@ use crate::ids;
 use crate::launch::{self, Options, launch_options};
 use crate::payload::{self, Unstorable};
 use crate::store::{Key, Surroundings};
+use crate::{RuntimeError, When};
 
 /// What the code of a step may do, and what it may know about itself.
 ///
@@ -158,7 +158,8 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// When the message cannot be written as JSON, is too large, or contains a NUL character.
+    /// When the message cannot be written as JSON, is too large, or contains a NUL character; or when its runs would
+    /// have more runs above them than [`Builder::depth_max`](crate::Builder::depth_max) allows.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -194,6 +195,8 @@ impl<'a> Scope<'a> {
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             payload: payload::of_message(&message),
+            // The ids of a lineage are one more than the runs in it, and the next run has one more.
+            depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
             detached_root,
             options: Options::default(),
             message: PhantomData,
@@ -479,7 +482,9 @@ pub struct Emit<'s, M> {
     code: (&'s str, &'s str),
     context: Context,
     emissions: &'s mut Vec<Emission>,
-    payload: Result<Value, crate::RuntimeError>,
+    payload: Result<Value, RuntimeError>,
+    /// The depth of its runs in their hierarchy.
+    depth: usize,
     detached_root: Option<Uuid>,
     options: Options,
     message: PhantomData<fn() -> M>,
@@ -487,6 +492,15 @@ pub struct Emit<'s, M> {
 
 impl<M: Message> Emit<'_, M> {
     launch_options!();
+
+    /// Whether its runs would have too many runs above them.
+    fn depth_exceeded(&self) -> Option<Error> {
+        let (depth, limit) = (self.depth, self.engine.settings().depth_max);
+        let (saga, step) = self.code;
+        let (saga, step) = (saga.to_owned(), step.to_owned());
+        let error = RuntimeError::DepthExceeded { saga, step, topic: M::TOPIC, depth, limit };
+        (depth > limit).then(|| Error::permanent(error))
+    }
 }
 
 impl<'s, M: Message> IntoFuture for Emit<'s, M> {
@@ -497,6 +511,9 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
     #[track_caller]
     fn into_future(self) -> Self::IntoFuture {
         async move {
+            if let Some(error) = self.depth_exceeded() {
+                return Err(error);
+            }
             let settings = self.engine.settings();
             let what = || format!("a message for topic `{}`", M::TOPIC);
             let payload = self.payload.map_err(|error| Unstorable::in_step(self.code, error))?;

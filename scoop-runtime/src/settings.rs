@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use scoop_core::FAILURE_TEXT_BYTES_MAX;
+
 use crate::patience::PATIENCE;
 use crate::payload;
 use crate::scoop::Limits;
@@ -23,6 +25,13 @@ pub(crate) const CLIENT_CONNECTIONS: u32 = 2;
 /// How many suspensions and launches of a run its rollback reads at a time: all that an ordinary run has.
 const HISTORY_ENTRIES: usize = 128;
 
+/// The least number of bytes of a text of a failure that can be set: with less, the end of a text says nothing.
+pub(crate) const FAILURE_TEXT_BYTES_MIN: usize = 256;
+
+/// How many runs may be above each other: each row of a run has the ids of all above it, so that a chain of a thousand
+/// runs takes some 70 MB.
+const DEPTH_MAX: usize = 1_000;
+
 /// The settings of one engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -32,6 +41,10 @@ pub(crate) struct Settings {
     pub(crate) payload_bytes_max: usize,
     /// How large a context may be.
     pub(crate) context_bytes_max: usize,
+    /// How many bytes of each text of a failure are stored.
+    pub(crate) failure_text_bytes_max: usize,
+    /// How many runs may be above each other in a hierarchy.
+    pub(crate) depth_max: usize,
     /// For how long operations are retried while the database is away.
     pub(crate) patience: Duration,
     /// How often to look for ready runs when nobody says that there are any.
@@ -57,6 +70,8 @@ impl Default for Settings {
             concurrency: 256,
             payload_bytes_max: payload::BYTES_MAX_DEFAULT,
             context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
+            failure_text_bytes_max: FAILURE_TEXT_BYTES_MAX,
+            depth_max: DEPTH_MAX,
             patience: PATIENCE,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },

@@ -2,6 +2,7 @@
 
 mod assembly;
 mod display;
+mod read;
 mod row;
 
 use std::time::{Duration, SystemTime};
@@ -9,6 +10,8 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
+pub use self::read::ReadTree;
+pub(crate) use self::read::{Extent, TreeRows};
 pub(crate) use self::row::{RunRow, Stands};
 use crate::{HierarchyId, Intervention, RollbackFailure, RunId};
 
@@ -22,6 +25,7 @@ pub struct Tree {
     unhandled: Vec<UnhandledMessage>,
     cancellations: Vec<CancellationRequest>,
     unreadable: Vec<String>,
+    is_complete: bool,
 }
 
 /// One run in its current state. Display it for one line without its children and events.
@@ -292,6 +296,11 @@ impl Tree {
     /// All requests to give up that were made in this hierarchy, oldest first.
     pub fn cancellations(&self) -> &[CancellationRequest] {
         &self.cancellations
+    }
+
+    /// Whether no run was left out because of [`ReadTree::depth`] or [`ReadTree::limit`].
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Records that cannot be read at all and are not part of the tree, each with the reason.

@@ -35,6 +35,8 @@ mod sleeping;
 mod stuck;
 #[path = "../it/behaviour/trees.rs"]
 mod trees;
+#[path = "../it/behaviour/trees_parts.rs"]
+mod trees_parts;
 #[path = "../it/behaviour/types_changed.rs"]
 mod types_changed;
 

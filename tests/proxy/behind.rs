@@ -268,7 +268,7 @@ async fn nothing_is_left_behind_in_a_session() -> Result<()> {
         let order = scoop.launch(Order { number, parts: 1, fails: false }).await?;
         // Dropped wherever it happens to be.
         let _ = tokio::time::timeout(Duration::from_millis(1), order.wait()).await;
-        let _ = tokio::time::timeout(Duration::from_millis(1), order.tree()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(1), order.tree().into_future()).await;
     }
     scoop.shutdown().await?;
 

@@ -162,7 +162,10 @@ fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> boo
         next.map(|at| left.remove(at)).is_some()
     });
     let one_by_one = one_by_one && left.is_empty();
-    let told = one_by_one || is_cut(failure) && tells_of_all(row, failed);
+    let counted = || !is_cut(failure) && count_of(failure) == failed.len() as u64;
+    let told = one_by_one
+        || is_cut(failure) && tells_of_all(row, failed)
+        || is_shortened(failure) && (is_cut(failure) || counted());
     kind_of(failure) == "ChildRolledBackException" && told
 }
 
@@ -200,7 +203,44 @@ fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
 fn tells_of(failure: &Failure, cause: &Failure) -> bool {
     let origins = failure.root_causes();
     let origin_told = || cause.root_causes().iter().all(|origin| origins.contains(origin));
-    failure.contains(cause) || is_cut(failure) && origin_told()
+    // What is left of the first one may be the beginning of its text, or a number among others.
+    let first_told = || {
+        let known = |first: &Failure| origins.iter().any(|origin| origin.kind == first.kind);
+        cause.root_causes().first().is_none_or(|first| known(first)) || stands_for_others(failure)
+    };
+    failure.contains(cause) || is_cut(failure) && origin_told() || is_shortened(failure) && first_told()
+}
+
+/// Whether texts or causes are left out since there was too much of them.
+fn is_shortened(failure: &Failure) -> bool {
+    /// About as many bytes as a request to roll back has of its cause.
+    const MUCH: usize = 3_500;
+    let left_out =
+        |failure: &Failure| failure.kind == MORE || failure.message.contains(" bytes left out ..] ");
+    let any = |failure: &Failure| in_all(failure, &mut |failure| usize::from(left_out(failure))) > 0;
+    any(failure) || in_all(failure, &mut |failure| failure.message.len() + failure.kind.len() + 100) > MUCH
+}
+
+fn stands_for_others(failure: &Failure) -> bool {
+    in_all(failure, &mut |failure| usize::from(failure.kind == MORE)) > 0
+}
+
+/// The type of a cause that stands for others.
+const MORE: &str = "scoop:more";
+
+/// How many failures its causes are, listed or not.
+fn count_of(failure: &Failure) -> u64 {
+    let stands_for = |cause: &Failure| {
+        let count = cause.message.strip_prefix("and ").filter(|_| cause.kind == MORE)?.split(' ').next()?;
+        count.parse().ok()
+    };
+    failure.causes.iter().map(|cause| stands_for(cause).unwrap_or(1)).sum()
+}
+
+/// The sum over a failure and all below it.
+fn in_all(failure: &Failure, of: &mut impl FnMut(&Failure) -> usize) -> usize {
+    let own = of(failure);
+    failure.causes.iter().fold(own, |sum, cause| sum + in_all(cause, of))
 }
 
 /// Whether the failure is wrapped so often that the protocol may have left wrappers out.

@@ -176,6 +176,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     let Claimed { key, payload, attempts, retries, tried_under, .. } = claimed;
     let Claimed { surroundings, overdue, run, definition, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
+    let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());
     let (tried, reasons) = (Tried::default(), vec![]);
     let mut job = Job {

@@ -16,7 +16,7 @@ use super::alone::Alone;
 use super::rows::{failure, timestamps};
 use super::{Claimed, Key, Surroundings, Tables};
 use crate::ids;
-use crate::tree::RunRow;
+use crate::tree::{Extent, RunRow, TreeRows};
 use crate::unhandled::Unhandled;
 
 /// A message that starts a hierarchy of its own.
@@ -362,8 +362,15 @@ impl Tables {
     }
 
     /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
-    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<Result<RunRow, String>>> {
-        let rows = sqlx::query(self.sql.run_tree.clone()).bind(message).all(&self.sessions).await?;
-        Ok(rows.iter().map(RunRow::from_row).collect())
+    pub(crate) async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+        let stored = |bound: Option<usize>| bound.map(|bound| i32::try_from(bound).unwrap_or(i32::MAX - 1));
+        let rows = sqlx::query(self.sql.run_tree.clone())
+            .bind(message)
+            .bind(stored(extent.depth))
+            .bind(stored(extent.runs))
+            .all(&self.sessions)
+            .await?;
+        let has_more = rows.iter().any(|row| row.try_get("has_more").unwrap_or_default());
+        Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), has_more, extent))
     }
 }

@@ -26,7 +26,7 @@ use crate::registry::Subscription;
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
 use crate::settings::Backoff;
 use crate::topology::ListedHandler;
-use crate::tree::RunRow;
+use crate::tree::{Extent, TreeRows};
 use crate::{CancellationRequest, Named};
 
 /// Topics and names of sagas, pair by pair.
@@ -100,7 +100,7 @@ either! {
     async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;
     async fn standing(&self, root: Uuid, message: Uuid) -> Standing;
     async fn root_message(&self, root: Uuid) -> Option<Uuid>;
-    async fn tree(&self, message: Uuid) -> Vec<Result<RunRow, String>>;
+    async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
 
     async fn find_target(&self, id: Uuid) -> Option<Target>;
     async fn named(&self, id: Uuid) -> Option<Named>;

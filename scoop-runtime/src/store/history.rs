@@ -81,7 +81,6 @@ impl Tables {
         until: Option<i64>,
     ) -> sqlx::Result<Vec<PgRow>> {
         sqlx::query(self.sql.run_history.clone())
-            .bind(run.lineage.ids())
             .bind(run.lineage.id())
             .bind(handler)
             .bind(names.prefix())
@@ -137,7 +136,7 @@ impl Tables {
     ) -> sqlx::Result<BTreeMap<String, Value>> {
         let ranges = wanted.newest.iter();
         let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_values.clone())
-            .bind(run.lineage.ids())
+            .bind(run.lineage.id())
             .bind(handler)
             .bind(&wanted.names)
             .bind(ranges.clone().map(|(first, _)| &**first).collect::<Vec<_>>())

@@ -71,15 +71,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid[], uuid, text, boolean, text[], text, text",
             "NULL, gen_random_uuid(), '', true, '{}', NULL, NULL",
         ),
-        "run_history" => (
-            "uuid[], uuid, text, text, bigint, timestamptz",
-            "ARRAY[gen_random_uuid()], gen_random_uuid(), '', 'Rollback of ', 128, NULL",
-        ),
+        "run_history" => {
+            ("uuid, text, text, bigint, timestamptz", "gen_random_uuid(), '', 'Rollback of ', 128, NULL")
+        }
         "run_counts" => ("uuid, text, timestamptz", "gen_random_uuid(), '', now()"),
         "run_repetitions" => ("uuid, text, timestamptz, text[]", "gen_random_uuid(), '', now(), '{}'"),
-        "run_values" => {
-            ("uuid[], text, text[], text[], text[]", "ARRAY[gen_random_uuid()], '', '{}', '{}', '{}'")
-        }
+        "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
         "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "step_suspend" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
@@ -128,7 +125,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
         "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
-        "cancel_mark" | "cancel_drop" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
+        "cancel_mark" | "cancel_drop" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         _ => ("jsonb", "'[]'"),
     };
     (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
@@ -237,17 +234,31 @@ async fn every_hot_statement_looks_up_what_it_needs() {
     done(pool, server).await;
 }
 
-/// How many blocks a statement reads with these values.
-async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
+/// How a statement was carried out with these values.
+async fn carried_out(pool: &PgPool, statement: &str, values: &str) -> serde_json::Value {
     let (prepare, _) = prepared(statement);
     let explain =
         format!("{SESSION}; {prepare}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE p ({values})");
+    explained(pool, explain).await
+}
+
+async fn explained(pool: &PgPool, explain: String) -> serde_json::Value {
     let mut connection = pool.acquire().await.unwrap();
     let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();
     let plan: serde_json::Value = sqlx::Row::get(&plan, 0);
     connection.close().await.unwrap();
-    let blocks = |key: &str| plan[0]["Plan"][key].as_i64().unwrap();
+    plan[0]["Plan"].clone()
+}
+
+/// How many blocks a plan read.
+fn blocks_read(plan: &serde_json::Value) -> i64 {
+    let blocks = |key: &str| plan[key].as_i64().unwrap();
     blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
+}
+
+/// How many blocks a statement reads with these values.
+async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
+    blocks_read(&carried_out(pool, statement, values).await)
 }
 
 /// What was taken before is not gone through again, though its entries in the index are still there. `known` are values
@@ -366,19 +377,18 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
     execute(LOOPS).await;
     let run = |size| format!("md5('run{size}')::uuid");
-    let lineage = |size| format!("ARRAY[md5('root{size}')::uuid, {}]", run(size));
     let at = |second| format!("'2020-01-01Z'::timestamptz + {second} * interval '1 second'");
     for looked_at in [false, true] {
         if looked_at {
             execute("VACUUM ANALYZE").await;
         }
         for size in [2_000, 20_000] {
-            let (run, lineage) = (run(size), lineage(size));
-            let newest = format!("{lineage}, {run}, 'saga', 'Rollback of ', 100, NULL");
-            let older = format!("{lineage}, {run}, 'saga', 'Rollback of ', 100, {}", at(size));
+            let run = run(size);
+            let newest = format!("{run}, 'saga', 'Rollback of ', 100, NULL");
+            let older = format!("{run}, 'saga', 'Rollback of ', 100, {}", at(size));
             let other = format!("{run}, 'saga', {}, '{{other}}'", at(size));
             let values = format!(
-                "{lineage}, 'saga', '{{Output of turn#0000001000,Output of turn#0000000999}}', \
+                "{run}, 'saga', '{{Output of turn#0000001000,Output of turn#0000000999}}', \
                  '{{Output of turn#0000000000,Output of first#0000000000,Output of other#0000000000}}', \
                  '{{Output of turn#0000000998,Output of first#0000000998,Output of other#0000000998}}'",
             );
@@ -395,6 +405,116 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
             let blocks = blocks_of(&pool, "run_counts", &all).await;
             assert!(blocks > 20, "run_counts of {size}: {blocks} blocks: the history is not that long");
         }
+    }
+    done(pool, server).await;
+}
+
+/// How many blocks of temporary files the parts of a plan wrote, each with those below it.
+fn blocks_written_aside(plan: &serde_json::Value) -> i64 {
+    let below = plan["Plans"].as_array().into_iter().flatten().map(blocks_written_aside);
+    plan["Temp Written Blocks"].as_i64().unwrap() + below.sum::<i64>()
+}
+
+#[tokio::test]
+async fn large_payloads_are_written_once() {
+    let (pool, server) = database("payloads").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let ids = |count: usize| {
+        let ids: Vec<_> = (0..count).map(|_| Uuid::now_v7().to_string()).collect();
+        format!("'{{{}}}'", ids.join(","))
+    };
+    let (root, first, second) = (Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7());
+    let runs = format!(
+        "INSERT INTO scoop.handler (topic, handler) VALUES ('large', 'large');
+         INSERT INTO scoop.message (id, topic, payload) VALUES ('{root}', 'large', '0');
+         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, owner, epoch, last_event_at)
+         SELECT '{root}', id, ARRAY['{root}', id], '{root}', 'large', 'large', 'running', id, 1, now()
+         FROM unnest('{{{first},{second}}}'::uuid[]) AS run (id)",
+    );
+    sqlx::raw_sql(AssertSqlSafe(runs)).execute(&pool).await.unwrap();
+    // 20 MB, five times what a statement may have in memory.
+    let count = 100;
+    let each = |value: &str| format!("array_fill({value}, ARRAY[{count}])");
+    let (topics, none) = (each("'large'::text"), each("NULL::jsonb"));
+    let payloads = each("to_jsonb(repeat('0123456789', 20000))");
+    let places: Vec<_> = (1..=count).rev().map(|place| place.to_string()).collect();
+    let places = format!("'{{{}}}'", places.join(","));
+    let of_one = format!(
+        "'{root}', '{first}', 1, NULL, 'w', 'step', NULL, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
+         gen_random_uuid(), {count}, {places}, {}, {topics}, {payloads}, {none}, {}, {}, NULL, 1, NULL",
+        ids(count),
+        ids(count),
+        ids(count)
+    );
+    let of_many = format!(
+        "'{{{root}}}', '{{{second}}}', '{{1}}', '{{step}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{1}}', '{{NULL}}', \
+         '{{false}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', ARRAY[gen_random_uuid()], '{{{count}}}', {}, {places}, {}, \
+         {topics}, {payloads}, {none}, {}, {}, 'w', '{{NULL}}', '{{1}}', '{{NULL}}'",
+        each("1"),
+        ids(count),
+        ids(count),
+        ids(count)
+    );
+    let by_client = format!(
+        "{}, {}, {}, {}, {topics}, {payloads}, {none}, {}, {}",
+        ids(count),
+        ids(count),
+        ids(count),
+        ids(count),
+        each("NULL::timestamptz"),
+        each("NULL::timestamptz")
+    );
+    for (at, (statement, values)) in
+        (1..).zip([("step_launch_one", of_one), ("step_launch", of_many), ("message_publish", by_client)])
+    {
+        let plan = carried_out(&pool, statement, &values).await;
+        assert_eq!(blocks_written_aside(&plan), 0, "{statement}: {plan:#}");
+        let published = "SELECT count(*) FROM scoop.message WHERE length(payload::text) > 200000";
+        let published: i64 = sqlx::query_scalar(published).fetch_one(&pool).await.unwrap();
+        assert_eq!(published, at * 100, "{statement}");
+    }
+    done(pool, server).await;
+}
+
+/// Hierarchies that are at rest: committed, rolled back, or with a child; and one that is not.
+const AT_REST: &str = "
+    INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many');
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'many', '{}' FROM generate_series(0, 5000) n;
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context)
+    SELECT md5('message' || n)::uuid, type::scoop.message_event_type, handler, worker, step,
+           array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN handler IS NOT NULL THEN md5('run' || n)::uuid END], NULL),
+           now() + at * interval '1 second', jsonb_build_object('Note', repeat('x', 700) || n)
+    FROM generate_series(0, 5000) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', NULL, NULL, NULL, 0),
+        ('SEEN', 'many', 'a test', NULL, 1),
+        ('SUSPENDED', 'many', 'a test', 'step', 2),
+        (CASE WHEN n = 0 THEN NULL WHEN n % 2 = 0 THEN 'COMMITTED' ELSE 'ROLLING_BACK' END, 'many', 'a test', 'step', 3),
+        (CASE WHEN n % 2 = 1 THEN 'ROLLED_BACK' END, 'many', 'a test', 'step', 4)
+    ) events (type, handler, worker, step, at)
+    WHERE type IS NOT NULL";
+
+#[tokio::test]
+async fn rebuild_reads_hierarchies_that_are_not_at_rest() {
+    let (pool, server) = database("at_rest").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(AT_REST).await;
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == "rebuild_events").unwrap();
+    let explain = format!("{SESSION}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}", text.as_str());
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let plan = explained(&pool, explain.clone()).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(3.0), "the events of the one that is not at rest");
+        let table = "SELECT pg_relation_size('scoop.message_event') / current_setting('block_size')::int";
+        let table: i64 = sqlx::query_scalar(table).fetch_one(&pool).await.unwrap();
+        let blocks = blocks_read(&plan);
+        assert!(!looked_at || blocks < table / 5, "{blocks} blocks read, the table has {table}");
     }
     done(pool, server).await;
 }

@@ -82,7 +82,7 @@ impl Tables {
     async fn write_rebuilt(&self, tx: &mut PgConnection, mut rebuilt: Vec<Rebuilt>) -> sqlx::Result<u64> {
         for run in rebuilt.iter_mut().filter(|run| run.remembers()) {
             let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
-                .bind(&run.lineage)
+                .bind(run.lineage.last())
                 .bind(&run.handler)
                 .fetch_all(&mut *tx)
                 .await?;

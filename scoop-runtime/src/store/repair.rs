@@ -122,7 +122,7 @@ impl Tables {
     ) -> sqlx::Result<(Option<String>, bool)> {
         let row = sqlx::query(self.sql.repair_others.clone())
             .bind(target.lineage.root_id())
-            .bind(target.lineage.ids())
+            .bind(target.lineage.id())
             .bind(known)
             .fetch_one(connection)
             .await?;

@@ -108,11 +108,11 @@ impl Tables {
         request: &Failure,
         asked: Asked,
     ) -> sqlx::Result<Cancelled> {
-        let (root, ids) = (target.lineage.root_id(), target.lineage.ids());
+        let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.cancel_record.clone())
             .bind(target.message)
-            .bind(ids)
+            .bind(target.lineage.ids())
             .bind(Json(request))
             .bind(asked.id)
             .execute(&mut *tx)
@@ -120,15 +120,15 @@ impl Tables {
         let is_done = self.is_done(&mut tx, asked).await?;
         let mut marked = 0;
         loop {
-            let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(ids);
+            let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(id);
             let (seen, more): (i64, i64) = mark.fetch_one(&mut *tx).await?;
             marked += more;
             if seen == 0 {
                 break;
             }
         }
-        sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(ids).execute(&mut *tx).await?;
-        let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(ids);
+        sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(id).execute(&mut *tx).await?;
+        let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
         Ok(Cancelled {

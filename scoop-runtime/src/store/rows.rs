@@ -63,10 +63,28 @@ pub(crate) struct Surroundings {
     pub(crate) undoing: bool,
 }
 
+/// The children that ended without success, as `scoop.failed_children` returns them.
+#[derive(Deserialize)]
+struct ChildrenRow {
+    listed: Vec<ChildRow>,
+    more: Vec<MoreRow>,
+}
+
 #[derive(Deserialize)]
 struct ChildRow {
     rolled_back: Failure,
     rollback_failed: Option<Failure>,
+    told: bool,
+}
+
+/// So many that are not listed; without a type if they are unlike those that are.
+#[derive(Deserialize)]
+struct MoreRow {
+    count: u64,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    message: Option<String>,
+    unrolled: bool,
     told: bool,
 }
 
@@ -92,7 +110,7 @@ impl Claimed {
         let lineage = lineage(row)?;
         let handler: String = row.try_get("handler")?;
         let failure: Option<Json<Failure>> = row.try_get("failure")?;
-        let children: Option<Json<Vec<ChildRow>>> = row.try_get("failed_children")?;
+        let children: Option<Json<ChildrenRow>> = row.try_get("failed_children")?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;
         let completions: Option<Json<BTreeMap<String, u32>>> = row.try_get("completions")?;
         let context: Option<Json<Context>> = row.try_get("context")?;
@@ -110,8 +128,7 @@ impl Claimed {
             let failed_before = row.try_get("failed_before")?;
             run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
         }
-        run.failed_children = children
-            .map_or(vec![], |Json(children)| children.into_iter().map(ChildRow::into_failure).collect());
+        run.failed_children = children.map_or(vec![], |Json(children)| children.into_failures());
         Ok(Self {
             key,
             topic: row.try_get("topic")?,
@@ -129,6 +146,25 @@ impl Claimed {
             reserved_for: row.try_get("reserved_for")?,
             run,
         })
+    }
+}
+
+impl ChildrenRow {
+    fn into_failures(self) -> Vec<ChildFailure> {
+        let listed = self.listed.into_iter().map(ChildRow::into_failure);
+        listed.chain(self.more.into_iter().map(MoreRow::into_failure)).collect()
+    }
+}
+
+impl MoreRow {
+    fn into_failure(self) -> ChildFailure {
+        let like = self.kind.as_deref().zip(self.message.as_deref());
+        let more = Failure::more(self.count, like);
+        ChildFailure {
+            rollback_failed: self.unrolled.then(|| more.clone()),
+            rolled_back: more,
+            told: self.told,
+        }
     }
 }
 

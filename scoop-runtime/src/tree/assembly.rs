@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use scoop_core::Lineage;
 use uuid::Uuid;
 
-use super::{CancellationRequest, RunInfo, RunRow, Tree, UnhandledMessage};
+use super::{CancellationRequest, RunInfo, RunRow, Tree, TreeRows, UnhandledMessage};
 use crate::Intervention;
 
 impl Tree {
     /// The tree of these runs, parents before children, with what was done about them and the messages that they
     /// launched without a handler. A row that cannot be read is given by the reason.
     pub(crate) fn of(
-        rows: Vec<Result<RunRow, String>>,
+        read: TreeRows,
         interventions: Vec<Intervention>,
         cancellations: Vec<CancellationRequest>,
     ) -> Self {
@@ -22,7 +22,7 @@ impl Tree {
         }
         let (mut runs, mut unreadable) = (vec![], vec![]);
         let mut unhandled: BTreeMap<Lineage, Vec<UnhandledMessage>> = BTreeMap::new();
-        for row in rows {
+        for row in read.rows {
             match row {
                 Ok(RunRow::Run(run)) => runs.push(*run),
                 Ok(RunRow::Unhandled(emitter, message)) => {
@@ -40,7 +40,7 @@ impl Tree {
             }
         }
         let unhandled = unhandled.into_values().flatten().collect();
-        Self { roots: nested(runs), unhandled, cancellations, unreadable }
+        Self { roots: nested(runs), unhandled, cancellations, unreadable, is_complete: read.is_complete }
     }
 }
 
@@ -104,7 +104,7 @@ mod fuzz {
         /// Also those whose ancestors are missing, or that have no root.
         #[test]
         fn every_run_has_its_place(places in vec(vec(1..4u128, 1..5), 0..12)) {
-            let tree = Tree::of(places.iter().map(|ids| Ok(row(ids))).collect(), vec![], vec![]);
+            let tree = Tree::of(TreeRows::all(places.iter().map(|ids| Ok(row(ids))).collect()), vec![], vec![]);
             let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
             let mut expected: Vec<_> = places.iter().map(|ids| row(ids).lineage().clone()).collect();
             found.sort();

@@ -241,7 +241,12 @@ impl fmt::Display for Tree {
             let requests = |run: &RunInfo| asked.get(&run.lineage.id()).cloned().unwrap_or_default();
             write_run(f, root, &requests, "", "", "")?;
         }
-        self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))
+        self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))?;
+        if self.is_complete {
+            Ok(())
+        } else {
+            writeln!(f, "(more runs are left out: see `depth` and `limit` of the tree)")
+        }
     }
 }
 

@@ -209,7 +209,7 @@ async fn a_server_away_for_longer_than_the_patience_is_an_error_that_names_the_s
     let root = client.launch(Root).await?;
     way.close().await;
     let begin = Instant::now();
-    let (launched, tree) = tokio::join!(client.launch(Root), root.tree());
+    let (launched, tree) = tokio::join!(client.launch(Root), root.tree().into_future());
     assert!(begin.elapsed() >= patience, "{:?}", begin.elapsed());
     for error in [launched.err(), tree.err()] {
         let Some(error) = error else { panic!("it succeeded") };
@@ -243,7 +243,7 @@ async fn a_server_that_returns_within_the_patience_fails_no_operation() -> Resul
     let (launched, many, tree, ended, returned) = tokio::join!(
         client.launch(Root).deadline(deadline).into_future(),
         futures_util::future::join_all((0..20).map(|_| client.launch(Root).into_future())),
-        root.tree(),
+        root.tree().into_future(),
         root.wait(),
         returns,
     );

@@ -12,7 +12,7 @@ use super::row::Row;
 use super::state::{Hierarchy, State};
 use crate::RunEvent;
 use crate::shown::system_time;
-use crate::tree::{RunRow, Stands};
+use crate::tree::{Extent, RunRow, Stands, TreeRows};
 
 impl Memory {
     /// How far a root message is.
@@ -45,18 +45,18 @@ impl Memory {
     }
 
     /// The runs of a hierarchy, parents before their children.
-    pub(crate) async fn tree(&self, message: Uuid) -> sqlx::Result<Vec<Result<RunRow, String>>> {
+    pub(crate) async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
             let Some(hierarchy) = state.home_of(message) else {
-                return Ok(vec![]);
+                return Ok(TreeRows::new(vec![], false, extent));
             };
-            let mut rows = hierarchy.tree(message, state.now());
+            let (mut rows, has_more) = hierarchy.tree(message, extent, state.now());
             let workers = state.workers.values();
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
-            rows.extend(state.unhandled_in(hierarchy));
-            Ok(rows.into_iter().map(Ok).collect())
+            rows.extend(state.unhandled_in(hierarchy).filter(|row| extent.reaches(row.lineage())));
+            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), has_more, extent))
         })
         .await
     }
@@ -110,18 +110,27 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 }
 
 impl Hierarchy {
-    fn tree(&self, message: Uuid, now: OffsetDateTime) -> Vec<RunRow> {
+    /// The runs down to a depth, one more than so many if there are more; and whether some at that depth have launched
+    /// something.
+    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
         let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
-        let mut at = 0;
+        let (mut at, mut has_more) = (0, false);
         while let Some(run) = begun.get(at).copied() {
-            begun.extend(children_of(&self.record, run));
+            if extent.ends_at(&run.lineage) {
+                let mut own = self.record.of_run(run.lineage.id());
+                has_more |= own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
+            } else {
+                begun.extend(children_of(&self.record, run));
+            }
             at += 1;
         }
         let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
-        let mut rows: Vec<_> = begun.into_iter().map(|seen| self.begun(seen, now)).collect();
-        rows.extend(untouched.map(|row| shown(row, vec![], now)));
+        let untouched = untouched.filter(|row| extent.reaches(&row.lineage));
+        let begun = begun.into_iter().map(|seen| self.begun(seen, now));
+        let rows = begun.chain(untouched.map(|row| shown(row, vec![], now)));
+        let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
         rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
-        rows
+        (rows, has_more)
     }
 
     fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {

@@ -5,7 +5,7 @@ use scoop_core::{Failure, Lineage, SLEEP_HANDLER, SLEEP_TOPIC};
 use uuid::Uuid;
 
 use super::*;
-use crate::tree::{RunRow, Stands};
+use crate::tree::{RunRow, Stands, TreeRows};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
 
@@ -39,7 +39,7 @@ fn row(ids: &[u128], saga: (&str, &str), stands: Option<Stands>, events: Vec<Run
 }
 
 fn shown(rows: Vec<RunRow>) -> String {
-    Tree::of(rows.into_iter().map(Ok).collect(), vec![], vec![]).to_string()
+    Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]).to_string()
 }
 
 /// The order of the guide: one child has committed, one backs off, one has not begun, and the customer left.
@@ -64,7 +64,7 @@ fn order() -> Tree {
     ];
     let asked = Failure::new("CancellationRequestedException", "the customer left", "support");
     let asked = CancellationRequest::new(lineage(&[0, 1]), Some(asked), Some(at(19_500)));
-    Tree::of(rows.into_iter().map(Ok).collect(), vec![], vec![asked])
+    Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![asked])
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn rollback_of_a_step_that_never_completed_is_not_shown() {
     let rows = || vec![row(&[0, 1], ("checkout", "orders.placed"), None, events.clone())];
     let text = shown(rows());
     assert!(!text.contains("undone") && !text.contains("Rollback of"), "{text}");
-    let tree = Tree::of(rows().into_iter().map(Ok).collect(), vec![], vec![]);
+    let tree = Tree::of(TreeRows::all(rows().into_iter().map(Ok).collect()), vec![], vec![]);
     let end = &tree.roots()[0].events[2];
     assert_eq!((end.word(), end.subject()), ("rolled back, nothing to undo", None));
 }
@@ -194,7 +194,7 @@ fn texts_of_users_cannot_forge_a_line() {
         at: Duration::ZERO,
     };
     let asked = CancellationRequest::new(lineage(&[0]), Some(why), None);
-    let tree = Tree::of(rows, vec![done], vec![asked]);
+    let tree = Tree::of(TreeRows::all(rows), vec![done], vec![asked]);
     let text = tree.to_string();
     assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{text}");
     assert!(!text.lines().any(|line| line.trim_start().starts_with("└─ refund")), "{text}");
