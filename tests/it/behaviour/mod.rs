@@ -19,6 +19,7 @@ mod giving_up;
 mod ground;
 mod handed_over;
 mod healing;
+mod held_locks;
 mod hierarchies;
 mod idling;
 mod in_memory;
