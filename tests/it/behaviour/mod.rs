@@ -55,6 +55,7 @@ mod requests_to_cancel;
 mod requests_to_undo;
 mod retries;
 mod schedules;
+mod search_path;
 mod setup;
 mod sleeping;
 mod slow_statements;
