@@ -27,6 +27,9 @@ pub mod connections {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/security.md")]
+pub mod security {}
+
 #[doc = include_str!("../docs/telemetry.md")]
 pub mod telemetry {}
 

@@ -5,7 +5,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::panic::Location;
 
-use crate::{CodedError, Failure, Frame};
+use crate::text::lines;
+use crate::{CodedError, Escaped, Failure, Frame};
 
 /// How many places an error collects. Who passes more has a recursion, and its end says enough.
 const PLACES_MAX: usize = 64;
@@ -320,24 +321,27 @@ impl fmt::Display for Error {
     }
 }
 
+/// What precedes the lines of a text but the first, so that none looks like a cause or a place.
+const CONTINUED: &str = "\n    | ";
+
 /// What a `main` that returns the error prints: the text, its causes, and where it was raised.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.cause {
             Cause::Failure(failure) => return f.write_str(&failure.report()),
-            Cause::Text { message, .. } => f.write_str(message)?,
+            Cause::Text { message, .. } => f.write_str(&lines(message, CONTINUED))?,
             Cause::Error { error, .. } => {
-                write!(f, "{error}")?;
+                f.write_str(&lines(&error.to_string(), CONTINUED))?;
                 let mut source = error.source();
                 while let Some(cause) = source {
-                    write!(f, "\n  caused by: {cause}")?;
+                    write!(f, "\n  caused by: {}", lines(&cause.to_string(), CONTINUED))?;
                     source = cause.source();
                 }
             }
         }
         self.frames()
             .iter()
-            .try_for_each(|frame| write!(f, "\n  at {}:{}", frame.file_name, frame.line_number))
+            .try_for_each(|frame| write!(f, "\n  at {}:{}", Escaped(&frame.file_name), frame.line_number))
     }
 }
 
@@ -442,6 +446,8 @@ mod tests {
         assert!(lines[2].starts_with("  at ") && lines.len() == 3, "{shown}");
         let text = format!("{:?}", Error::msg("no"));
         assert!(text.starts_with("no\n  at "), "{text}");
+        let forged = format!("{:?}", Error::msg("no\n  caused by: \u{1b}[2Jforged\u{202e}"));
+        assert!(forged.starts_with("no\n    |   caused by: \\u{1b}[2Jforged\\u{202e}\n  at "), "{forged}");
         let stored = Failure::new("T", "m", "s").caused_by([Failure::new("U", "n", "s")]);
         assert_eq!(format!("{:?}", Error::failure(stored.clone())), stored.report());
     }

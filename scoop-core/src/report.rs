@@ -7,6 +7,7 @@ use crate::failure::{
     CHILD_ROLLBACK_FAILED, CHILD_ROLLED_BACK, GAVE_UP, GAVE_UP_WORDS, LAUNCHED_FAILED, NO_MESSAGE,
     PARENT_SAID_SO, parent_rolls_back,
 };
+use crate::text::lines;
 use crate::{Escaped, Failure};
 
 /// The type of a failure that stands for those of several handlers of one message.
@@ -109,7 +110,7 @@ impl Report<'_> {
             told.number = Some(self.numbers);
             number = format!(" ({})", self.numbers);
         }
-        let said = lines(failure).join(&format!("\n{indent}    | "));
+        let said = said(failure, &format!("\n{indent}    | "));
         self.line(format_args!("{indent}{label}{said}{number}"));
         self.places(failure, &indent);
         for cause in failure.reasons() {
@@ -137,15 +138,11 @@ impl Report<'_> {
     }
 }
 
-/// The service and the failure, line by line. The protocol's own failures are worded for readers.
-fn lines(failure: &Failure) -> Vec<String> {
+/// The service and the failure, with this between its lines. The protocol's own failures are worded for readers.
+fn said(failure: &Failure, between: &str) -> String {
     let words =
         in_plain_words(failure).unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
-    let mut lines: Vec<_> = words.lines().map(|line| Escaped(line).to_string()).collect();
-    if let Some(first) = lines.first_mut() {
-        *first = format!("[{}] {first}", Escaped(&failure.source));
-    }
-    lines
+    format!("[{}] {}", Escaped(&failure.source), lines(&words, between))
 }
 
 /// The message of a failure, without its source.

@@ -17,22 +17,29 @@ use std::fmt::{self, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaped<'a>(pub &'a str);
 
+impl Escaped<'_> {
+    /// Whether a terminal interprets this character instead of showing it, so that it is escaped.
+    pub fn escapes(char: char) -> bool {
+        // Separators of lines and paragraphs, and changes of the direction of a text.
+        let directs = matches!(
+            char,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        char.is_control() || directs
+    }
+}
+
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|char| {
-            if controls(char) { write!(f, "{}", char.escape_default()) } else { f.write_char(char) }
+            if Self::escapes(char) { write!(f, "{}", char.escape_default()) } else { f.write_char(char) }
         })
     }
 }
 
-/// Whether a terminal interprets this character instead of showing it.
-fn controls(char: char) -> bool {
-    // Separators of lines and paragraphs, and changes of the direction of a text.
-    let directs = matches!(
-        char,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    );
-    char.is_control() || directs
+/// The lines of a text, each of which is one line on a terminal, with this between them.
+pub(crate) fn lines(text: &str, between: &str) -> String {
+    text.lines().map(|line| Escaped(line).to_string()).collect::<Vec<_>>().join(between)
 }
 
 #[cfg(test)]

@@ -8,15 +8,14 @@ CREATE TYPE scoop.message_event_type AS ENUM (
 
 -- A version 7 UUID: 48 bits of milliseconds, then chance. Good for the locality of an index; no
 -- ordering key, since ids of one millisecond come in any order.
-CREATE FUNCTION scoop.gen_uuid_v7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
-    SELECT encode(
-        set_bit(set_bit(
-            overlay(uuid_send(gen_random_uuid())
-                PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-                FROM 1 FOR 6),
-            52, 1), 53, 1),
-        'hex')::uuid
-$$;
+CREATE FUNCTION scoop.gen_uuid_v7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN encode(
+    set_bit(set_bit(
+        overlay(uuid_send(gen_random_uuid())
+            PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+            FROM 1 FOR 6),
+        52, 1), 53, 1),
+    'hex')::uuid;
 
 CREATE TABLE scoop.message (
     id         uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),

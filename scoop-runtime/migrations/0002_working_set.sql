@@ -24,16 +24,29 @@ CREATE TABLE scoop.definition (
     UNIQUE (handler, fingerprint)
 );
 
--- The living processes. Each holds the advisory lock of its row in a session of its own: the
--- lock is free exactly if the process, or its connection, is gone.
+-- The living processes. Each holds the advisory lock of its row in a session of its own.
 CREATE TABLE scoop.worker (
     id         uuid PRIMARY KEY,
     lock_key   bigint NOT NULL,
+    backend    int NOT NULL,          -- the process of the server for that session,
+    backend_since timestamptz NOT NULL,  -- when it started,
+    role       oid NOT NULL,          -- and the role that opened the session
     topics     text[] NOT NULL,
     handlers   text[] NOT NULL,
     definitions int[] NOT NULL,  -- of each handler the definition that the process has
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
     topology   bigint NOT NULL DEFAULT 0  -- raised whenever a process starts or ends; claims name the value they know
+);
+
+-- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold
+-- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker dies;
+-- but it cannot be that backend. The start of a backend is visible to members of its role only.
+-- Locks: the advisory lock, until the end of the transaction, if it is free.
+CREATE FUNCTION scoop.is_gone(lock_key bigint, backend int, backend_since timestamptz, role oid) RETURNS boolean
+LANGUAGE sql VOLATILE
+RETURN pg_try_advisory_xact_lock(lock_key) OR NOT EXISTS (
+    SELECT FROM pg_stat_get_activity(backend) a
+    WHERE a.usesysid = role AND coalesce(a.backend_start = backend_since, true)
 );
 
 CREATE TYPE scoop.run_state AS ENUM (

@@ -14,6 +14,7 @@ CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
 RETURNS TABLE (settled uuid, under bigint, stands text, last_event timestamptz, late boolean, started text[])
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     s record;

@@ -1,15 +1,14 @@
 -- Publishes messages that start hierarchies of their own, one run for each handler listed at
 -- this moment; but none that is there already, as one that may be launched only once can be, and none
--- at all if one of them requires a handler and there is none. Runs in the caller's transaction. A run
+-- at all if one of them requires a handler and there is none. A run
 -- that the launching worker has room for is claimed right here, as run_claim.sql would; of anything else
--- it says that it is ready. Changes here must be repeated in message_launch_one.sql.
--- Locks: a message that another transaction is launching with the same id: waits for that. Then, if
--- there is a worker, its row, as a claim does, and not before it has anything to claim. If
--- somebody has declared it dead, nothing is claimed.
+-- it says that it is ready. Changes here must be repeated in message_launch_one.sql and `0010_launch.sql`.
+-- Locks: a message that another transaction is launching with the same id: waits for that. Then
+-- the row of the worker, as a claim does, and not before it has anything to claim. If
+-- the worker was declared dead, nothing is claimed.
 -- $1 the messages: an array of objects with id, root, topic and payload, and what else was said;
 -- `here` has the ids of the runs that there is room for, by handler
--- $2 the worker and $3 its identifier in events; null where nothing is to be claimed, $4 the topology that it knows, as in
--- run_claim.sql
+-- $2 the worker and $3 its identifier in events, $4 the topology that it knows, as in run_claim.sql
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS m (
         id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz,

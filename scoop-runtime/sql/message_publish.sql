@@ -5,15 +5,17 @@
 -- $1 the ids of the messages, $2 of their roots, $3 of their events, $4 of the run of the first handler of
 -- each, $5 topics, $6 payloads, $7 contexts, $8 when they are due, $9 until when the runs have to be done
 WITH launched AS MATERIALIZED (
-    SELECT m.*, clock_timestamp() AS at
-    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $7::jsonb[],
-                $8::timestamptz[], $9::timestamptz[])
-      AS m (id, root, event, run, topic, context, due, give_up_at)
+    SELECT m.*, pg_catalog.clock_timestamp() AS at
+    FROM unnest(
+        $1::pg_catalog.uuid[], $2::pg_catalog.uuid[], $3::pg_catalog.uuid[], $4::pg_catalog.uuid[],
+        $5::pg_catalog.text[], $7::pg_catalog.jsonb[], $8::pg_catalog.timestamptz[], $9::pg_catalog.timestamptz[]
+    ) AS m (id, root, event, run, topic, context, due, give_up_at)
 ),
 -- see step_launch_one.sql
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
-    SELECT unnest($1::uuid[]), unnest($5::text[]), unnest($6::jsonb[])
+    SELECT pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($5::pg_catalog.text[]),
+           pg_catalog.unnest($6::pg_catalog.jsonb[])
 ),
 recorded AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)
@@ -28,9 +30,10 @@ delivered AS (
     FROM launched m
     CROSS JOIN LATERAL (
         SELECT h.topic, h.handler,
-               CASE row_number() OVER () WHEN 1 THEN m.run ELSE scoop.gen_uuid_v7() END AS run
-        FROM scoop.handler h WHERE h.topic = m.topic AND h.until IS NULL OFFSET 0
+               CASE WHEN pg_catalog.row_number() OVER () OPERATOR(pg_catalog.=) 1 THEN m.run ELSE scoop.gen_uuid_v7()
+               END AS run
+        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) m.topic AND h.until IS NULL OFFSET 0
     ) h
     RETURNING handler
 )
-SELECT DISTINCT handler::text FROM delivered
+SELECT DISTINCT handler::pg_catalog.text FROM delivered

@@ -8,19 +8,20 @@ WITH published AS (
 ),
 recorded AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at, context)
-    VALUES ($3, $1, 'EMITTED', ARRAY[$2::uuid], statement_timestamp(), $7)
+    VALUES ($3, $1, 'EMITTED', ARRAY[$2::pg_catalog.uuid], pg_catalog.statement_timestamp(), $7)
 ),
 delivered AS (
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
     SELECT $2, h.run, ARRAY[$2, h.run], $1, h.topic, h.handler,
            -- whoever has to give up before it is due does so in time
-           least(coalesce($8, statement_timestamp()), $9), statement_timestamp(), $7, $9
+           least(coalesce($8, pg_catalog.statement_timestamp()), $9), pg_catalog.statement_timestamp(), $7, $9
     FROM (
         SELECT h.topic, h.handler,
-               CASE row_number() OVER () WHEN 1 THEN $4 ELSE scoop.gen_uuid_v7() END AS run
-        FROM scoop.handler h WHERE h.topic = $5 AND h.until IS NULL OFFSET 0
+               CASE WHEN pg_catalog.row_number() OVER () OPERATOR(pg_catalog.=) 1 THEN $4 ELSE scoop.gen_uuid_v7()
+               END AS run
+        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) $5 AND h.until IS NULL OFFSET 0
     ) h
     RETURNING handler
 )
-SELECT handler::text FROM delivered
+SELECT handler::pg_catalog.text FROM delivered

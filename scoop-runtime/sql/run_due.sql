@@ -46,6 +46,6 @@ SELECT extract(epoch FROM least(
             LIMIT 1)
        ) - clock_timestamp())::float8 AS seconds,
        EXISTS (
-           SELECT FROM scoop.worker w WHERE w.id <> $3 AND pg_try_advisory_xact_lock(w.lock_key)
+           SELECT FROM scoop.worker w WHERE w.id <> $3 AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
        ) AS somebody_is_dead,
        (SELECT w.topology FROM scoop.worker w WHERE w.id = $3) AS topology

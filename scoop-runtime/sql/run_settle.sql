@@ -4,5 +4,5 @@
 -- `scoop_run.claim` must be in this transaction: null outside the transaction of a step
 SELECT s.settled AS id, s.under AS epoch, s.stands AS state, s.last_event AS last_event_at,
        s.late AS overdue, s.started
-FROM jsonb_array_elements($1) AS settlement (object)
+FROM pg_catalog.jsonb_array_elements($1) AS settlement (object)
 CROSS JOIN LATERAL scoop.settle(object, $2, $3) AS s

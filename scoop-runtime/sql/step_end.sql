@@ -8,27 +8,30 @@
 -- $12 and $13 the ids of the two events, $14 which the second one is, $15 where in a long history the part is
 WITH gone AS (
     DELETE FROM scoop.run r
-    WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-      AND ($4::text IS NULL OR current_setting('scoop_run.claim', true) = $4)
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE r.root OPERATOR(pg_catalog.=) $1 AND r.id OPERATOR(pg_catalog.=) $2 AND r.epoch OPERATOR(pg_catalog.=) $3
+      AND r.state OPERATOR(pg_catalog.=) 'running'
+      AND ($4::pg_catalog.text IS NULL OR pg_catalog.current_setting('scoop_run.claim', true) OPERATOR(pg_catalog.=) $4)
+      AND (r.gives_up OR r.give_up_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) IS NOT TRUE
     RETURNING r.message_id, r.handler, r.lineage,
-        CASE WHEN $9::jsonb IS NULL THEN r.context ELSE nullif($9, '{}') END AS context,
-        greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond') AS suspended_at
+        CASE WHEN $9::pg_catalog.jsonb IS NULL THEN r.context WHEN $9 OPERATOR(pg_catalog.<>) '{}' THEN $9 END AS context,
+        greatest(pg_catalog.clock_timestamp(), r.last_event_at OPERATOR(pg_catalog.+) interval '1 microsecond')
+            AS suspended_at
 ),
 recorded AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, next_step, child_failure_handler_iteration, jump)
     SELECT e.id, message_id, e.type, handler, $5, $6, lineage,
-           suspended_at + e.later * interval '1 microsecond', context, e.next_step, e.handler_iteration, e.jump
+           suspended_at OPERATOR(pg_catalog.+) (e.later OPERATOR(pg_catalog.*) interval '1 microsecond'), context,
+           e.next_step, e.handler_iteration, e.jump
     FROM gone
     CROSS JOIN (
-        VALUES ($12::uuid, 'SUSPENDED'::scoop.message_event_type, $7::int, $8::int, $15::text, 0),
-               ($13, $14::text::scoop.message_event_type, NULL, NULL, NULL, 1)
+        VALUES ($12::pg_catalog.uuid, 'SUSPENDED'::scoop.message_event_type, $7::int, $8::int, $15::pg_catalog.text, 0),
+               ($13, $14::pg_catalog.text::scoop.message_event_type, NULL, NULL, NULL, 1)
     ) AS e (id, type, next_step, handler_iteration, jump, later)
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, $10, coalesce($11::jsonb, 'null') FROM gone WHERE $10::varchar IS NOT NULL
+    SELECT lineage, handler, $10, coalesce($11::pg_catalog.jsonb, 'null') FROM gone WHERE $10::varchar IS NOT NULL
 )
-SELECT suspended_at + interval '1 microsecond' AS last_event_at FROM gone
+SELECT suspended_at OPERATOR(pg_catalog.+) interval '1 microsecond' AS last_event_at FROM gone

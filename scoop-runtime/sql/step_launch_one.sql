@@ -12,27 +12,33 @@
 -- $27 how often each step completed
 WITH held AS MATERIALIZED (
     SELECT r.message_id, r.handler, r.lineage, r.undoing_since,
-           CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END AS knows,
-           greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
-               + $17::int * interval '1 microsecond' AS last_event_at
+           CASE WHEN $13::pg_catalog.jsonb IS NULL THEN r.context WHEN $13 OPERATOR(pg_catalog.<>) '{}' THEN $13 END
+               AS knows,
+           greatest(pg_catalog.clock_timestamp(), r.last_event_at OPERATOR(pg_catalog.+) interval '1 microsecond')
+               OPERATOR(pg_catalog.+) ($17::int OPERATOR(pg_catalog.*) interval '1 microsecond') AS last_event_at
     FROM scoop.run r
-    WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-      AND ($4::text IS NULL OR current_setting('scoop_run.claim', true) = $4)
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE r.root OPERATOR(pg_catalog.=) $1 AND r.id OPERATOR(pg_catalog.=) $2 AND r.epoch OPERATOR(pg_catalog.=) $3
+      AND r.state OPERATOR(pg_catalog.=) 'running'
+      AND ($4::pg_catalog.text IS NULL OR pg_catalog.current_setting('scoop_run.claim', true) OPERATOR(pg_catalog.=) $4)
+      AND (r.gives_up OR r.give_up_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) IS NOT TRUE
     FOR UPDATE OF r
 ),
 launched AS MATERIALIZED (
     SELECT m.id, m.topic, m.event, m.run,
-           CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
-           held.last_event_at - m.until_last * interval '1 microsecond' AS at,
+           CASE WHEN m.context IS NULL THEN held.knows WHEN m.context OPERATOR(pg_catalog.<>) '{}' THEN m.context END
+               AS context,
+           held.last_event_at OPERATOR(pg_catalog.-) (m.until_last OPERATOR(pg_catalog.*) interval '1 microsecond') AS at,
            -- by the clock, whatever the run's last event was
-           clock_timestamp() + ($17::int - m.until_last) * interval '1 microsecond' AS ready_at,
+           pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+)
+               (($17::int OPERATOR(pg_catalog.-) m.until_last) OPERATOR(pg_catalog.*) interval '1 microsecond') AS ready_at,
            held.handler, held.lineage, held.undoing_since, held.last_event_at
-    FROM unnest($18::int[], $19::uuid[], $20::varchar[], $22::jsonb[], $23::uuid[], $24::uuid[])
-        AS m (until_last, id, topic, context, event, run)
+    FROM unnest(
+        $18::int[], $19::pg_catalog.uuid[], $20::varchar[], $22::pg_catalog.jsonb[], $23::pg_catalog.uuid[],
+        $24::pg_catalog.uuid[]
+    ) AS m (until_last, id, topic, context, event, run)
     CROSS JOIN held
     -- always so: a range makes the planner take the lists for short, and settle for one plan
-    WHERE m.until_last BETWEEN 1 AND $17
+    WHERE m.until_last OPERATOR(pg_catalog.>=) 1 AND m.until_last OPERATOR(pg_catalog.<=) $17
 ),
 -- Payloads may be large. A list that is taken apart here goes into the table element by element; in a FROM, or in a CTE
 -- that others read, it would be written to a file first, and read again by each of them.
@@ -40,42 +46,44 @@ published AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT m.id, m.topic, m.payload
     FROM (
-        SELECT unnest($18::int[]) AS until_last, unnest($19::uuid[]) AS id, unnest($20::varchar[]) AS topic,
-               unnest($21::jsonb[]) AS payload
+        SELECT pg_catalog.unnest($18::int[]) AS until_last, pg_catalog.unnest($19::pg_catalog.uuid[]) AS id,
+               pg_catalog.unnest($20::varchar[]) AS topic, pg_catalog.unnest($21::pg_catalog.jsonb[]) AS payload
     ) m
-    WHERE m.until_last BETWEEN 1 AND $17 AND (SELECT count(*) FROM held) > 0
+    WHERE m.until_last OPERATOR(pg_catalog.>=) 1 AND m.until_last OPERATOR(pg_catalog.<=) $17
+      AND (SELECT pg_catalog.count(*) FROM held) OPERATOR(pg_catalog.>) 0
 ),
 -- a run for each handler that is listed at this moment
 delivered AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, undoing_since)
-    SELECT $1, h.run, $2, m.lineage || h.run, m.id, h.topic, h.handler, m.ready_at, m.last_event_at, m.context,
-           CASE WHEN m.undoing_since IS NOT NULL THEN clock_timestamp() END
+    SELECT $1, h.run, $2, m.lineage OPERATOR(pg_catalog.||) h.run, m.id, h.topic, h.handler, m.ready_at,
+           m.last_event_at, m.context, CASE WHEN m.undoing_since IS NOT NULL THEN pg_catalog.clock_timestamp() END
     FROM launched m
     CROSS JOIN LATERAL (
         SELECT h.topic, h.handler,
-               CASE row_number() OVER () WHEN 1 THEN m.run ELSE scoop.gen_uuid_v7() END AS run
-        FROM scoop.handler h WHERE h.topic = m.topic AND h.until IS NULL OFFSET 0
+               CASE WHEN pg_catalog.row_number() OVER () OPERATOR(pg_catalog.=) 1 THEN m.run ELSE scoop.gen_uuid_v7()
+               END AS run
+        FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) m.topic AND h.until IS NULL OFFSET 0
     ) h
     RETURNING handler
 ),
 -- null if there is nobody to wait for
 waits AS MATERIALIZED (
-    SELECT array_agg(DISTINCT handler::text) AS started FROM delivered
+    SELECT pg_catalog.array_agg(DISTINCT handler::pg_catalog.text) AS started FROM delivered
 ),
 kept AS (
     UPDATE scoop.run r
     SET state = CASE WHEN waits.started IS NULL THEN 'running' ELSE 'waiting' END::scoop.run_state,
         owner = CASE WHEN waits.started IS NULL THEN r.owner END,
-        epoch = r.epoch + 1,
+        epoch = r.epoch OPERATOR(pg_catalog.+) 1,
         step = $6, jump = $25, definition = $26, iteration = $8, handler_iteration = $9, suspensions = $10,
         completions = $27, outputs = $11, replied = $12, context = held.knows,
         give_up_at = NULL, last_event_at = held.last_event_at,
         attempts = 0, retries = 0, reason = NULL
     FROM held
     CROSS JOIN waits
-    WHERE r.root = $1 AND r.id = $2
-    RETURNING r.state::text, r.last_event_at, coalesce(waits.started, '{}') AS started
+    WHERE r.root OPERATOR(pg_catalog.=) $1 AND r.id OPERATOR(pg_catalog.=) $2
+    RETURNING r.state::pg_catalog.text, r.last_event_at, coalesce(waits.started, '{}') AS started
 ),
 -- a microsecond apart and in order, since participants order events by this time
 recorded AS (
@@ -91,6 +99,6 @@ recorded AS (
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, $14, coalesce($15::jsonb, 'null') FROM held WHERE $14::varchar IS NOT NULL
+    SELECT lineage, handler, $14, coalesce($15::pg_catalog.jsonb, 'null') FROM held WHERE $14::varchar IS NOT NULL
 )
 SELECT $2 AS id, $3 AS epoch, state, last_event_at, false AS overdue, started FROM kept

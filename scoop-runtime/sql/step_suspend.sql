@@ -10,16 +10,18 @@
 -- $18 the definition under which the step completed, $19 how often each step completed
 WITH kept AS (
     UPDATE scoop.run r
-    SET epoch = r.epoch + 1,
+    SET epoch = r.epoch OPERATOR(pg_catalog.+) 1,
         step = $6, jump = $17, definition = $18, iteration = $8, handler_iteration = $9, suspensions = $10,
         completions = $19, outputs = $11, replied = $12,
-        context = CASE WHEN $13::jsonb IS NULL THEN r.context ELSE nullif($13, '{}') END,
+        context = CASE WHEN $13::pg_catalog.jsonb IS NULL THEN r.context WHEN $13 OPERATOR(pg_catalog.<>) '{}' THEN $13 END,
         give_up_at = NULL,
-        last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
+        last_event_at = greatest(
+            pg_catalog.clock_timestamp(), r.last_event_at OPERATOR(pg_catalog.+) interval '1 microsecond'),
         attempts = 0, retries = 0, reason = NULL
-    WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
-      AND ($4::text IS NULL OR current_setting('scoop_run.claim', true) = $4)
-      AND (r.gives_up OR r.give_up_at <= clock_timestamp()) IS NOT TRUE
+    WHERE r.root OPERATOR(pg_catalog.=) $1 AND r.id OPERATOR(pg_catalog.=) $2 AND r.epoch OPERATOR(pg_catalog.=) $3
+      AND r.state OPERATOR(pg_catalog.=) 'running'
+      AND ($4::pg_catalog.text IS NULL OR pg_catalog.current_setting('scoop_run.claim', true) OPERATOR(pg_catalog.=) $4)
+      AND (r.gives_up OR r.give_up_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) IS NOT TRUE
     RETURNING r.message_id, r.handler, r.lineage, r.context, r.last_event_at
 ),
 recorded AS (
@@ -31,6 +33,6 @@ recorded AS (
 ),
 returned AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
-    SELECT lineage, handler, $14, coalesce($15::jsonb, 'null') FROM kept WHERE $14::varchar IS NOT NULL
+    SELECT lineage, handler, $14, coalesce($15::pg_catalog.jsonb, 'null') FROM kept WHERE $14::varchar IS NOT NULL
 )
 SELECT last_event_at FROM kept

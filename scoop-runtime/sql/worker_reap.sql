@@ -4,5 +4,5 @@
 -- Locks: the advisory locks of the dead until the end of the transaction, their rows of worker.
 -- $1 the asking worker
 DELETE FROM scoop.worker w
-WHERE w.id <> $1 AND pg_try_advisory_xact_lock(w.lock_key)
+WHERE w.id <> $1 AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
 RETURNING w.id, w.handlers, w.definitions

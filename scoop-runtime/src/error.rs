@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::Failure;
+use scoop_core::{Escaped, Failure};
 use uuid::Uuid;
 
 use crate::telemetry;
@@ -159,7 +159,7 @@ pub enum RuntimeError {
     },
 
     /// A reply is not of the type that the message expects: handler and reader are of different versions.
-    #[error("the reply of saga `{saga}` to message {message} is no `{expected}`")]
+    #[error("the reply of saga `{}` to message {message} is no `{expected}`", Escaped(saga))]
     ReplyMismatch {
         /// The saga that replied.
         saga: String,
@@ -173,8 +173,9 @@ pub enum RuntimeError {
 
     /// The replies of a hierarchy were requested for another message type than the one that started it.
     #[error(
-        "message {id} is on topic `{topic}`, but its replies were requested for a message on topic \
-         `{expected}`; name the type that was launched"
+        "message {id} is on topic `{}`, but its replies were requested for a message on topic \
+         `{expected}`; name the type that was launched",
+        Escaped(topic)
     )]
     OtherMessage {
         /// The message that started the hierarchy.
@@ -199,8 +200,9 @@ pub enum RuntimeError {
     /// A handler is required, and none is subscribed to the topic. Nothing is stored. See
     /// `#[message(handlers = "required")]`.
     #[error(
-        "no handler is subscribed to topic `{topic}`, and `{message}` requires one; {subscribed}; \
-         correct the topic, or first start a program with a saga that subscribes to it"
+        "no handler is subscribed to topic `{}`, and `{message}` requires one; {subscribed}; \
+         correct the topic, or first start a program with a saga that subscribes to it",
+        Escaped(topic)
     )]
     NoHandler {
         /// The topic.
@@ -212,7 +214,7 @@ pub enum RuntimeError {
     },
 
     /// A saga that was to run by hand has no schedule that any program has listed.
-    #[error("saga `{saga}` has no schedule; did a program that has it ever start?")]
+    #[error("saga `{}` has no schedule; did a program that has it ever start?", Escaped(saga))]
     NoSchedule {
         /// The saga.
         saga: String,
@@ -461,8 +463,9 @@ pub enum SetupError {
 
     /// The role of the pool lacks a permission on the server.
     #[error(
-        "the server refused while {doing}: {refusal}; grant that to the role of the connections, or have a role that \
-         may do it make the tables (`.migrate(true)` on the builder of a client), and then grant their use"
+        "the server refused while {doing}: {}; grant that to the role of the connections, or have a role that \
+         may do it make the tables (`.migrate(true)` on the builder of a client), and then grant their use",
+        Escaped(refusal)
     )]
     Denied {
         /// What was being done.
@@ -595,7 +598,7 @@ impl RuntimeError {
 }
 
 fn because(refusal: &Option<String>) -> String {
-    refusal.as_ref().map_or_else(String::new, |refusal| format!(" ({refusal})"))
+    refusal.as_ref().map_or_else(String::new, |refusal| format!(" ({})", Escaped(refusal)))
 }
 
 fn attempts_in_vain(attempts: u32) -> &'static str {
@@ -748,7 +751,8 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// The names, each once.
 fn distinct(names: &[String]) -> String {
-    let names: std::collections::BTreeSet<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    let names: std::collections::BTreeSet<_> =
+        names.iter().map(|name| format!("`{}`", Escaped(name))).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
@@ -765,6 +769,42 @@ mod tests {
     use sqlx::migrate::MigrateError;
 
     use super::*;
+
+    #[test]
+    fn name_from_the_database_is_printed_on_one_line() {
+        let forged = || "stock\n└─ \u{1b}[2Jforged\u{202e}".to_owned();
+        let escaped = r"stock\n└─ \u{1b}[2Jforged\u{202e}";
+        let source = serde_json::from_str::<u8>("").unwrap_err();
+        let subscribed = |near, others| crate::Subscribed { near, others, count: 1 };
+        for error in [
+            RuntimeError::ReplyMismatch { saga: forged(), message: Uuid::nil(), expected: "u8", source },
+            RuntimeError::OtherMessage { id: Uuid::nil(), topic: forged(), expected: "t" },
+            RuntimeError::NoSchedule { saga: forged() },
+            RuntimeError::NoHandler {
+                topic: "t".into(),
+                message: "M".into(),
+                subscribed: subscribed(vec![forged()], vec![]),
+            },
+            RuntimeError::NoHandler {
+                topic: "t".into(),
+                message: "M".into(),
+                subscribed: subscribed(vec![], vec![forged()]),
+            },
+            RuntimeError::NoResult {
+                id: Uuid::nil(),
+                topic: "t",
+                why: NoResult::SeveralReplies { handlers: vec![forged()] },
+            },
+            RuntimeError::NoResult {
+                id: Uuid::nil(),
+                topic: "t",
+                why: NoResult::RolledBack(Box::new(Failure::new("T", forged(), forged()))),
+            },
+        ] {
+            let shown = error.to_string();
+            assert!(shown.contains(escaped) && !shown.contains(Escaped::escapes), "{shown}");
+        }
+    }
 
     #[test]
     fn a_start_that_lost_its_connection_may_be_tried_again() {

@@ -12,7 +12,7 @@ mod text;
 
 use std::fmt::Display;
 
-use scoop_core::Failure;
+use scoop_core::{Escaped, Failure};
 use tracing::Span;
 use tracing::field::display as shown;
 use uuid::Uuid;
@@ -102,11 +102,11 @@ events! {
 
     /// A step of a root run, or what it launched, failed; the rollback of the hierarchy begins.
     WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run failed in step `{}`, rolling back: {}", at.step, Told(failure))
+        ("run failed in step `{}`, rolling back: {}", Escaped(at.step), Told(failure))
 
     /// The same of a run below, whose parent may handle the failure.
     INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run failed in step `{}`, rolling back: {}", at.step, Told(failure))
+        ("run failed in step `{}`, rolling back: {}", Escaped(at.step), Told(failure))
 
     /// A cancellation took effect.
     INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
@@ -127,7 +127,7 @@ events! {
     /// A rollback failed. `again` is whether it had failed before.
     ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)
         { failure = shown(Told(failure)), again = again, remedy = remedy_of_rollback(failure) }
-        ("rollback failed in `{}`: {}; {}", at.step, Told(failure), remedy_of_rollback(failure))
+        ("rollback failed in `{}`: {}; {}", Escaped(at.step), Told(failure), remedy_of_rollback(failure))
 
     /// No program at hand can continue the run.
     ERROR "stuck" = stuck(at: At<'_>, reason: &str)
@@ -197,7 +197,7 @@ events! {
     /// Runs wait for a saga that no living program has.
     WARN "saga_missing" = saga_missing(worker: Uuid, saga: &str, topic: &str)
         { saga = saga, topic = topic, remedy = START_ONE_THAT_HAS_IT }
-        ("runs wait for saga `{saga}`, which no living program has; {START_ONE_THAT_HAS_IT}")
+        ("runs wait for saga `{}`, which no living program has; {START_ONE_THAT_HAS_IT}", Escaped(saga))
 
     /// Workers died; what they worked on is ready again.
     WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: u64) { dead = dead, runs = runs }
@@ -230,7 +230,7 @@ events! {
     /// This program does not support the stored schedule of a saga.
     WARN "schedule_unfit" = schedule_unfit(worker: Uuid, saga: &str, error: impl Display)
         { saga = saga, error = shown(Scrubbed(&error)) }
-        ("schedule of saga `{saga}` not followed: {}", Scrubbed(&error))
+        ("schedule of saga `{}` not followed: {}", Escaped(saga), Scrubbed(&error))
 }
 
 events! {
@@ -241,7 +241,7 @@ events! {
 
     /// A time of a schedule was skipped, since the previous run had not ended.
     DEBUG "tick_skipped" = tick_skipped(saga: &str) { saga = saga }
-        ("tick of saga `{saga}` skipped: its last run has not ended")
+        ("tick of saga `{}` skipped: its last run has not ended", Escaped(saga))
 
     /// A session was lost before it was closed.
     DEBUG "session_gone" = session_gone(error: &sqlx::Error) { error = shown(Scrubbed(error)) }
@@ -253,8 +253,8 @@ events! {
 
     /// A message was launched on a topic without handlers, for the first time in this process.
     WARN "unhandled" = unhandled(topic: &str, subscribed: &Subscribed)
-        { topic = topic, near = shown(subscribed.near.join(", ")) }
-        ("message left unhandled: topic `{topic}` has no handler; {subscribed}")
+        { topic = topic, near = shown(Escaped(&subscribed.near.join(", "))) }
+        ("message left unhandled: topic `{}` has no handler; {subscribed}", Escaped(topic))
 }
 
 events! {

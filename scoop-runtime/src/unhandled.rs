@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use scoop_core::SLEEP_TOPIC;
+use scoop_core::{Escaped, SLEEP_TOPIC};
 
 use crate::store::Store;
 use crate::sync::{Mutex, lock};
@@ -80,7 +80,7 @@ impl Subscribed {
 impl fmt::Display for Subscribed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = |topics: &[String], word: &str| {
-            topics.iter().map(|topic| format!("`{topic}`")).collect::<Vec<_>>().join(word)
+            topics.iter().map(|topic| format!("`{}`", Escaped(topic))).collect::<Vec<_>>().join(word)
         };
         match (&self.near[..], &self.others[..]) {
             ([], []) => f.write_str("no topic has handlers"),

@@ -195,6 +195,34 @@ async fn another_use_of_a_folder_is_respected() {
     assert!(matches!(error, EmbeddedError::Foreign { .. }), "{error}");
 }
 
+/// The user that runs the server may write to the folder, and root opens files there.
+#[tokio::test]
+async fn link_in_place_of_a_file_is_not_followed() {
+    needs_programs!();
+    let (home, elsewhere) = (Scratch::new("linked"), Scratch::new("elsewhere"));
+    fs::create_dir(&home.0).unwrap();
+    fs::create_dir(&elsewhere.0).unwrap();
+    let target = elsewhere.0.join("target");
+    fs::write(&target, "kept as it is").unwrap();
+    let is_untouched = || fs::read_to_string(&target).unwrap() == "kept as it is";
+    let owner = home.0.join("owner");
+    let plant: [fn(&Path, &Path) -> std::io::Result<()>; 2] =
+        [|to, at| std::os::unix::fs::symlink(to, at), |to, at| fs::hard_link(to, at)];
+    for plant in plant {
+        plant(&target, &owner).unwrap();
+        let error = Embedded::start_in(&home.0).await.unwrap_err();
+        assert!(is_untouched(), "{error}");
+        assert!(matches!(error, EmbeddedError::Folder { .. }), "{error}");
+        fs::remove_file(&owner).unwrap();
+    }
+    let postgres = Embedded::start_in(&home.0).await.unwrap();
+    fs::remove_file(home.0.join("server.log")).unwrap();
+    std::os::unix::fs::symlink(&target, home.0.join("server.log")).unwrap();
+    let error = postgres.restart(Shutdown::Fast).await.unwrap_err();
+    assert!(is_untouched(), "{error}");
+    assert!(matches!(error, EmbeddedError::Folder { .. }), "{error}");
+}
+
 /// Root's server runs as somebody else, who has to get to the folder. Others simply may not make one there.
 #[tokio::test]
 async fn a_folder_behind_a_closed_one_is_refused() {

@@ -21,7 +21,7 @@ use std::fmt;
 use uuid::Uuid;
 
 pub use self::log::{AtRest, Effect, Listing, Log, LoggedEvent, LoggedMessage, Part, Place, Redelivery};
-use crate::Definition;
+use crate::{Definition, Escaped};
 
 /// What must hold of every history. [`Invariant::id`] is how documents cite it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +93,7 @@ impl Invariant {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in hierarchy {}: {}", self.invariant.id(), self.hierarchy, self.what)
+        write!(f, "{} in hierarchy {}: {}", self.invariant.id(), self.hierarchy, Escaped(&self.what))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The user that runs the server: ourselves, or somebody else when we are root, as whom PostgreSQL refuses to run.
 
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -67,8 +67,25 @@ impl Account {
         command
     }
 
-    pub(super) fn own(&self, path: &Path) -> io::Result<()> {
-        if self.is_other { chown(path, Some(self.uid), Some(self.gid)) } else { Ok(()) }
+    /// Makes this user the owner of an open folder.
+    pub(super) fn own(&self, folder: &File) -> io::Result<()> {
+        if self.is_other { fchown(folder, Some(self.uid), Some(self.gid)) } else { Ok(()) }
+    }
+
+    /// Opens a file in a folder that this user may write, and no other file in its place: the user could have put a link
+    /// there, or a pipe, and we may be root.
+    pub(super) fn open(&self, options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+        let planted = || {
+            io::Error::other("it is a link to another file, no file at all, or of another user; remove it")
+        };
+        let opened = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+        let is_link = |error: &io::Error| error.raw_os_error() == Some(libc::ELOOP);
+        let file = opened.map_err(|error| if is_link(&error) { planted() } else { error })?;
+        let found = file.metadata()?;
+        match found.is_file() && found.nlink() == 1 && self.may_have_made(&found) {
+            true => Ok(file),
+            false => Err(planted()),
+        }
     }
 
     /// Whether this user can get into the folders above `folder`, which is an absolute path.

@@ -7,10 +7,13 @@
 //! - a lock that can be taken means that nobody is left who would stop the server or remove the folder;
 //! - a lock that cannot, with a live pid in the file, means that the folder is taken;
 //! - a lock that cannot, without one, means that the server is being stopped.
+//!
+//! The user that runs the server may write to the folder, and we may be root: a file there is opened as
+//! [`Account::open`] says, and the folder itself is changed through a handle that no link was followed to.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -58,15 +61,15 @@ impl Home {
             fs::create_dir_all(given).at("make the folder", given)?;
         }
         let folder = given.canonicalize().at("find the folder", given)?;
-        let found = fs::metadata(&folder).at("look at the folder", &folder)?;
+        let opened = open_folder(&folder)?;
+        let found = opened.metadata().at("look at the folder", &folder)?;
         let account = account.or_owner_of(&found);
         account.check_reaches(&folder)?;
         check_is_ours_or_empty(&folder)?;
 
-        let lock = wait_for_lock(&folder)?;
-        fs::set_permissions(&folder, Permissions::from_mode(0o700))
-            .at("close to others the folder", &folder)?;
-        account.own(&folder).at("change the owner of", &folder)?;
+        let lock = wait_for_lock(&folder, &account)?;
+        opened.set_permissions(Permissions::from_mode(0o700)).at("close to others the folder", &folder)?;
+        account.own(&opened).at("change the owner of", &folder)?;
         let (socket, socket_lock) = match socket_fits(&folder) {
             true => (folder.clone(), None),
             false => fresh_folder(&account).map(|(socket, lock)| (socket, Some(lock)))?,
@@ -214,12 +217,19 @@ fn fresh_folder(account: &Account) -> Result<(PathBuf, File), EmbeddedError> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             made => made.at("make the folder", &folder)?,
         }
-        account.own(&folder).at("change the owner of", &folder)?;
+        account.own(&open_folder(&folder)?).at("change the owner of", &folder)?;
         // Somebody who sweeps up left-overs may be quicker; then that one removes it.
-        if let Some(lock) = try_lock(&folder)? {
+        if let Some(lock) = try_lock(&folder, account)? {
             return Ok((folder, lock));
         }
     }
+}
+
+/// A folder, and not one that a link leads to.
+fn open_folder(folder: &Path) -> Result<File, EmbeddedError> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY);
+    options.open(folder).at("open the folder", folder)
 }
 
 fn parent_for(account: &Account) -> Result<PathBuf, EmbeddedError> {
@@ -252,10 +262,10 @@ fn check_is_ours_or_empty(folder: &Path) -> Result<(), EmbeddedError> {
     }
 }
 
-fn wait_for_lock(folder: &Path) -> Result<File, EmbeddedError> {
+fn wait_for_lock(folder: &Path, account: &Account) -> Result<File, EmbeddedError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(lock) = try_lock(folder)? {
+        if let Some(lock) = try_lock(folder, account)? {
             return Ok(lock);
         }
         let owner = fs::read_to_string(folder.join(OWNER)).ok().and_then(|pid| pid.trim().parse().ok());
@@ -275,10 +285,11 @@ fn wait_for_lock(folder: &Path) -> Result<File, EmbeddedError> {
 }
 
 /// Takes the lock and writes our pid, unless somebody holds it.
-fn try_lock(folder: &Path) -> Result<Option<File>, EmbeddedError> {
+fn try_lock(folder: &Path, account: &Account) -> Result<Option<File>, EmbeddedError> {
     let path = folder.join(OWNER);
     let mut options = OpenOptions::new();
-    let mut lock = options.write(true).create(true).truncate(false).open(&path).at("open", &path)?;
+    options.write(true).create(true).truncate(false);
+    let mut lock = account.open(&mut options, &path).at("open", &path)?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),

@@ -5,7 +5,7 @@
 //! a line: the name of a signal for the server, or `keep`, not to remove anything at the end.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -126,7 +126,8 @@ impl Supervisor {
     fn spawn(home: &Home, binaries: &Binaries, settings: &[(String, String)]) -> Result<Self, EmbeddedError> {
         let ended = home.folder().join("ended");
         remove_file(&ended)?;
-        let log = OpenOptions::new().create(true).append(true).open(home.log()).at("open", &home.log())?;
+        let log = home.account().open(OpenOptions::new().create(true).append(true), &home.log());
+        let log = log.at("open", &home.log())?;
         let mut script = home.account().command("/bin/sh");
         script.args(["-c", SCRIPT, "scoop-pg-supervisor"]).arg(&ended);
         script.arg(home.doomed().unwrap_or(Path::new("")));
@@ -145,7 +146,7 @@ impl Supervisor {
         let deadline = Instant::now() + READY_WITHIN;
         while !Server::of(&home.data()).is_some_and(|server| server.is_ready) {
             let folder = home.folder().to_owned();
-            let log = || tail(&home.log(), log_start);
+            let log = || tail(home, log_start);
             if self.has_server_ended() {
                 return Err(EmbeddedError::Exited { folder, log: log() });
             }
@@ -236,8 +237,11 @@ fn is_passing(error: &EmbeddedError) -> bool {
     matches!(error, EmbeddedError::Exited { log, .. } if log.contains("pre-existing shared memory block"))
 }
 
-fn tail(log: &Path, start: u64) -> String {
-    let bytes = fs::read(log).unwrap_or_default();
+fn tail(home: &Home, start: u64) -> String {
+    let mut bytes = vec![];
+    let log = home.account().open(OpenOptions::new().read(true), &home.log());
+    // What can be read of it is better than nothing.
+    let _ = log.and_then(|mut log| log.read_to_end(&mut bytes));
     let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
     let text = String::from_utf8_lossy(&bytes[start..]);
     let mut lines: Vec<&str> = text.lines().rev().take(LOG_LINES).collect();

@@ -3,7 +3,7 @@
 //! Everybody may write to the folder for temporary files. So we touch only what our own user, or the one that runs root's
 //! servers, has made, and stop servers only as that user.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn sweep_one(folder: &Path, account: &Account, binaries: &Binaries) -> Result<()
     if !found.is_dir() || !account.may_have_made(&found) {
         return Ok(());
     }
-    let Ok(lock) = File::open(folder.join(OWNER)) else {
+    let Ok(lock) = account.open(OpenOptions::new().read(true), &folder.join(OWNER)) else {
         return if is_old(&found) { remove(folder) } else { Ok(()) };
     };
     if lock.try_lock().is_err() {

@@ -45,11 +45,13 @@ const RESET: &str = "RESET ALL; EXECUTE scoop_session; UNLISTEN *; CLOSE ALL; BE
 /// What is to be known of a session in which [`RESET`] has failed: the number of its statements, whether it is ready
 /// after all, and what makes it so. Settings that were changed when the connection was made are to be kept.
 const READY: &str = "
-    SELECT (SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql) AS statements,
-           EXISTS (SELECT FROM pg_prepared_statements WHERE name = 'scoop_session') AS ready,
-           (SELECT 'PREPARE scoop_session AS SELECT ' || string_agg(format('set_config(%L, %L, false)', name, setting), ', ')
-            FROM (SELECT name, setting FROM pg_settings WHERE source = 'session'
-                  UNION ALL SELECT 'role', current_setting('role')) changed) AS prepare";
+    SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE NOT from_sql) AS statements,
+           EXISTS (SELECT FROM pg_catalog.pg_prepared_statements
+                   WHERE name OPERATOR(pg_catalog.=) 'scoop_session') AS ready,
+           (SELECT 'PREPARE scoop_session AS SELECT ' OPERATOR(pg_catalog.||) pg_catalog.string_agg(
+                pg_catalog.format('pg_catalog.set_config(%L, %L, false)', name, setting), ', ')
+            FROM (SELECT name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
+                  UNION ALL SELECT 'role', pg_catalog.current_setting('role')) changed) AS prepare";
 
 /// How many sessions are looked at in which a step has deallocated statements.
 const SPOILED_MAX: u32 = 1_000;

@@ -290,9 +290,10 @@ async fn fail_unhandled(
 
 /// Whether the transaction is still the one that the engine began.
 async fn is_open(transaction: &mut Transaction<'static, Postgres>) -> sqlx::Result<bool> {
-    let current: Option<String> = sqlx::query_scalar("SELECT current_setting('scoop_run.claim', true)")
-        .fetch_one(&mut **transaction)
-        .await?;
+    let current: Option<String> =
+        sqlx::query_scalar("SELECT pg_catalog.current_setting('scoop_run.claim', true)")
+            .fetch_one(&mut **transaction)
+            .await?;
     Ok(current.as_deref() == Some(MARKED))
 }
 

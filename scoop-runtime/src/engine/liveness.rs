@@ -1,9 +1,10 @@
 //! Shows the other processes that this one lives, and takes over from those that do not.
 //!
 //! Each process holds an advisory lock in a session of its own, the one that listens. The server
-//! frees the lock the moment that session is gone, so death needs no time-out: whoever gets the
-//! lock of another worker has found it dead. A process that merely lost the session takes a new
-//! lock; what was taken over meanwhile it can no longer settle, as the epochs were raised.
+//! frees the lock the moment that session is gone, so death needs no time-out: a worker that gets the
+//! lock of another has found it dead. Any role that may connect can queue for that lock and keep the worker from getting
+//! it, so a worker is also dead if the backend of its session is gone (`scoop.is_gone`). A process that merely lost the
+//! session takes a new lock; what was taken over meanwhile it can no longer settle, as the epochs were raised.
 //!
 //! Of a database in memory a session is a value that somebody has.
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use scoop_core::Escaped;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -29,7 +30,7 @@ pub struct RunningStep {
 impl fmt::Display for RunningStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { saga, step, run } = self;
-        write!(f, "step `{step}` of saga `{saga}`, run {run}")
+        write!(f, "step `{}` of saga `{}`, run {run}", Escaped(step), Escaped(saga))
     }
 }
 

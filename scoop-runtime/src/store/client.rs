@@ -115,7 +115,7 @@ impl Launched {
         self.due.is_some() || !self.deadlines.is_empty()
     }
 
-    /// Whether it may be there already or be refused, of which only `message_launch.sql` knows.
+    /// Whether it may be there already or be refused, of which only `0010_launch.sql` and `message_launch.sql` know.
     pub(crate) fn is_conditional(&self) -> bool {
         self.only_once || self.required.is_some()
     }
@@ -261,6 +261,14 @@ fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, 
         .bind(each().map(Launched::give_up_at).collect::<Vec<_>>())
 }
 
+/// What a conditional launch has done, unless it was refused.
+fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
+    if let Some(topic) = row.try_get("refused")? {
+        return Err(Unhandled { topic, message: row.try_get("refused_type")? }.into());
+    }
+    Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
+}
+
 impl Tables {
     /// Publishes messages and starts a run for each listed handler. Fails with [`Unhandled`] if one of them
     /// requires a handler and there is none; then none of them is published.
@@ -270,7 +278,7 @@ impl Tables {
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
         if messages.iter().any(Launched::is_conditional) {
-            return self.launch_for(executor, messages, None).await;
+            return self.launch_any(executor, messages).await;
         }
         let publish = match messages {
             [message] => message.publish(self.sql.message_publish_one.clone()),
@@ -290,7 +298,7 @@ impl Tables {
     ) -> sqlx::Result<Launch> {
         let launch = async |session: &mut _| match messages {
             [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
-            all => self.launch_for(session, all, Some(claimer)).await,
+            all => self.launch_for(session, all, claimer).await,
         };
         self.sessions.run(launch).await
     }
@@ -318,21 +326,24 @@ impl Tables {
         &self,
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
-        claimer: Option<Claimer<'_>>,
+        claimer: Claimer<'_>,
     ) -> sqlx::Result<Launch> {
+        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).bind(claimer.worker);
+        let launch = launch.bind(claimer.identifier).bind(claimer.topology);
+        let row = launch.persistent(self.sessions.keeps_statements()).fetch_one(executor).await?;
+        Ok(Launch { claimed: row.try_get("claimed")?, ..launch_of(&row)? })
+    }
+
+    /// The same, in a transaction of any session, without claiming anything.
+    pub(super) async fn launch_any(
+        &self,
+        executor: impl PgExecutor<'_>,
+        messages: &[impl Serialize + Sync],
+    ) -> sqlx::Result<Launch> {
+        let launch = sqlx::query(self.sql.message_launch_any.clone()).bind(Json(messages));
         // The transaction may be one of the user, in which names may be taken.
-        let named = self.sessions.keeps_statements();
-        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).persistent(named);
-        let launch = launch.bind(claimer.map(|it| it.worker)).bind(claimer.map(|it| it.identifier));
-        let row = launch.bind(claimer.map(|it| it.topology)).fetch_one(executor).await?;
-        if let Some(topic) = row.try_get("refused")? {
-            return Err(Unhandled { topic, message: row.try_get("refused_type")? }.into());
-        }
-        Ok(Launch {
-            launched: row.try_get("launched")?,
-            handlers: row.try_get("handlers")?,
-            claimed: row.try_get("claimed")?,
-        })
+        let launch = launch.persistent(self.sessions.keeps_statements());
+        launch_of(&launch.fetch_one(executor).await?)
     }
 
     /// The same, in a transaction of its own.

@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (7, "repeated failure", include_str!("../../migrations/0007_repeated_failure.sql")),
     (8, "reply", include_str!("../../migrations/0008_reply.sql")),
     (9, "redelivery", include_str!("../../migrations/0009_redelivery.sql")),
+    (10, "launch", include_str!("../../migrations/0010_launch.sql")),
 ];
 
 /// The oldest server that has all we use, as `server_version_num`.

@@ -200,7 +200,7 @@ impl Tables {
 
     /// Launches ticks; says for which handlers.
     async fn tick(&self, tx: &mut PgConnection, ticks: &[Ticked<'_>]) -> sqlx::Result<Vec<String>> {
-        Ok(self.launch_for(tx, ticks, None).await?.handlers)
+        Ok(self.launch_any(tx, ticks).await?.handlers)
     }
 
     /// Moves a schedule on that was taken, after these ticks.

@@ -27,16 +27,19 @@ use crate::warm::{USES_MAX, Warm};
 /// session for having taken long. And they keep to the one plan that serves all calls of a statement:
 /// left to itself, the server sometimes plans anew for each, which halves the rate. That plan goes along
 /// the indexes, in their order: a plan that was made when there was little to read, and reads all of it
-/// to sort it, goes on being used when there is much. Notices (of objects that a migration need not create) are not logged.
+/// to sort it, goes on being used when there is much. Functions and operators are those of the server: another role may
+/// have put some of the same name into a schema of the role's `search_path`. Notices (of objects that a migration need not
+/// create) are not logged.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
     SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
-    SET client_min_messages = warning";
+    SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
 /// The same for a transaction behind a proxy. What waits for locks is said by whoever begins it.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL plan_cache_mode = force_generic_plan; \
-    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
+    SET LOCAL search_path = pg_catalog, pg_temp";
 
 /// How a transaction begins that may wait for locks.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0";

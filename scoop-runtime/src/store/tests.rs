@@ -131,7 +131,7 @@ async fn launch_here(
         true => store.launch_one_here(session, claimer(worker), launched).await.unwrap(),
         false => {
             let launched = std::slice::from_ref(launched);
-            store.launch_for(session, launched, Some(claimer(worker))).await.unwrap()
+            store.launch_for(session, launched, claimer(worker)).await.unwrap()
         }
     }
 }
@@ -229,7 +229,7 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     let mut launch = store.launch(&pool, &of(many)).await.unwrap();
     launch.handlers.sort();
     assert_eq!((launch.launched, launch.handlers), (3, vec!["saga".into(), "second".into()]));
-    store.launch_for(&pool, &of(general), None).await.unwrap();
+    store.launch_any(&pool, &of(general)).await.unwrap();
 
     let mut left = vec![];
     for ids in ids {

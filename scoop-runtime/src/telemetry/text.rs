@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use scoop_core::Failure;
+use scoop_core::{Escaped, Failure};
 
 use crate::payload::Unstorable;
 
@@ -54,7 +54,7 @@ impl Display for Told<'_> {
             }
             let Failure { source, kind, message, .. } = failure;
             let message = if QUOTING.contains(&&**kind) { WITHHELD } else { message };
-            write!(f, "[{source}] {kind}: {}", Scrubbed(message))?;
+            write!(f, "[{}] {}: {}", Escaped(source), Escaped(kind), Scrubbed(message))?;
         }
         match told.len().saturating_sub(FAILURES_MAX) {
             0 => Ok(()),
@@ -123,7 +123,7 @@ fn after_keyword(text: &str) -> Option<(usize, usize)> {
     })
 }
 
-/// Writes control characters as blanks, up to a maximum length.
+/// Writes characters that control a terminal as blanks, up to a maximum length.
 struct OneLine<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     left: usize,
@@ -135,7 +135,7 @@ impl Write for OneLine<'_, '_> {
             match self.left {
                 0 => return Ok(()),
                 1 => self.f.write_char('…')?,
-                _ => self.f.write_char(if character.is_control() { ' ' } else { character })?,
+                _ => self.f.write_char(if Escaped::escapes(character) { ' ' } else { character })?,
             }
             self.left -= 1;
         }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn long_text_of_several_lines_is_cut_to_one_line() {
-        let text = Scrubbed(format!("one\n\u{1b}[31mtwo {}", "ž".repeat(2_000))).to_string();
+        let text = Scrubbed(format!("one\n\u{1b}[31mtwo\u{202e}{}", "ž".repeat(2_000))).to_string();
         assert!(text.starts_with("one  [31mtwo žž"), "{text}");
         assert_eq!((text.chars().count(), text.chars().last()), (CHARS_MAX, Some('…')));
     }
@@ -187,6 +187,8 @@ mod tests {
             Told(&told).to_string(),
             format!("[stock[w]] stock.out: no chairs left; [stock[w]] PayloadMismatch: {WITHHELD}")
         );
+        let forged = Failure::new("T\n\u{202e}ERROR", "m", "stock\u{1b}[2J[w]");
+        assert_eq!(Told(&forged).to_string(), r"[stock\u{1b}[2J[w]] T\n\u{202e}ERROR: m");
         let many = (0..5).map(|number| Failure::new("T", number.to_string(), "s"));
         let many = failure("GaveUpException", "").caused_by(many);
         assert_eq!(Told(&many).to_string(), "[s] T: 0; [s] T: 1; [s] T: 2; and 2 more");

@@ -1,0 +1,62 @@
+-- Launches under a condition, for transactions of any session: see `message_launch.sql`, which also claims runs for the
+-- launching worker. A change in one of them must be repeated in the other.
+
+-- Publishes messages that start hierarchies of their own, one run for each handler listed at this moment; but none that
+-- is there already, as one that may be launched only once can be, and none at all if one of them requires a handler and
+-- there is none. The messages are an array of objects with id, root, topic and payload, and what else was said.
+-- Locks: a message that another transaction is launching with the same id: waits for that.
+CREATE FUNCTION scoop.launch(
+    messages jsonb, OUT launched bigint, OUT handlers text[], OUT refused text, OUT refused_type text)
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    WITH asked AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(messages) AS m (
+            id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz, deadlines timestamptz[],
+            required text)
+    ),
+    -- by the same snapshot as the deliveries below; counts, so that these are looked up, one by one
+    refusal AS MATERIALIZED (
+        SELECT a.topic, a.required
+        FROM asked a
+        WHERE a.required IS NOT NULL
+          AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.until IS NULL) = 0
+          AND (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
+        LIMIT 1
+    ),
+    accepted AS MATERIALIZED (
+        SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM refusal)
+    ),
+    published AS (
+        INSERT INTO scoop.message (id, topic, payload)
+        SELECT a.id, a.topic, coalesce(a.payload, 'null') FROM accepted a
+        ON CONFLICT (id) DO NOTHING
+        RETURNING id
+    ),
+    recorded AS (
+        INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, context)
+        SELECT a.id, 'EMITTED', ARRAY[a.root], nullif(a.context, '{}')
+        FROM accepted a JOIN published USING (id)
+        RETURNING message_id, created_at
+    ),
+    delivered AS (
+        INSERT INTO scoop.run
+            (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
+        SELECT d.root, d.run, ARRAY[d.root, d.run], d.id, d.topic, d.handler,
+               -- a run that has to give up before it is due does so in time
+               least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at, nullif(d.context, '{}'), d.give_up_at
+        FROM (
+            SELECT a.*, h.handler, scoop.gen_uuid_v7() AS run,
+                   (SELECT min(deadline) FROM unnest(a.deadlines) deadline) AS give_up_at
+            FROM accepted a
+            JOIN scoop.handler h ON h.topic = a.topic AND h.until IS NULL
+        ) d
+        JOIN recorded r ON r.message_id = d.id
+        RETURNING handler
+    )
+    SELECT (SELECT count(*) FROM published), ARRAY(SELECT DISTINCT d.handler::text FROM delivered d),
+           (SELECT r.topic FROM refusal r), (SELECT r.required FROM refusal r)
+    INTO launched, handlers, refused, refused_type;
+END $$;
