@@ -208,7 +208,7 @@ fn tells_of(failure: &Failure, cause: &Failure) -> bool {
         let known = |first: &Failure| origins.iter().any(|origin| origin.kind == first.kind);
         cause.root_causes().first().is_none_or(|first| known(first)) || stands_for_others(failure)
     };
-    failure.contains(cause) || is_cut(failure) && origin_told() || is_shortened(failure) && first_told()
+    failure.contains(cause) || is_excerpt(failure) && origin_told() || is_shortened(failure) && first_told()
 }
 
 /// Whether texts or causes are left out since there was too much of them.
@@ -245,8 +245,14 @@ fn in_all(failure: &Failure, of: &mut impl FnMut(&Failure) -> usize) -> usize {
 
 /// Whether the failure is wrapped so often that the protocol may have left wrappers out.
 fn is_cut(failure: &Failure) -> bool {
-    fn depth(failure: &Failure) -> usize {
-        1 + failure.causes.iter().map(depth).max().unwrap_or(0)
-    }
     depth(failure) >= 38
+}
+
+/// Whether the failure is nested so deeply that a request to roll back may have the inner failures only.
+fn is_excerpt(failure: &Failure) -> bool {
+    depth(failure) >= 7
+}
+
+fn depth(failure: &Failure) -> usize {
+    1 + failure.causes.iter().map(depth).max().unwrap_or(0)
 }

@@ -303,12 +303,13 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
 }
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 10] = [
+const NOT_PROVOKED: [&str; 11] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
     "scoop::embedded sweep_failed",
     "scoop::run cleanup_lost",
     "scoop::run handed_over",
+    "scoop::run refused",
     "scoop::run unreadable",
     "scoop::worker no_sagas",
     "scoop::worker saga_missing",
