@@ -29,7 +29,7 @@ CREATE TABLE scoop.worker (
     id         uuid PRIMARY KEY,
     lock_key   bigint NOT NULL,
     backend    int NOT NULL,          -- the process of the server for that session,
-    backend_since timestamptz NOT NULL,  -- when it started,
+    backend_since timestamptz,        -- when it started, if the role may see that,
     role       oid NOT NULL,          -- and the role that opened the session
     topics     text[] NOT NULL,
     handlers   text[] NOT NULL,

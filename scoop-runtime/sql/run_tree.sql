@@ -19,7 +19,9 @@ WITH RECURSIVE begun AS (
      AND emitted.type = 'EMITTED' AND emitted.coroutine_name = begun.handler
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
     WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
-),
+)
+-- rows of another program may say that a message led to itself
+CYCLE message_id, handler SET repeats USING path,
 root AS (
     SELECT cooperation_lineage[1] AS id
     FROM scoop.message_event
@@ -32,7 +34,7 @@ waiting_to_begin AS (
     WHERE r.epoch = 0 AND NOT r.told
 ),
 shown AS MATERIALIZED (
-    SELECT * FROM begun
+    SELECT lineage, message_id, handler FROM begun WHERE NOT repeats
   UNION ALL
     SELECT * FROM waiting_to_begin WHERE cardinality(lineage) <= $2 + 1 IS NOT FALSE
     LIMIT $3::bigint + 1

@@ -268,8 +268,8 @@ impl Builder {
     /// launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
     /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program. Not
-    /// retried after a lost answer are [`Scoop::retire_handler`] and [`Scoop::rebuild_working_set`], whose error then
-    /// says that [they may have happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait)
+    /// retried after a lost answer are [`Scoop::retire_handler`], [`Scoop::rebuild_working_set`] and [`Scoop::redeliver`],
+    /// whose error then says that [they may have happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait)
     /// retries without a limit, and a transaction of the caller ([`Scoop::launch_in`]) is never repeated.
     ///
     /// ```no_run

@@ -172,8 +172,8 @@ events! {
         ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
 
     /// The database refuses what the claim of a run writes.
-    ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = reason, remedy = FIND_THE_ROW }
-        ("run stuck: {reason}; {FIND_THE_ROW}")
+    ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = shown(Scrubbed(reason)), remedy = FIND_THE_ROW }
+        ("run stuck: {}; {FIND_THE_ROW}", Scrubbed(reason))
 
     /// The outcome of several attempts in a row was not known.
     ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }

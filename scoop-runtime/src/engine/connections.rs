@@ -35,12 +35,13 @@ const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
 /// What [`MARK`] has set.
 pub(super) const MARKED: &str = "held";
 
-/// Puts a session back as it was before its first step: settings, subscriptions and cursors that a step has left. Fails if
+/// Puts a session back as it was before its first step: settings, temporary tables, advisory locks, subscriptions and
+/// cursors that a step has left. Fails if
 /// [`READY`] has not been carried out there, or a step has deallocated what that has prepared.
 ///
 /// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise they
 /// would belong to that of the step, which could then no longer set its isolation level, and would take them back with it.
-const RESET: &str = "RESET ALL; EXECUTE scoop_session; UNLISTEN *; CLOSE ALL; BEGIN; COMMIT; ";
+const RESET: &str = "RESET ALL; EXECUTE scoop_session; DISCARD TEMP; UNLISTEN *; CLOSE ALL; BEGIN; COMMIT; ";
 
 /// What is to be known of a session in which [`RESET`] has failed: the number of its statements, whether it is ready
 /// after all, and what makes it so. Settings that were changed when the connection was made are to be kept.
@@ -48,7 +49,7 @@ const READY: &str = "
     SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE NOT from_sql) AS statements,
            EXISTS (SELECT FROM pg_catalog.pg_prepared_statements
                    WHERE name OPERATOR(pg_catalog.=) 'scoop_session') AS ready,
-           (SELECT 'PREPARE scoop_session AS SELECT ' OPERATOR(pg_catalog.||) pg_catalog.string_agg(
+           (SELECT 'PREPARE scoop_session AS SELECT pg_catalog.pg_advisory_unlock_all(), ' OPERATOR(pg_catalog.||) pg_catalog.string_agg(
                 pg_catalog.format('pg_catalog.set_config(%L, %L, false)', name, setting), ', ')
             FROM (SELECT name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
                   UNION ALL SELECT 'role', pg_catalog.current_setting('role')) changed) AS prepare";

@@ -141,11 +141,14 @@ async fn look(scope: &mut Scope<'_>) -> Result<()> {
     let tx = scope.tx().await?;
     sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
     let traces = "SELECT concat_ws(' ', current_setting('search_path'), current_setting('statement_timeout'), current_user,
-        (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors WHERE name = 'left_open'), current_setting('scoop_test.x', true))";
+        (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_cursors WHERE name = 'left_open'),
+        (SELECT count(*) FROM pg_class WHERE relname = 'left_behind' AND pg_table_is_visible(oid)),
+        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND objid = 4711),
+        current_setting('scoop_test.x', true))";
     let found: String = sqlx::query_scalar(traces).fetch_one(&mut *tx).await?;
     // As the pool has made its connections.
     let user: String = sqlx::query_scalar("SELECT session_user").fetch_one(tx).await?;
-    assert_eq!(found.trim_end(), format!("public, pg_temp 1h {user} 0 0"));
+    assert_eq!(found.trim_end(), format!("public, pg_temp 1h {user} 0 0 0 0"));
     Ok(())
 }
 
@@ -168,6 +171,8 @@ async fn session_that_a_step_has_left_traces_in_is_as_new_for_the_next_one() -> 
         "SET statement_timeout = '2s'; SET scoop_test.x = 'y'",
         "SET ROLE careless_role; RESET statement_timeout",
         "LISTEN something",
+        "CREATE TEMP TABLE IF NOT EXISTS left_behind (n int)",
+        "SELECT pg_advisory_lock(4711) WHERE pg_try_advisory_lock(4711)",
         "DECLARE left_open CURSOR WITH HOLD FOR SELECT 1",
         "DISCARD PLANS",
         "RESET ALL",

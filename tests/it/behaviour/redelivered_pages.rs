@@ -33,8 +33,10 @@ async fn message_behind_many_events_is_found() -> Result<()> {
     let (db, client) = without_handlers().await?;
     let first = client.launch(Note).await?;
     db.execute(&format!(
-        "INSERT INTO scoop.message_event (message_id, type) SELECT '{}', 'SUSPENDED' FROM generate_series(1, 20050)",
-        first.message_id()
+        "INSERT INTO scoop.message_event (message_id, type, cooperation_lineage)
+         SELECT '{}', 'SUSPENDED', ARRAY['{}', gen_random_uuid()]::uuid[] FROM generate_series(1, 20050)",
+        first.message_id(),
+        first.id(),
     ))
     .await;
     let second = client.launch(Note).await?;

@@ -81,6 +81,7 @@ async fn times_without_end_and_before_1970_are_shown() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_cannot_be_read_at_all_leaves_the_others() -> Result<()> {
     let (db, order) = rolled_back().await?;
+    db.execute("ALTER TABLE scoop.message_event DROP CONSTRAINT lineage_is_complete").await;
     db.execute(&format!(
         "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
          VALUES ('{}', 'SEEN', E'odd\\none', ARRAY['{}'::uuid, NULL])",
@@ -108,5 +109,31 @@ async fn run_that_never_becomes_ready_is_shown() -> Result<()> {
     let tree = order.tree().await?;
     let [root] = tree.roots() else { panic!("{tree}") };
     assert_eq!((&root.state, root.wakes_at, root.deadline), (&RunState::NotBegun, None, None), "{tree}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_that_leads_to_itself_is_shown_once() -> Result<()> {
+    let (db, order) = rolled_back().await?;
+    db.execute(&format!(
+        "WITH looped AS (
+             INSERT INTO scoop.message (topic, payload) VALUES ('looped', 'null') RETURNING id
+         ),
+         forged AS (
+             SELECT ARRAY['{root}', gen_random_uuid()]::uuid[] AS lineage, looped.id AS looped, e.message_id
+             FROM looped, scoop.message_event e
+             WHERE e.type = 'EMITTED' AND e.cooperation_lineage[1] = '{root}'
+         )
+         INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+         SELECT message_id, 'SEEN'::scoop.message_event_type, 'forged', lineage FROM forged
+         UNION ALL SELECT looped, 'EMITTED', 'forged', lineage FROM forged
+         UNION ALL SELECT looped, 'SEEN', 'forged', lineage FROM forged",
+        root = order.id(),
+    ))
+    .await;
+    let tree = tokio::time::timeout(std::time::Duration::from_secs(20), async { order.tree().await });
+    let tree = tree.await.expect("the read ends")?;
+    let forged = tree.runs().into_iter().filter(|run| run.handler == "forged");
+    assert_eq!(forged.count(), 2, "{tree}");
     Ok(())
 }
