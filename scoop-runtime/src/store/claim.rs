@@ -33,7 +33,8 @@ impl Tables {
     ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         let claim = Claim { worker, identifier, lanes, shares };
         match self.claim_from(&claim, limit, progress, None).await {
-            Err(error) if is_of_contents(&error) => self.claim_apart(&claim, limit).await,
+            // Boxed, so that the usual claim is not as large as this one.
+            Err(error) if is_of_contents(&error) => Box::pin(self.claim_apart(&claim, limit)).await,
             claimed => claimed,
         }
     }

@@ -289,7 +289,10 @@ async fn reads_what_is_ready_and_not_what_was_taken(
 #[tokio::test]
 async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
     let claim = |reached: &str| {
-        format!("'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0", Uuid::nil())
+        format!(
+            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL",
+            Uuid::nil()
+        )
     };
     let (known, unknown) = (claim("ARRAY[now() - interval '9 minutes']"), claim("'{NULL}'"));
     reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
