@@ -80,18 +80,24 @@ impl Tables {
         let (mut claimed, mut parts) = (vec![], vec![&ready[..]]);
         while let Some(part) = parts.pop() {
             let ids: Vec<_> = part.iter().map(|(_, id)| *id).collect();
-            match (self.claim_from(claim, ids.len(), &mut Progress::default(), Some(&ids)).await, part) {
-                (Ok(taken), _) => claimed.extend(taken),
-                (Err(error), [run]) if is_of_contents(&error) => {
-                    claimed.extend(self.mark_refused(*run, &error).await?.map(Err));
-                }
+            let taken = self.claim_from(claim, ids.len(), &mut Progress::default(), Some(&ids)).await;
+            let taken = match (taken, part) {
+                (Err(error), [run]) if is_of_contents(&error) => self
+                    .mark_refused(*run, &error)
+                    .await
+                    .map(|refused| refused.map(Err).into_iter().collect()),
                 (Err(error), _) if is_of_contents(&error) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
+                    continue;
                 }
-                (Err(error), _) if claimed.is_empty() => return Err(error),
-                // What was claimed is to be worked on.
-                (Err(_), _) => break,
+                (taken, _) => taken,
+            };
+            match taken {
+                Ok(taken) => claimed.extend(taken),
+                Err(error) if claimed.is_empty() => return Err(error),
+                // The worker works on the runs that it has.
+                Err(_) => break,
             }
         }
         Ok(claimed)
