@@ -102,17 +102,28 @@ async fn others_finish(scoop: &Scoop, gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// As a role does that may only insert events.
-async fn forge(db: &Database, root: &Handle, kind: &str, handler: &str, columns: &str, values: &str) {
-    let columns = if columns.is_empty() { String::new() } else { format!(", {columns}") };
-    let values = if values.is_empty() { String::new() } else { format!(", {values}") };
+/// Inserts an event of a run, as a role can that has no other permission.
+async fn forge(db: &Database, root: &Handle, kind: &str, handler: &str) {
     db.execute(&format!(
-        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage{columns})
-         SELECT e.message_id, '{kind}', '{handler}', ARRAY['{root}', gen_random_uuid()]::uuid[]{values}
+        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+         SELECT e.message_id, '{kind}', '{handler}', ARRAY['{root}', gen_random_uuid()]::uuid[]
          FROM scoop.message_event e WHERE e.type = 'EMITTED' AND e.cooperation_lineage[1] = '{root}'",
         root = root.id(),
     ))
     .await;
+}
+
+/// A run whose end another program has recorded is stuck, and the reason names this index.
+async fn forged_end(message: impl Message, handler: &str, kind: &str, index: &str) -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, message).await?;
+    forge(&db, &root, kind, handler).await;
+    gate.open(1);
+    let run = stuck(&scoop).await?;
+    assert!(run.reason.contains(index), "{}", run.reason);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,7 +133,7 @@ async fn event_forged_before_the_first_claim_stops_its_own_run_only() -> Result<
     let before = client.launch_all((0..3).map(|_| Work)).await?;
     let root = client.launch(Work).await?;
     let after = client.launch_all((0..3).map(|_| Work)).await?;
-    forge(&db, &root, "SEEN", "worker", "", "").await;
+    forge(&db, &root, "SEEN", "worker").await;
     gate.open(6);
     let scoop = start(&db, &gate).await?;
     for other in before.iter().chain(&after) {
@@ -142,28 +153,12 @@ async fn event_forged_before_the_first_claim_stops_its_own_run_only() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_end_makes_its_run_stuck() -> Result<()> {
-    let (db, gate) = (tables().await?, Gate::default());
-    let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
-    forge(&db, &root, "COMMITTED", "worker", "", "").await;
-    gate.open(1);
-    let run = stuck(&scoop).await?;
-    assert!(run.reason.contains("one_commit"), "{}", run.reason);
-    others_finish(&scoop, &gate).await?;
-    scoop.shutdown().await?;
-    Ok(())
+    forged_end(Work, "worker", "COMMITTED", "one_commit").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_end_of_a_rollback_makes_its_run_stuck() -> Result<()> {
-    let (db, gate) = (tables().await?, Gate::default());
-    let (scoop, root) = at_the_gate(&db, &gate, Child).await?;
-    forge(&db, &root, "ROLLED_BACK", "failing", "", "").await;
-    gate.open(1);
-    let run = stuck(&scoop).await?;
-    assert!(run.reason.contains("one_rollback_result"), "{}", run.reason);
-    others_finish(&scoop, &gate).await?;
-    scoop.shutdown().await?;
-    Ok(())
+    forged_end(Child, "failing", "ROLLED_BACK", "one_rollback_result").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
