@@ -331,7 +331,7 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
     db.execute(&format!("GRANT ALL ON ALL TABLES IN SCHEMA scoop TO {role}")).await;
     let options = (*db.pool().connect_options()).clone().username(&role);
     let mut errors = vec![];
-    for limit in 0..2 {
+    for limit in 0..3 {
         db.execute(&format!("ALTER ROLE {role} CONNECTION LIMIT {limit}")).await;
         let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
         let pool =
