@@ -1,6 +1,6 @@
 -- All that is on record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its runs
 -- has ended, none has a request to roll back that it has not begun, and each handler listed for its message has begun.
--- Whoever could not be undone again has another ROLLBACK_FAILED here.
+-- A run whose rollback failed again has another ROLLBACK_FAILED here.
 -- Which are not at rest is found in indexes that have no more than ids and names; of the others nothing is read.
 -- Locks: nothing.
 WITH RECURSIVE
@@ -16,6 +16,7 @@ unended AS MATERIALIZED (
     (SELECT coroutine_name, message_id FROM scoop.message_event WHERE type = 'ROLLING_BACK'
      EXCEPT
      SELECT coroutine_name, message_id FROM scoop.message_event
+     -- the first condition is that of the index
      WHERE type IN ('ROLLED_BACK', 'ROLLBACK_FAILED') AND type = 'ROLLED_BACK')
   UNION
     (SELECT coroutine_name, message_id FROM scoop.message_event

@@ -36,8 +36,8 @@ const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
 pub(super) const MARKED: &str = "held";
 
 /// Puts a session back as it was before its first step: settings, temporary tables, advisory locks, subscriptions and
-/// cursors that a step has left. Fails if
-/// [`READY`] has not been carried out there, or a step has deallocated what that has prepared.
+/// cursors that a step has left. Fails if [`READY`] has not been carried out there, or if a step has deallocated the
+/// statement that it prepares.
 ///
 /// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise they
 /// would belong to that of the step, which could then no longer set its isolation level, and would take them back with it.
