@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{AssertSqlSafe, PgPool, Row};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 
 use super::{Schema, Sessions};
 use crate::error::is_denied;
@@ -30,8 +30,20 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
 /// The oldest server that has all we use, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 15_00_00;
 
-/// Applies what is missing. Several processes may do so at once; they wait for each other.
+/// Applies what is missing, on one connection of its own, like those of this pool. Several processes may do so at once;
+/// they wait for each other.
+///
+/// A connection of the pool would be back there a moment later only. Another one would be opened until then, which the
+/// server may not allow.
 pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
+    let options = (*pool.connect_options()).clone();
+    let own = pool.options().clone().max_connections(1).connect_lazy_with(options);
+    let migrated = migrate_on(&own, schema).await;
+    own.close().await;
+    migrated
+}
+
+async fn migrate_on(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
     let exists = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)");
     let exists = exists.bind(schema.name()).fetch_one(pool).await;
     let mut migrator = migrator(schema);
@@ -43,11 +55,11 @@ pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), Runtim
 
 /// The version of a server that is too old. Asked without a prepared statement, since the connection may lead through a
 /// proxy: the check of that reports together with this one.
-pub(super) async fn too_old(pool: &PgPool) -> sqlx::Result<Option<String>> {
+pub(super) async fn too_old(connection: &mut PgConnection) -> sqlx::Result<Option<String>> {
     let row = sqlx::raw_sql(
         "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",
     )
-    .fetch_one(pool)
+    .fetch_one(connection)
     .await?;
     let (number, version): (String, String) = (row.try_get("number")?, row.try_get("version")?);
     let number: i32 = number.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;

@@ -19,68 +19,99 @@ const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
 /// Checks that the server is not too old, that the connection that listens keeps one session of it, that all others
 /// lead to the same database, and that those of the user remember nothing that a proxy forgets. Tells all that is wrong.
+///
+/// All connections that the program needs are open at first: a server that allows fewer refuses the start.
+///
+/// All connections that the program needs are open at first: a server that allows fewer refuses the start.
 pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), RuntimeError> {
     let database = RuntimeError::database;
+    let opened = open_all(users, sessions).await;
+    let (mut listening, mut second, others) = opened.map_err(database("the connections were opened"))?;
+    let shares = shares_session(&mut listening, &mut second).await;
+    let shares = shares.map_err(database("the listening connection was checked"))?;
+    // From here on, the sessions open connections of their own.
+    close(others.into_iter().chain([second])).await;
     let mut mistakes = vec![];
-    let listening = sessions.listening().connect_options();
-    let shares = shares_sessions(&listening).await;
-    if shares.map_err(database("the listening connection was checked"))? {
+    if shares {
         mistakes.push(SetupError::SharedSession);
-    } else if !lead_to_one_database(sessions).await.map_err(database("connections were compared"))? {
-        // A lock of a shared session does not belong to one client.
-        mistakes.push(SetupError::AnotherDatabase);
+    } else {
+        let one = lead_to_one_database(&mut listening, sessions).await;
+        if !one.map_err(database("connections were compared"))? {
+            // A lock of a shared session does not belong to one client.
+            mistakes.push(SetupError::AnotherDatabase);
+        }
     }
     let remembers = !sessions.keeps_statements()
         && remembers_statements(users).await.map_err(database("the pool for steps was checked"))?;
     if remembers {
         mistakes.push(SetupError::RememberedStatements);
     }
-    let too_old = too_old(sessions.listening()).await;
-    let too_old = too_old.map_err(database("asking for the server's version"))?;
+    let too_old = too_old(&mut listening).await.map_err(database("asking for the server's version"))?;
     mistakes.extend(too_old.map(|version| SetupError::DatabaseTooOld { version }));
+    close([listening]).await;
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
+}
+
+/// Opens two connections as the one for listening, of which the second stands for a connection for statements; the other
+/// ones for statements; and one of the user's pool, which goes back there.
+async fn open_all(
+    users: &PgPool,
+    sessions: &Sessions,
+) -> sqlx::Result<(PgConnection, PgConnection, Vec<PgConnection>)> {
+    let listening = sessions.listening().connect_options();
+    let first = PgConnection::connect_with(&listening).await?;
+    let second = PgConnection::connect_with(&listening).await?;
+    let mut others = vec![];
+    open(&mut others, &sessions.connect_options(), sessions.connections() - 1).await?;
+    // The last one, as it may wait for its pool.
+    users.acquire().await.map(drop)?;
+    Ok((first, second, others))
 }
 
 /// The error of the server, or of the network, for one of so many new connections. They are open at the same time, as
 /// those of a program are, since a limit may allow some of them.
 pub(crate) async fn refusal(options: &PgConnectOptions, connections: u32) -> Option<sqlx::Error> {
     let mut opened = vec![];
-    let opening = async {
-        for _ in 0..connections {
-            opened.push(PgConnection::connect_with(options).await?);
-        }
-        Ok(())
-    };
-    let refused = tokio::time::timeout(REFUSAL_MAX, opening).await;
+    let refused = tokio::time::timeout(REFUSAL_MAX, open(&mut opened, options, connections)).await;
+    close(opened).await;
+    refused.ok()?.err()
+}
+
+async fn open(
+    opened: &mut Vec<PgConnection>,
+    options: &PgConnectOptions,
+    connections: u32,
+) -> sqlx::Result<()> {
+    for _ in 0..connections {
+        opened.push(PgConnection::connect_with(options).await?);
+    }
+    Ok(())
+}
+
+async fn close(opened: impl IntoIterator<Item = PgConnection>) {
     for connection in opened {
         // Its result does not matter.
         let _ = connection.close().await;
     }
-    refused.ok()?.err()
 }
 
-/// Whether a session of the server is handed to somebody else while a connection has no transaction
+/// Whether a session of the server is handed to another client while a connection has no transaction
 /// open. That shows when one connection meets several sessions, or two meet the same one. While the
 /// second holds a transaction, the first has to get another session if it had that one.
-async fn shares_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
-    let mut asking = PgConnection::connect_with(options).await?;
-    let mut holding = PgConnection::connect_with(options).await?;
-    let session = session_of(&mut asking).await?;
-    let mut shared = false;
+async fn shares_session(asking: &mut PgConnection, holding: &mut PgConnection) -> sqlx::Result<bool> {
+    let session = session_of(asking).await?;
     for _ in 0..LOOKS {
         let mut held = holding.begin().await?;
         // In this order: where there is one session in all, the first would wait for the second.
-        shared |= session_of(&mut held).await? == session || session_of(&mut asking).await? != session;
+        let mut shared = session_of(&mut held).await? == session || session_of(asking).await? != session;
         held.rollback().await?;
         // Two queries: with one, a proxy that hands out two sessions in turns gives each connection the same in each round.
-        shared |= session_of(&mut asking).await? != session || session_of(&mut asking).await? != session;
+        shared |= session_of(asking).await? != session || session_of(asking).await? != session;
         if shared {
-            break;
+            return Ok(true);
         }
     }
-    asking.close().await?;
-    holding.close().await?;
-    Ok(shared)
+    Ok(false)
 }
 
 /// The process of the server that answers.
@@ -92,10 +123,9 @@ async fn session_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
 
 /// Whether a lock that the listening session takes is held for everybody else, too: the others tell
 /// by such a lock that we live.
-async fn lead_to_one_database(sessions: &Sessions) -> sqlx::Result<bool> {
+async fn lead_to_one_database(listening: &mut PgConnection, sessions: &Sessions) -> sqlx::Result<bool> {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     let key = i64::from_ne_bytes(random.to_ne_bytes());
-    let mut listening = sessions.listening().acquire().await?;
     // Safe: the key is a number.
     let lock = AssertSqlSafe(format!("SELECT pg_advisory_lock({key})"));
     sqlx::raw_sql(lock).execute(&mut *listening).await?;

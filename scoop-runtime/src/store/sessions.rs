@@ -200,6 +200,16 @@ impl Sessions {
         self.route == Route::Direct
     }
 
+    /// The number of connections for statements.
+    pub(crate) fn connections(&self) -> u32 {
+        self.pool.options().get_max_connections()
+    }
+
+    /// The way to the server that statements take.
+    pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
+        self.pool.connect_options()
+    }
+
     /// The connection that listens.
     pub(crate) fn listening(&self) -> &PgPool {
         &self.listening
