@@ -1,9 +1,9 @@
 -- Hands a run over that the definition at hand cannot continue: to the newest definition of a living worker that has
--- not refused it. If there is none, the run is stuck, with the reason and since when. Each
+-- not refused it. If there is none, the run is stuck, with the reason and since when, or nothing changes. Each
 -- settlement clears the reason; so without one the run has progressed since the refusals, and definitions that refused
 -- it then may continue it now.
 -- Locks: the row of that worker, as a claim does, so that it does not end unnoticed; then the row of run.
--- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it
+-- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it, $6 whether it may be stuck
 WITH refused AS MATERIALIZED (
     SELECT CASE WHEN r.reason IS NULL THEN ARRAY[$5::int] ELSE r.refused_by || $5::int END AS definitions
     FROM scoop.run r
@@ -27,4 +27,5 @@ SET state = CASE WHEN target.definition IS NULL THEN 'stuck' ELSE 'ready' END::s
     reserved_for = coalesce(target.definition, 0), refused_by = refused.definitions
 FROM (SELECT (SELECT definition FROM target) AS definition) target, refused
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'
+  AND ($6 OR target.definition IS NOT NULL)
 RETURNING r.state = 'stuck' AS stuck

@@ -28,13 +28,31 @@ impl Provided {
     }
 }
 
-/// The sagas that a program runs, by topic and name.
+/// What a program registers.
 pub(crate) struct Registry {
-    sagas: BTreeMap<(String, String), Arc<RunnableSaga>>,
+    pub(crate) sagas: Sagas,
+    /// The sagas that messages are delivered to.
+    pub(crate) subscriptions: Vec<Subscription>,
+    /// The sagas that run by themselves.
+    pub(crate) schedules: Vec<Scheduled>,
+}
+
+/// The sagas that a program runs, by topic and name: under their own names, their former ones, and those that newer
+/// programs have given them.
+#[derive(Clone)]
+pub(crate) struct Sagas {
+    by_name: BTreeMap<(String, String), Arc<RunnableSaga>>,
     topics: Vec<String>,
     names: Vec<String>,
-    subscriptions: Vec<Subscription>,
-    schedules: Vec<Scheduled>,
+}
+
+/// The name that a newer program has given a saga of this one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Renamed {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    /// The name in this program.
+    pub(crate) was: String,
 }
 
 /// A saga that runs by itself.
@@ -84,7 +102,7 @@ impl Registry {
                 Some(handler) => {
                     let was = (registration.former_names)();
                     subscriptions.push(Subscription::new(&definition, was));
-                    for former in was.iter().map(|was| formerly(&definition, was)) {
+                    for former in was.iter().map(|was| under_name(&definition, was)) {
                         let runnable = RunnableSaga { definition: former, handler: handler.clone() };
                         sagas.insert(runnable.key(), Arc::new(runnable));
                     }
@@ -107,33 +125,45 @@ impl Registry {
         if is_empty {
             telemetry::no_sagas();
         }
-        let (topics, names) = sagas.keys().cloned().unzip();
-        Ok(Self { sagas, topics, names, subscriptions, schedules })
+        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules })
+    }
+}
+
+impl Sagas {
+    fn new(by_name: BTreeMap<(String, String), Arc<RunnableSaga>>) -> Self {
+        let (topics, names) = by_name.keys().cloned().unzip();
+        Self { by_name, topics, names }
     }
 
-    /// Topics and names of all sagas, pair by pair; with their former names.
+    /// Runs sagas under these names, too. Returns the names that are new.
+    pub(crate) fn add_names(&mut self, renamed: Vec<Renamed>) -> Vec<Renamed> {
+        let mut added = vec![];
+        for renamed in renamed {
+            let Renamed { topic, handler, was } = &renamed;
+            if let (Some(saga), false) = (self.find(topic, was).cloned(), self.has(handler)) {
+                let definition = under_name(&saga.definition, handler);
+                let runnable = RunnableSaga { definition, handler: saga.handler.clone() };
+                self.by_name.insert(runnable.key(), Arc::new(runnable));
+                added.push(renamed);
+            }
+        }
+        *self = Self::new(std::mem::take(&mut self.by_name));
+        added
+    }
+
+    /// Topics and names of all sagas, pair by pair; with their other names.
     pub(crate) fn pairs(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
     }
 
-    /// The sagas that messages are delivered to.
-    pub(crate) fn subscriptions(&self) -> &[Subscription] {
-        &self.subscriptions
-    }
-
     /// The definitions of all sagas, in the order of [`Self::pairs`].
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Definition> {
-        self.sagas().map(|saga| &saga.definition)
+        self.each().map(|saga| &saga.definition)
     }
 
     /// The sagas, in the order of [`Self::pairs`].
-    pub(crate) fn sagas(&self) -> impl Iterator<Item = &RunnableSaga> {
-        self.sagas.values().map(|saga| &**saga)
-    }
-
-    /// The sagas that run by themselves.
-    pub(crate) fn schedules(&self) -> &[Scheduled] {
-        &self.schedules
+    pub(crate) fn each(&self) -> impl Iterator<Item = &RunnableSaga> {
+        self.by_name.values().map(|saga| &**saga)
     }
 
     /// Whether a saga of that name is run here.
@@ -144,7 +174,7 @@ impl Registry {
     /// The names of the sagas on that topic.
     pub(crate) fn handlers_of(&self, topic: &str) -> impl Iterator<Item = &str> {
         let from = (topic.to_owned(), String::new());
-        self.sagas
+        self.by_name
             .range(from..)
             .map(|((of, name), _)| (of, name))
             .take_while(move |(of, _)| *of == topic)
@@ -153,7 +183,7 @@ impl Registry {
 
     /// The saga of that name on that topic.
     pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
-        self.sagas.get(&(topic.to_owned(), name.to_owned()))
+        self.by_name.get(&(topic.to_owned(), name.to_owned()))
     }
 }
 
@@ -181,9 +211,9 @@ impl RunnableSaga {
     }
 }
 
-/// The definition for runs that are stored under a former name of the saga.
-fn formerly(definition: &Definition, was: &str) -> Definition {
-    Definition { saga: was.to_owned().into(), ..definition.clone() }
+/// The definition for runs that are stored under another name of the saga.
+fn under_name(definition: &Definition, name: &str) -> Definition {
+    Definition { saga: name.to_owned().into(), ..definition.clone() }
 }
 
 /// Names that cannot be stored, and names that stand for several sagas.

@@ -199,6 +199,10 @@ events! {
         { saga = saga, topic = topic, remedy = START_ONE_THAT_HAS_IT }
         ("runs wait for saga `{}`, which no living program has; {START_ONE_THAT_HAS_IT}", Escaped(saga))
 
+    /// A newer program has renamed a saga of this one.
+    INFO "saga_renamed" = saga_renamed(worker: Uuid, saga: &str, name: &str) { saga = saga, name = name }
+        ("a newer program calls saga `{}` `{}`: its runs under that name are run here, too", Escaped(saga), Escaped(name))
+
     /// Workers died; what they worked on is ready again.
     WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: u64) { dead = dead, runs = runs }
         ("dead workers reaped: {dead}, runs taken over: {runs}")

@@ -8,6 +8,7 @@ use scoop_core::{
 };
 use tracing::Instrument as _;
 
+use super::claim::hand_to_another;
 use super::execute::{Halt, Job, Why};
 use super::running::Stop;
 use super::user_code::{Held, Stopped};
@@ -17,6 +18,7 @@ use crate::error::is_of_infrastructure;
 use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
+use crate::store::SetAside;
 use crate::telemetry::{self, Code};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
@@ -30,7 +32,16 @@ pub(super) async fn call_and_conclude(
 ) -> Result<(Conclusion, Option<Opened>), Halt> {
     let message = match decode(job) {
         Ok(message) => message,
-        Err(unfit) => return Ok((call.conclude(job.run.context.clone(), Err(unfit?)), None)),
+        Err(Unfit::Begun(why)) => return Err(Halt::Stuck(why)),
+        Err(Unfit::Fresh(why)) => {
+            let saga = &job.saga.definition.saga;
+            if hand_to_another(engine, job.key, (saga, false), &why.recorded).await == SetAside::HandedOver {
+                telemetry::handed_over(job.at(call.step()), why.logged());
+                return Err(Halt::Settled);
+            }
+            let failure = Failure::new("PayloadMismatch", why.recorded, &job.run.source);
+            return Ok((call.conclude(job.run.context.clone(), Err(failure)), None));
+        }
     };
     if made(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
         let _ = perform(engine, job, &call, message).await;
@@ -206,10 +217,16 @@ pub(super) async fn undo(opened: Option<Opened>) -> Undone {
     }
 }
 
-/// The payload as the saga's message, once for all steps. A payload that never fitted is the
-/// emitter's mistake, and the run fails; one that fitted when the run began is a mistake of the
-/// program at hand, and the run is set aside until another one comes.
-fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> {
+/// Why the payload is not a message of the saga.
+enum Unfit {
+    /// The run has not begun: this is a mistake of the emitter, unless another program can decode the payload.
+    Fresh(Why),
+    /// The payload fitted when the run began: this is a mistake of the program at hand.
+    Begun(Why),
+}
+
+/// The payload as the saga's message, once for all steps.
+fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Unfit> {
     if let Some(message) = job.message.get() {
         return Ok(message.get());
     }
@@ -224,11 +241,8 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Result<Failure, Halt>> 
                 "the payload of message {} on topic `{}` does not fit the message type of saga `{}`",
                 job.run.message, definition.topic, definition.saga,
             );
-            let recorded = format!("{text}: {error}");
-            Err(match job.run.last {
-                None => Ok(Failure::new("PayloadMismatch", recorded, &job.run.source)),
-                Some(_) => Err(Halt::Stuck(Why { recorded, logged: Some(text) })),
-            })
+            let unfit = if job.run.last.is_none() { Unfit::Fresh } else { Unfit::Begun };
+            Err(unfit(Why { recorded: format!("{text}: {error}"), logged: Some(text) }))
         }
     }
 }

@@ -238,7 +238,7 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
             let reason = format!("its record cannot be read: {why}");
-            if hand_to_another(engine, key, &handler, &reason).await == SetAside::Stuck {
+            if hand_to_another(engine, key, (&handler, true), &reason).await == SetAside::Stuck {
                 telemetry::unreadable(key.root, key.id);
             }
         }
@@ -246,10 +246,15 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
     }
 }
 
-/// Hands a run over to a worker with a definition that may fit, or marks it as stuck if there is none.
-pub(super) async fn hand_to_another(engine: &Engine, key: Key, saga: &str, reason: &str) -> SetAside {
+/// Hands a run over to a worker with a definition that may fit. If there is none, marks it as stuck, if that is wanted.
+pub(super) async fn hand_to_another(
+    engine: &Engine,
+    key: Key,
+    (saga, or_stuck): (&str, bool),
+    reason: &str,
+) -> SetAside {
     let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
-    match engine.store.set_aside(Refusing { key, reason, worker, definition }).await {
+    match engine.store.set_aside(Refusing { key, reason, worker, definition, or_stuck }).await {
         Ok(set) => {
             if set == SetAside::HandedOver {
                 engine.wakeups.others.notify_one();

@@ -3,7 +3,8 @@
 //! Each worker lists the definitions of its sagas. Of several definitions of one saga, that of the worker which
 //! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker that has
 //! another definition leaves the runs of the saga alone, but for those that the newer definitions refused and that
-//! were reserved for its own (`run_set_aside.sql`). What a worker knows of the others has a number, which each
+//! were reserved for its own (`run_set_aside.sql`). A saga that a newer program has renamed (`was`) is run under the new
+//! name, too: messages go on being delivered to that name after the newer program has ended. What a worker knows of the others has a number, which each
 //! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,21 +18,28 @@ use uuid::Uuid;
 use super::Engine;
 use super::execute::Halt;
 use crate::bug::{Bug, made};
-use crate::registry::{Registry, RunnableSaga};
+use crate::registry::{Renamed, RunnableSaga, Sagas};
 use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
 use crate::sync::{Mutex, lock};
+use crate::telemetry;
 
 /// The definitions of this program, and what is known of those of others.
 pub(super) struct Definitions {
-    /// The number of the definition of each saga, by its name.
-    own: BTreeMap<String, i32>,
-    /// The same, in the order of [`Registry::pairs`].
-    numbers: Vec<i32>,
+    known: Mutex<Arc<Known>>,
     /// When this worker started, once it is registered.
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
     /// The steps of other definitions, by their numbers. They never change.
     recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
+}
+
+/// The sagas of this program, under all their names.
+pub(super) struct Known {
+    sagas: Arc<Sagas>,
+    /// The number of the definition of each saga, by its name.
+    own: BTreeMap<String, i32>,
+    /// The same, in the order of [`Sagas::pairs`].
+    numbers: Vec<i32>,
 }
 
 /// The current definitions, derived from those of all living workers.
@@ -46,32 +54,30 @@ struct View {
 
 impl Definitions {
     /// Records the definitions of this program.
-    pub(super) async fn publish(store: &Store, registry: &Registry) -> sqlx::Result<Self> {
-        let definitions: Vec<_> = registry
-            .sagas()
-            .map(|RunnableSaga { definition, handler }| PublishedDefinition {
-                handler: definition.saga.to_string(),
-                fingerprint: definition.fingerprint(&handler.types()),
-                steps: definition.recorded_steps(),
-            })
-            .collect();
-        let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
-        let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
-        let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
-        let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
+    pub(super) async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
+        let known = Mutex::new(Arc::new(Known::publish(store, sagas).await?));
         let (started_at, view, recorded) = Default::default();
-        Ok(Self { own, numbers, started_at, view, recorded })
+        Ok(Self { known, started_at, view, recorded })
+    }
+
+    /// The sagas of this program, under all names that are known of them.
+    pub(super) fn sagas(&self) -> Arc<Sagas> {
+        lock(&self.known).sagas.clone()
+    }
+
+    pub(super) fn known(&self) -> Arc<Known> {
+        lock(&self.known).clone()
     }
 
     /// The number of the definition of a saga of this program.
     pub(super) fn number_of(&self, saga: &str) -> i32 {
-        self.own.get(saga).copied().unwrap_or_default()
+        lock(&self.known).own.get(saga).copied().unwrap_or_default()
     }
 
     /// The registration of this worker.
-    pub(super) fn registered<'a>(&'a self, worker: Uuid, registry: &'a Registry) -> Registered<'a> {
-        let (topics, handlers) = registry.pairs();
-        let (definitions, started_at) = (&self.numbers, *lock(&self.started_at));
+    pub(super) fn registered<'a>(&self, known: &'a Known, worker: Uuid) -> Registered<'a> {
+        let (topics, handlers) = known.sagas.pairs();
+        let (definitions, started_at) = (&known.numbers, *lock(&self.started_at));
         Registered { worker, topics, handlers, definitions, started_at }
     }
 
@@ -101,7 +107,8 @@ impl Definitions {
         lock(&self.view).clone()
     }
 
-    fn look(&self, worker: Uuid, registry: &Registry, living: &[LivingWorker]) {
+    fn look(&self, worker: Uuid, living: &[LivingWorker]) {
+        let mine = self.known();
         let mut view = View::default();
         let Some(own) = living.iter().find(|living| living.id == worker) else {
             // This worker is presumed dead, and claims nothing until it has registered again.
@@ -122,8 +129,8 @@ impl Definitions {
             }
         }
         let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
-        let (topics, _) = registry.pairs();
-        for ((topic, definition), number) in topics.iter().zip(registry.definitions()).zip(&self.numbers) {
+        let (topics, _) = mine.sagas.pairs();
+        for ((topic, definition), number) in topics.iter().zip(mine.sagas.definitions()).zip(&mine.numbers) {
             let known = known.get(&(topic.as_str(), &*definition.saga));
             let (current, is_contested) = known.map_or((*number, false), |known| (known.2, known.3));
             if current == *number {
@@ -141,15 +148,69 @@ impl Definitions {
     }
 }
 
-/// Reads the living workers and their definitions.
+impl Known {
+    async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
+        let definitions: Vec<_> = sagas
+            .each()
+            .map(|RunnableSaga { definition, handler }| PublishedDefinition {
+                handler: definition.saga.to_string(),
+                fingerprint: definition.fingerprint(&handler.types()),
+                steps: definition.recorded_steps(),
+            })
+            .collect();
+        let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
+        let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
+        let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
+        let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Self { sagas: Arc::new(sagas), own, numbers })
+    }
+}
+
+/// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
+///
+/// Only one task at a time may call this.
 pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
-    let living = engine.store.living_workers().await?;
-    engine.definitions.look(engine.worker, &engine.registry, &living);
+    add_names(engine).await?;
+    let mut living = engine.store.living_workers().await?;
+    if enlist(engine, &living).await? {
+        living = engine.store.living_workers().await?;
+    }
+    engine.definitions.look(engine.worker, &living);
     if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.wakeups.others.notify_one();
     }
     Ok(())
+}
+
+/// Has this worker run its sagas under the names that newer programs have given them.
+async fn add_names(engine: &Engine) -> sqlx::Result<()> {
+    let renamed = engine.store.renamed_sagas(&engine.subscriptions).await?;
+    let mut sagas = Sagas::clone(&engine.sagas());
+    let added = sagas.add_names(renamed);
+    if added.is_empty() {
+        return Ok(());
+    }
+    *lock(&engine.definitions.known) = Arc::new(Known::publish(&engine.store, sagas).await?);
+    for Renamed { handler, was, .. } in added {
+        telemetry::saga_renamed(engine.worker, &was, &handler);
+    }
+    Ok(())
+}
+
+/// Lists the names that were added since this worker was registered. Returns whether there were any.
+async fn enlist(engine: &Engine, living: &[LivingWorker]) -> sqlx::Result<bool> {
+    let known = engine.definitions.known();
+    let registered = engine.definitions.registered(&known, engine.worker);
+    let Some(own) = living.iter().find(|living| living.id == engine.worker) else {
+        return Ok(false);
+    };
+    let added = registered.handlers.iter().filter(|handler| !own.handlers.contains(handler));
+    let added: Vec<_> = added.cloned().collect();
+    if !added.is_empty() {
+        engine.store.enlist(registered, &added).await?;
+    }
+    Ok(!added.is_empty())
 }
 
 /// The steps of the definition under which the newest step of a run completed, unless that is the one at hand.

@@ -92,7 +92,7 @@ pub(super) struct Why {
 }
 
 impl Why {
-    fn logged(&self) -> &str {
+    pub(super) fn logged(&self) -> &str {
         self.logged.as_deref().unwrap_or(&self.recorded)
     }
 }
@@ -169,10 +169,9 @@ impl Drop for InFlight {
 /// Works on a claimed run until it waits, ends, or has to be left to others.
 pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     let engine = flight.engine.clone();
-    let Some(saga) = engine.registry.find(&claimed.topic, &claimed.handler) else {
-        unreachable!("only runs of sagas in the registry are claimed");
+    let Some(saga) = engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
+        unreachable!("only runs of registered sagas are claimed");
     };
-    let saga = saga.clone();
     let Claimed { key, payload, attempts, retries, tried_under, .. } = claimed;
     let Claimed { surroundings, overdue, run, definition, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
@@ -273,7 +272,7 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
         }
         Halt::Stuck(why) => {
             let saga = &job.saga.definition.saga;
-            match hand_to_another(engine, job.key, saga, &why.recorded).await {
+            match hand_to_another(engine, job.key, (saga, true), &why.recorded).await {
                 SetAside::Stuck => telemetry::stuck(job.at(&job.step()), why.logged()),
                 SetAside::HandedOver => telemetry::handed_over(job.at(&job.step()), why.logged()),
                 SetAside::Void => {}

@@ -74,14 +74,14 @@ pub(super) async fn launch(
 
 /// A slot for each run that will want one now, as long as there are any.
 fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
-    let mut rooms = vec![];
+    let (mut rooms, sagas) = (vec![], engine.sagas());
     if engine.stopping.is_cancelled() {
         return rooms;
     }
     // When something is due, or whether it has missed a deadline, the claim will see.
     let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.sets_a_time());
     for (at, message) in at_once {
-        let own = engine.registry.handlers_of(message.topic);
+        let own = sagas.handlers_of(message.topic);
         for handler in own.filter(|handler| !engine.definitions.is_superseded(handler)) {
             let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Common);
             let Some(slot) = common.or_else(|| engine.spare.take(&engine.shares, handler)) else {

@@ -48,7 +48,7 @@ use uuid::Uuid;
 
 use crate::RuntimeError;
 use crate::ids;
-use crate::registry::Registry;
+use crate::registry::{Registry, Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
 use crate::store::{Key, Launched, Store, Surroundings};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -68,7 +68,8 @@ pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 /// Everything the tasks of the engine share.
 pub(crate) struct Engine {
     store: Store,
-    registry: Registry,
+    subscriptions: Vec<Subscription>,
+    schedules: Vec<Scheduled>,
     definitions: definitions::Definitions,
     settings: Settings,
     worker: Uuid,
@@ -109,7 +110,8 @@ impl Engine {
     ) -> sqlx::Result<Arc<Self>> {
         user_code::record_locations();
         let worker = ids::now_v7();
-        let definitions = definitions::Definitions::publish(&store, &registry).await?;
+        let Registry { sagas, subscriptions, schedules } = registry;
+        let definitions = definitions::Definitions::publish(&store, sagas).await?;
         let (settler, settlements) = settle::Settler::new();
         let (wakeups, parents) = wake::Wakeups::new();
         let (spare, slots) = shares::Spare::of(settings.concurrency);
@@ -120,7 +122,8 @@ impl Engine {
             connections,
             unhandled: UnhandledWarnings::new(store.clone()),
             store,
-            registry,
+            subscriptions,
+            schedules,
             definitions,
             settings,
             worker,
@@ -138,19 +141,20 @@ impl Engine {
             runs: TaskTracker::new(),
             running: running::Running::default(),
         });
+        // Before this worker is registered: workers with former names of these sagas then look for the new ones.
+        engine.store.publish(&engine.subscriptions).await?;
         let session = liveness::Session::open(&engine).await?;
         if let Err(error) = engine.publish().await {
             session.close().await;
             return Err(error);
         }
-        telemetry::started(worker, engine.registry.pairs().1.len() - 1, engine.settings.concurrency);
+        telemetry::started(worker, engine.sagas().pairs().1.len() - 1, engine.settings.concurrency);
         tokio::spawn(engine.clone().serve(session, settlements, parents));
         Ok(engine)
     }
 
-    /// Lists the sagas of this program.
+    /// Lists the schedules of this program, and looks for what waits for its sagas.
     async fn publish(&self) -> sqlx::Result<()> {
-        self.store.publish(self.registry.subscriptions()).await?;
         schedule::publish(self).await?;
         definitions::look(self).await?;
         for (topic, saga) in self.store.abandoned_sagas().await? {
@@ -248,6 +252,11 @@ impl Engine {
         if steps.is_empty() { Ok(()) } else { Err(RuntimeError::StepsStopped { limit, steps }) }
     }
 
+    /// The sagas of this process, under all names that are known of them.
+    fn sagas(&self) -> Arc<Sagas> {
+        self.definitions.sagas()
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -308,15 +317,15 @@ impl Engine {
 
     /// Whether sagas of this process handle what is launched on this topic.
     pub(crate) fn has_handlers_of(&self, topic: &str) -> bool {
-        self.registry.handlers_of(topic).next().is_some()
+        self.sagas().handlers_of(topic).next().is_some()
     }
 
     /// Something for these handlers has become ready.
     pub(crate) fn announce(&self, handlers: &[String]) {
-        let own = handlers.iter().any(|handler| self.registry.has(handler));
+        let sagas = self.sagas();
+        let own = handlers.iter().any(|handler| sagas.has(handler));
         // Where several definitions are in use, the run may be one that is reserved for another worker, or for this one.
-        let foreign =
-            |handler: &String| !self.registry.has(handler) || self.definitions.is_contested(handler);
+        let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
         if own {
             self.wakeups.claimer.notify_one();
         }

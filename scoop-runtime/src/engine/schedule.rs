@@ -25,7 +25,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// Lists the schedules of this program. What is new is due one period, or one time of its
 /// expression, from now.
 pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
-    let schedules = engine.registry.schedules();
+    let schedules = &engine.schedules;
     if schedules.is_empty() {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
 
 /// Launches what is due, until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut followed = Followed::of(engine.registry.schedules());
+    let mut followed = Followed::of(&engine.schedules);
     while !followed.topics.is_empty() {
         let pause = match look(&engine, &mut followed).await {
             Ok(pause) => pause,

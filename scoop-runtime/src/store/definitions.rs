@@ -85,6 +85,8 @@ pub(crate) struct Refusing<'a> {
     pub(crate) worker: Uuid,
     /// The definition that refuses it.
     pub(crate) definition: i32,
+    /// Whether it is stuck if no living worker has another definition; otherwise the claim of it stays.
+    pub(crate) or_stuck: bool,
 }
 
 /// What became of a run that a program cannot continue.
@@ -94,7 +96,7 @@ pub(crate) enum SetAside {
     Stuck,
     /// It is ready for a worker with another definition.
     HandedOver,
-    /// It was not held under the key any more.
+    /// It was not held under the key any more, or the claim of it stays.
     Void,
 }
 
@@ -189,6 +191,22 @@ impl Tables {
         self.notification(registered.worker).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(started_at)
+    }
+
+    /// Lists the sagas of a registered worker anew, since these are added, and tells the other workers.
+    pub(crate) async fn enlist(&self, registered: Registered<'_>, added: &[String]) -> sqlx::Result<()> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        sqlx::query(self.sql.worker_enlist.clone())
+            .bind(registered.worker)
+            .bind(registered.topics)
+            .bind(registered.handlers)
+            .bind(registered.definitions)
+            .execute(&mut *tx)
+            .await?;
+        self.reconsider(&mut tx, added).await?;
+        self.notification(registered.worker).execute(&mut *tx).await?;
+        tx.commit().await
     }
 
     /// Enters a worker, in a transaction of the caller.

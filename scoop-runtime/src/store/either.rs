@@ -16,13 +16,13 @@ use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
     Asked, Claimed, Claimer, FailedPart, Fired, History, Key, Lanes, Launched, LivingWorker, Memory, Parent,
-    Progress, Published, PublishedDefinition, Redelivery, Refusing, Release, SetAside, Settled, Settlement,
-    Standing, Tables, Target, Unclaimed, Undone, Wanted,
+    Progress, Published, PublishedDefinition, Redelivery, Refusing, Registered, Release, SetAside, Settled,
+    Settlement, Standing, Tables, Target, Unclaimed, Undone, Wanted,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
 use crate::rebuild::Rebuild;
-use crate::registry::Subscription;
+use crate::registry::{Renamed, Subscription};
 use crate::repair::{FailedCompensation, Intervention, Refusal, StuckRun};
 use crate::settings::Backoff;
 use crate::topology::ListedHandler;
@@ -119,6 +119,8 @@ either! {
     async fn publish(&self, subscriptions: &[Subscription]) -> ();
     async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
     async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
+    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> Vec<Renamed>;
+    async fn enlist(&self, registered: Registered<'_>, added: &[String]) -> ();
     async fn living_workers(&self) -> Vec<LivingWorker>;
     async fn abandoned_sagas(&self) -> Vec<(String, String)>;
     async fn listed_handlers(&self) -> Vec<ListedHandler>;

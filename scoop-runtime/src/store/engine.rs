@@ -21,7 +21,7 @@ use super::{Claimed, Key, Lanes, Progress, Refusing, SetAside, Settled, Settleme
 use crate::children::{Child, ChildQuery, Launches};
 use crate::clock::Now;
 use crate::ids;
-use crate::registry::Subscription;
+use crate::registry::{Renamed, Subscription};
 use crate::settings::Backoff;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
@@ -437,6 +437,7 @@ impl Tables {
             .bind(refusal.key.epoch)
             .bind(refusal.reason.replace('\0', ""))
             .bind(refusal.definition)
+            .bind(refusal.or_stuck)
             .fetch_optional(&mut *tx)
             .await?;
         tx.commit().await?;
@@ -459,6 +460,16 @@ impl Tables {
             .done(&self.sessions)
             .await?;
         Ok(())
+    }
+
+    /// The names that newer programs have given these sagas, and that this program does not have.
+    pub(crate) async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+        let renamed = sqlx::query_as(self.sql.handler_renamed.clone())
+            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .all(&self.sessions);
+        let renamed = renamed.await?.into_iter();
+        Ok(renamed.map(|(topic, handler, was)| Renamed { topic, handler, was }).collect())
     }
 
     /// Makes the runs ready that nobody came to wake, and says whose they are.

@@ -618,6 +618,95 @@ async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() 
     Ok(())
 }
 
+/// The newer program has renamed the saga, and ends: what it leaves, and what is launched after that, has the new name.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    db.scoop().only::<Hotel>().start().await?.shutdown().await?;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    let new = db.scoop().only::<journey::Trip>().start().await?;
+    let begun = new.launch(Book { number: 0, ..launching_in("two") }).await?;
+    begun.comes_to(waits).await?;
+    new.shutdown().await?;
+    let left = db.client().launch(Book { number: 1, ..launching_in("one") }).await?;
+    left.comes_to(waits).await?;
+    let hotel = db.scoop().only::<Hotel>().start().await?;
+    let fresh = old.launch(Book { number: 2, ..Book::default() }).await?;
+    for trip in [&begun, &left, &fresh] {
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        assert_eq!(&*trip.tree().await?.roots()[0].handler, "journey");
+    }
+    assert_eq!(notes(&db, 0).await, "one@journey two@journey three@original");
+    assert_eq!(notes(&db, 1).await, "one@original two@original three@original");
+    assert_eq!(notes(&db, 2).await, "one@original two@original three@original");
+    assert!(old.stuck_runs().await?.is_empty());
+    // An instance that starts later takes the old name back, and has both.
+    let again = db.scoop().only::<original::Trip>().start().await?;
+    assert_eq!(again.rollback(begun.id(), "not needed").await?, RollbackAnswer::Accepted);
+    begun
+        .comes_to(|tree| tree.roots().iter().all(|run| matches!(run.state, RunState::RolledBack(_))))
+        .await?;
+    let last = again.launch(Book { number: 3, ..Book::default() }).await?;
+    assert_eq!(last.ends().await?, Outcome::Committed);
+    assert_eq!(&*last.tree().await?.roots()[0].handler, "trip");
+    for scoop in [old, again, hotel] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+mod charged {
+    use super::*;
+
+    /// [`Book`] in a newer program, which needs another field.
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "trips")]
+    pub(super) struct Charged {
+        number: i64,
+        currency: String,
+    }
+
+    #[derive(Default)]
+    pub(super) struct Trip;
+
+    #[saga(name = "trip")]
+    #[subscribes(Charged)]
+    impl Trip {
+        #[step]
+        async fn one(&self, scope: &mut Scope<'_>, charged: &Charged) -> Result<()> {
+            let book = Book { number: charged.number, ..Book::default() };
+            ran(scope, &book, &charged.currency, "one").await
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_that_only_an_older_program_can_decode_goes_to_it() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    let new = db.scoop().only::<charged::Trip>().start().await?;
+    let trip = db.client().launch(Book::default()).await?;
+    assert_eq!(trip.ends().await?, Outcome::Committed);
+    assert_eq!(notes(&db, 0).await, "one@original two@original three@original");
+    // A message that neither can decode fails.
+    let unknown = db.client().launch(Unknown).await?;
+    let Outcome::RolledBack(failure) = unknown.ends().await? else { panic!("it committed") };
+    assert!(failure.to_string().contains("PayloadMismatch"), "{failure}");
+    old.shutdown().await?;
+    let trip = db.client().launch(Book::default()).await?;
+    let Outcome::RolledBack(failure) = trip.ends().await? else { panic!("it committed") };
+    assert!(failure.to_string().contains("currency"), "{failure}");
+    new.shutdown().await?;
+    Ok(())
+}
+
+/// A message on the topic of [`Book`] that no program can decode.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "trips")]
+struct Unknown;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;

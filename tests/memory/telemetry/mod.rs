@@ -9,7 +9,7 @@ use scoop::{Builder, Handle, InMemory, RunState, Tree};
 
 use crate::support::events::{Events, Fields, Seen};
 use crate::support::{Ends, eventually};
-use shop::{Gated, Order, OrderSaga, ParcelSaga, PricedSaga, Program, ShorterSaga, Slow, Visit, shop};
+use shop::{Gated, Order, OrderSaga, ParcelSaga, PricedSaga, RenamedSaga, Program, ShorterSaga, Slow, Visit, shop};
 
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
@@ -394,6 +394,9 @@ async fn faults(events: &Events) -> Result<()> {
     other.link.fail_after("settle", 1);
     other.scoop.launch(Order::default()).await?.ends().await?;
     expect("discarded").await;
+    let renamed = Program::start(&database, |it| it.only::<RenamedSaga>()).await?;
+    expect("saga_renamed").await;
+    renamed.scoop.shutdown().await?;
     other.scoop.shutdown().await?;
 
     let gated = Gated::default();

@@ -125,6 +125,19 @@ pub(super) struct Priced {
     secret: u32,
 }
 
+/// [`OrderSaga`] in a newer program.
+#[derive(Default)]
+pub(super) struct RenamedSaga;
+
+#[saga(name = "telemetry-purchase", was = "telemetry-order")]
+#[subscribes(Order)]
+impl RenamedSaga {
+    #[step]
+    async fn reserve(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+        Ok(())
+    }
+}
+
 #[derive(Default)]
 pub(super) struct PricedSaga;
 

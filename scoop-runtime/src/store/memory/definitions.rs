@@ -5,7 +5,7 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::{Lanes, LivingWorker, PublishedDefinition, Refusing, SetAside};
+use super::super::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 use super::Memory;
 use super::row::RunState;
 use super::state::{Lane, RunId, State};
@@ -76,6 +76,21 @@ impl Memory {
         .await
     }
 
+    /// Lists the sagas of a registered worker anew, since these are added, and tells the other workers.
+    pub(crate) async fn enlist(&self, registered: Registered<'_>, added: &[String]) -> sqlx::Result<()> {
+        self.run("enlist", |state| {
+            if let Some(worker) = state.workers.get_mut(&registered.worker) {
+                worker.topics = registered.topics.to_vec();
+                worker.handlers = registered.handlers.to_vec();
+                worker.definitions = registered.definitions.to_vec();
+            }
+            state.change_topology(added);
+            state.tell(registered.worker);
+            Ok(())
+        })
+        .await
+    }
+
     /// The living workers.
     pub(crate) async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
         self.run("living_workers", |state| {
@@ -94,7 +109,7 @@ impl Memory {
 
     /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
-        let Refusing { key, reason, definition, .. } = refusal;
+        let Refusing { key, reason, definition, or_stuck, .. } = refusal;
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {
                 return Ok(SetAside::Void);
@@ -105,6 +120,9 @@ impl Memory {
             let mut refused_by = if moved_on { vec![] } else { row.refused_by.clone() };
             refused_by.push(definition);
             let target = state.newest_definition((&topic, &handler), &refused_by);
+            if target.is_none() && !or_stuck {
+                return Ok(SetAside::Void);
+            }
             let (now, reason) = (state.now(), reason.replace('\0', ""));
             state.change((key.root, key.id), |row| {
                 row.free(now);

@@ -9,7 +9,7 @@ use super::row::{Row, RunState};
 use super::state::{Lane, Listed, Pair, RunId, State};
 use crate::bug::{Bug, made};
 use crate::clock::since_1970;
-use crate::registry::Subscription;
+use crate::registry::{Renamed, Subscription};
 use crate::topology::ListedHandler;
 
 impl Memory {
@@ -41,6 +41,26 @@ impl Memory {
                 }
             }
             Ok(())
+        })
+        .await
+    }
+
+    /// The names that newer programs have given these sagas, and that this program does not have.
+    pub(crate) async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+        self.run("renamed_sagas", |state| {
+            let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
+            let mut renamed = BTreeSet::new();
+            for listed in state.topology.iter().filter(|listed| !own(&listed.handler)) {
+                let former = subscriptions
+                    .iter()
+                    .filter(|it| *it.topic == *listed.topic && listed.was.contains(&it.handler));
+                renamed.extend(former.map(|it| Renamed {
+                    topic: it.topic.clone(),
+                    handler: listed.handler.to_string(),
+                    was: it.handler.clone(),
+                }));
+            }
+            Ok(renamed.into_iter().collect())
         })
         .await
     }
