@@ -9,7 +9,9 @@ use scoop::{Builder, Handle, InMemory, RunState, Tree};
 
 use crate::support::events::{Events, Fields, Seen};
 use crate::support::{Ends, eventually};
-use shop::{Gated, Order, OrderSaga, ParcelSaga, PricedSaga, RenamedSaga, Program, ShorterSaga, Slow, Visit, shop};
+use shop::{
+    Gated, Order, OrderSaga, ParcelSaga, PricedSaga, Program, RenamedSaga, ShorterSaga, Slow, Visit, shop,
+};
 
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
 mod page;
