@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- The protocol: what every participant of structured cooperation reads and writes, whatever its
 -- language. Append-only. Tables, columns, types and unique indexes are fixed by the protocol.
 

@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- The working set: what the engine needs beside the protocol. Small, whatever the history holds:
 -- a run that ended leaves it.
 

@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Which sagas run by themselves, and when next. What the newest program that started with a saga
 -- says of it counts for all. A row stays when no program has its saga any more, but is not
 -- read then.

@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- What people do about runs that could not be undone, or cannot be continued.
 
 -- What operators did, for good. The working set follows from the protocol's tables and from this one.

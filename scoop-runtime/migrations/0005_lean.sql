@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- The server reads the text of a CHECK anew for every statement that writes the table, and a step
 -- writes it once or twice: without these it costs a seventh less. The table is the engine's own; in
 -- the databases of the tests the rules stay.

@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- What follows from a move of a run, for everything that the shorter statements (`step_*.sql`) are not
 -- for. A function, so that what is not there costs nothing, and with settings of its own, so that
 -- it is planned in one way on every connection: looked up by index, whatever the tables hold, and

@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- What could not be undone, once more.
 
 -- That a run failed again after an operator had it go on: of ROLLBACK_FAILED there is one for each run, and that

@@ -1,3 +1,5 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Messages that had no handler when they were launched, and that were delivered later, each at most once. Written
 -- by redeliveries only: a launch without a handler leaves no row besides its EMITTED.
 CREATE TABLE scoop.redelivery (

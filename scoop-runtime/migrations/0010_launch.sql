@@ -1,5 +1,10 @@
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- Launches under a condition, for transactions of any session: see `message_launch.sql`, which also claims runs for the
 -- launching worker. A change in one of them must be repeated in the other.
+
+-- It has the rights of the owner of the tables, so that a role needs none but to execute it. Therefore it checks that each
+-- message starts a hierarchy of its own, and claims nothing.
 
 -- Publishes messages that start hierarchies of their own, one run for each handler listed at this moment; but none that
 -- is there already, as one that may be launched only once can be, and none at all if one of them requires a handler and
@@ -7,11 +12,25 @@
 -- Locks: a message that another transaction is launching with the same id: waits for that.
 CREATE FUNCTION scoop.launch(
     messages jsonb, OUT launched bigint, OUT handlers text[], OUT refused text, OUT refused_type text)
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    taken uuid;
 BEGIN
+    SELECT a.root INTO taken
+    FROM jsonb_to_recordset(messages) AS a (id uuid, root uuid)
+    WHERE (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
+      AND (
+          SELECT count(*) FROM scoop.message_event e
+          WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = a.root
+      ) + (SELECT count(*) FROM scoop.run r WHERE r.root = a.root) > 0
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'permission denied for hierarchy %: another message has started it', taken
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
     WITH asked AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(messages) AS m (
             id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz, deadlines timestamptz[],
@@ -60,3 +79,7 @@ BEGIN
            (SELECT r.topic FROM refusal r), (SELECT r.required FROM refusal r)
     INTO launched, handlers, refused, refused_type;
 END $$;
+REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
+
+-- The number of the newest migration. Each later one replaces it.
+CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 10;

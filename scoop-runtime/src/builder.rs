@@ -13,6 +13,7 @@ use crate::embedded::Embedded;
 use crate::engine::{Connections, Engine};
 use crate::error::is_crowded;
 use crate::memory::InMemory;
+use crate::migrate::bring_up_to_date;
 use crate::patience::{Trial, Vain};
 use crate::registry::{Provided, Registry};
 use crate::scoop::Limits;
@@ -189,10 +190,11 @@ impl Builder {
     }
 
     /// Whether the tables are made, or brought up to date, before anything else; by default [`Builder::start`] does so and
-    /// [`Builder::client`] does not. Without it, tables of another version are an error.
+    /// [`Builder::client`] does not. Without it, tables of another version are an error. Tables of this version need no
+    /// right to create anything.
     ///
-    /// A deployment can so make the tables with a role that may create them, and start the programs with another one. In
-    /// memory there are no tables: this changes nothing.
+    /// A deployment can so make the tables with a role that may create them ([`migrate`](crate::migrate()) does the same
+    /// as a step of its own), and start the programs with another one. In memory there are no tables: this changes nothing.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -340,12 +342,14 @@ impl Builder {
         let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access);
         store::check(pool, &sessions).await?;
         if self.migrates.unwrap_or(true) {
-            store::migrate(sessions.listening(), schema).await?;
+            bring_up_to_date(&sessions, schema).await?;
         } else {
             check_tables(&sessions, schema, self.settings.limits().patience).await?;
         }
         let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
-        let store = Store::from(Tables::new(sessions, schema));
+        let tables = Tables::new(sessions, schema);
+        check_rights(&tables).await?;
+        let store = Store::from(tables);
         let limits = self.settings.limits();
         let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
             .await
@@ -388,7 +392,7 @@ impl Builder {
             let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
             if self.migrates.unwrap_or(false) {
                 store::check(&pool, &sessions).await?;
-                store::migrate(sessions.listening(), &schema).await.map_err(RuntimeError::denied)?;
+                bring_up_to_date(&sessions, &schema).await.map_err(RuntimeError::denied)?;
             } else {
                 check_tables(&sessions, &schema, limits.patience).await?;
             }
@@ -444,6 +448,17 @@ async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) 
         Ok(Some(unfit)) => Err(vec![unfit].into()),
         Err(error) => Err(error.denied()),
     }
+}
+
+/// Whether the role may do what a worker does.
+async fn check_rights(tables: &Tables) -> Result<(), RuntimeError> {
+    const DOING: &str = "the rights of the role were checked";
+    let lacking = tables.lacking_rights().await.map_err(RuntimeError::database(DOING))?;
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let refusal = format!("permission denied: the role lacks {}", lacking.join(", "));
+    Err(vec![SetupError::Denied { doing: DOING.to_owned(), refusal }].into())
 }
 
 /// An error at a start with its remedy.

@@ -229,6 +229,20 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
+    /// The role of the connections lacks a right on the tables: see the guide about security.
+    #[error(
+        "the role of the connections lacks a right while {doing}: {}; the guide lists the GRANTs that each role needs",
+        Escaped(refusal)
+    )]
+    Denied {
+        /// What was being done.
+        doing: &'static str,
+        /// The error of the server.
+        refusal: String,
+        /// What sqlx says.
+        source: sqlx::Error,
+    },
+
     /// The database was away for longer than the program has [patience](crate::Builder::patience).
     #[error(
         "the database failed while {doing}: {attempts} {} within {waited:.1?}, where `Builder::patience` allows \
@@ -463,8 +477,8 @@ pub enum SetupError {
 
     /// The role of the pool lacks a permission on the server.
     #[error(
-        "the server refused while {doing}: {}; grant that to the role of the connections, or have a role that \
-         may do it make the tables (`.migrate(true)` on the builder of a client), and then grant their use",
+        "the server refused while {doing}: {}; grant that to the role of the connections as the guide's page about security lists it, or have a \
+         role that may do it make the tables (`scoop::migrate`), and then grant their use",
         Escaped(refusal)
     )]
     Denied {
@@ -532,6 +546,7 @@ impl RuntimeError {
         use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
         match self {
             Self::Database { source, .. }
+            | Self::Denied { source, .. }
             | Self::Unavailable { source, .. }
             | Self::NoConnection { source, .. }
             | Self::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => Some(source),
@@ -544,9 +559,11 @@ impl RuntimeError {
         let Some(source) = self.of_sqlx().filter(|source| is_denied(source)) else {
             return self;
         };
-        let refusal = source.as_database_error().map_or_else(String::new, |error| error.message().to_owned());
+        let refusal = refusal(source);
         let doing = match &self {
-            Self::Database { doing, .. } | Self::Unavailable { doing, .. } => (*doing).to_owned(),
+            Self::Database { doing, .. } | Self::Denied { doing, .. } | Self::Unavailable { doing, .. } => {
+                (*doing).to_owned()
+            }
             Self::Migration { schema, .. } => {
                 format!("the tables in schema `{schema}` were brought up to date")
             }
@@ -595,6 +612,11 @@ impl RuntimeError {
     pub fn is_transient(&self) -> bool {
         self.of_sqlx().is_some_and(is_transient)
     }
+}
+
+/// The words of the server.
+pub(crate) fn refusal(error: &sqlx::Error) -> String {
+    error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 
 fn because(refusal: &Option<String>) -> String {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::{is_transient, is_without_tables, loses_answer};
+use crate::error::{is_denied, is_transient, is_without_tables, loses_answer, refusal};
 use crate::{RuntimeError, SetupError};
 
 /// How long a database may be away, unless the program says otherwise.
@@ -169,6 +169,9 @@ impl Vain {
             let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = vain;
             if let Some(what) = is_without_tables(&source) {
                 return vec![SetupError::NoTables { what }].into();
+            }
+            if is_denied(&source) {
+                return RuntimeError::Denied { doing, refusal: refusal(&source), source };
             }
             if !may_have_happened && !is_transient(&source) {
                 return RuntimeError::Database { doing, source };

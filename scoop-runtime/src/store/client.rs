@@ -280,7 +280,7 @@ impl Tables {
         executor: impl PgExecutor<'_>,
         messages: &[Launched],
     ) -> sqlx::Result<Launch> {
-        if messages.iter().any(Launched::is_conditional) {
+        if messages.iter().any(Launched::is_conditional) || !self.may_write().await? {
             return self.launch_any(executor, messages).await;
         }
         let publish = match messages {
@@ -349,8 +349,21 @@ impl Tables {
         launch_of(&launch.fetch_one(executor).await?)
     }
 
+    /// Whether the role may write messages and runs itself; otherwise it launches by the function that has the right.
+    async fn may_write(&self) -> sqlx::Result<bool> {
+        let ask = || sqlx::query_scalar(self.sql.role_writes.clone()).one(&self.sessions);
+        self.writes.get_or_try_init(ask).await.copied()
+    }
+
+    /// The rights that a worker needs and the role lacks.
+    pub(crate) async fn lacking_rights(&self) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.role_lacks.clone()).all(&self.sessions).await
+    }
+
     /// The same, in a transaction of its own.
     pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+        // Asked before a connection is held.
+        self.may_write().await?;
         self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 

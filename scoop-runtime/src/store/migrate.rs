@@ -2,7 +2,8 @@
 //!
 //! The migrations are part of the program. Their history stands in a table of its own, in the
 //! same schema as everything else, so that it meets neither the user's migrations nor those of a
-//! second installation in another schema.
+//! second installation in another schema. If another tool applies their texts, there is no such table; the version is
+//! also that of a function, which every role may call.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -66,29 +67,64 @@ pub(super) async fn too_old(connection: &mut PgConnection) -> sqlx::Result<Optio
     Ok((number < SERVER_VERSION_MIN).then_some(version))
 }
 
-/// What keeps a program that does not make the tables of this schema from using them.
+/// The texts of all migrations for this schema, each with the name of its file.
+pub(crate) fn files(schema: &Schema) -> impl Iterator<Item = (String, String)> {
+    let file = |(version, name, text): &(i64, &str, &str)| {
+        let name = format!("{version:04}_{}.sql", name.replace(' ', "_"));
+        (name, schema.qualify(text).as_str().to_owned())
+    };
+    MIGRATIONS.iter().map(file)
+}
+
+/// What keeps a program from using the tables of this schema, unless it is what [`migrate`] does.
 pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::Result<Option<SetupError>> {
-    let (table, name) = (format!("{}.migration", schema.quoted()), schema.name().to_owned());
-    let exists = sessions.run(async |session| {
-        sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&table).fetch_one(session).await
-    });
-    if !exists.await? {
+    let (quoted, name) = (schema.quoted(), schema.name().to_owned());
+    let exists = async |what: &str, named: String| {
+        let exists = AssertSqlSafe(format!("SELECT {what}($1) IS NOT NULL"));
+        sessions.run(async |session| sqlx::query_scalar(exists).bind(named).fetch_one(session).await).await
+    };
+    if !exists("to_regprocedure", format!("{quoted}.schema_version()")).await? {
         return Ok(Some(SetupError::NoTables { what: format!("schema `{name}` has no tables of scoop") }));
     }
-    // Safe: the name is quoted.
-    let newest = AssertSqlSafe(format!("SELECT max(version) FROM {table} WHERE success"));
-    let newest = sessions.run(async |session| sqlx::query_scalar(newest).fetch_one(session).await);
-    let found: Option<i64> = match newest.await {
-        // Its role need not be allowed to look.
-        Err(error) if is_denied(&error) => return Ok(None),
-        found => found?,
+    let recorded = match exists("to_regclass", format!("{quoted}.migration")).await? {
+        true => recorded(sessions, quoted).await?,
+        // Another tool has made the tables.
+        false => None,
     };
-    let (found, known) = (found.unwrap_or(0), newest_known());
+    let found = match &recorded {
+        Some(recorded) => recorded.iter().map(|(version, _)| *version).max().unwrap_or(0),
+        None => {
+            // Safe: the name is quoted.
+            let version = AssertSqlSafe(format!("SELECT {quoted}.schema_version()::bigint"));
+            sessions.run(async |session| sqlx::query_scalar(version).fetch_one(session).await).await?
+        }
+    };
+    let known = newest_known();
     Ok(match found.cmp(&known) {
         Ordering::Less => Some(SetupError::SchemaTooOld { schema: name, found, known }),
-        Ordering::Equal => None,
         Ordering::Greater => Some(SetupError::SchemaTooNew { schema: name, found, known }),
+        Ordering::Equal => {
+            let recorded = recorded.unwrap_or_default();
+            let differs = |it: &&Migration| {
+                recorded.iter().any(|(version, sum)| *version == it.version && *sum != *it.checksum)
+            };
+            let migrator = migrator(schema);
+            migrator
+                .iter()
+                .find(differs)
+                .map(|it| SetupError::SchemaDiffers { schema: name, version: it.version })
+        }
     })
+}
+
+/// The migrations that were applied by this library, with their checksums. None if the role may not read that.
+async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<(i64, Vec<u8>)>>> {
+    // Safe: the name is quoted.
+    let recorded = AssertSqlSafe(format!("SELECT version, checksum FROM {quoted}.migration WHERE success"));
+    match sessions.run(async |session| sqlx::query_as(recorded).fetch_all(session).await).await {
+        Err(error) if is_denied(&error) => Ok(None),
+        recorded => recorded.map(Some),
+    }
 }
 
 fn newest_known() -> i64 {
@@ -116,5 +152,26 @@ fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
             RuntimeError::Setup(vec![SetupError::SchemaDiffers { schema: name, version }])
         }
         source => RuntimeError::Migration { schema: name, source },
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_migration_sets_the_version() {
+        let (newest, _, text) = MIGRATIONS.last().unwrap();
+        assert_eq!(*newest, newest_known());
+        assert!(text.contains(&format!(
+            "FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN {newest};"
+        )));
+    }
+
+    #[test]
+    fn every_migration_finds_names_of_the_server_only() {
+        for (version, _, text) in MIGRATIONS {
+            assert!(text.starts_with("SET LOCAL search_path = pg_catalog, pg_temp;\n"), "{version}");
+        }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) use history::{History, Wanted};
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
 pub(crate) use memory::{Memory, MemorySession};
-pub(crate) use migrate::{migrate, unfit_tables};
+pub(crate) use migrate::{files, migrate, unfit_tables};
 pub(crate) use progress::Progress;
 pub(crate) use reach::{check, refusal};
 pub(crate) use redelivery::Redelivery;
@@ -62,6 +62,8 @@ pub(crate) use sql::{Schema, Statements};
 
 use std::sync::Arc;
 
+use tokio::sync::OnceCell;
+
 use crate::clock::ServerClock;
 
 /// The tables of one schema.
@@ -70,11 +72,13 @@ pub(crate) struct Tables {
     sessions: Sessions,
     sql: Statements,
     clock: Arc<ServerClock>,
+    /// Whether the role may write messages and runs itself, once that is known.
+    writes: Arc<OnceCell<bool>>,
 }
 
 impl Tables {
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
-        Self { sessions, sql: Statements::of(schema), clock: Arc::default() }
+        Self { sessions, sql: Statements::of(schema), clock: Arc::default(), writes: Arc::default() }
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -140,6 +140,8 @@ statements! {
     request_find,
     request_list,
     request_named,
+    role_lacks,
+    role_writes,
     run_children,
     run_claim,
     run_counts,

@@ -57,6 +57,7 @@ mod replies_windows;
 mod requests_to_cancel;
 mod requests_to_undo;
 mod retries;
+mod roles;
 mod schedules;
 mod search_path;
 mod setup;

@@ -274,11 +274,14 @@ async fn client_that_migrates_makes_tables_for_programs_that_may_not() -> Result
     db.execute(&format!("GRANT USAGE ON SCHEMA deployed TO {role}")).await;
     let tables = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA deployed";
     db.execute(&format!("GRANT {tables} TO {role}")).await;
+    db.execute(&format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA deployed TO {role}")).await;
     let options = (*db.pool().connect_options()).clone().options([("role", &*role)]);
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(8).connect_lazy_with(options);
     let builder = || Scoop::builder().postgres(pool.clone()).schema("deployed").only::<RootHandler>();
 
-    assert!(matches!(&*mistakes(builder()).await, [SetupError::Denied { .. }]), "it may not create tables");
+    let fresh = builder().schema("fresh");
+    assert!(matches!(&*mistakes(fresh).await, [SetupError::Denied { .. }]), "it may not create tables");
+    builder().start().await?.shutdown().await?;
     let scoop = builder().migrate(false).start().await?;
     let outcome = client.launch(Root).await?.wait().await;
     scoop.shutdown().await?;
@@ -329,6 +332,7 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
     db.execute(&format!("ALTER ROLE {role} NOSUPERUSER")).await;
     db.execute(&format!("GRANT ALL ON SCHEMA scoop TO {role}")).await;
     db.execute(&format!("GRANT ALL ON ALL TABLES IN SCHEMA scoop TO {role}")).await;
+    db.execute(&format!("GRANT ALL ON ALL FUNCTIONS IN SCHEMA scoop TO {role}")).await;
     let options = (*db.pool().connect_options()).clone().username(&role);
     let mut errors = vec![];
     let mut started = false;

@@ -1,0 +1,25 @@
+-- Which rights that a worker needs does the role of this session lack? `docs/security.md` lists the same.
+-- Locks: nothing.
+WITH needed AS (
+    SELECT t.name, r.privilege
+    FROM (VALUES
+        ('scoop.message', '{SELECT,INSERT}'::text[]),
+        ('scoop.message_event', '{SELECT,INSERT}'),
+        ('scoop.return_value', '{SELECT,INSERT}'),
+        ('scoop.definition', '{SELECT,INSERT}'),
+        ('scoop.intervention', '{SELECT,INSERT}'),
+        ('scoop.repeated_failure', '{SELECT,INSERT}'),
+        ('scoop.redelivery', '{SELECT,INSERT}'),
+        ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
+        ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.abandoned_queue', '{SELECT}')
+    ) AS t (name, privileges)
+    CROSS JOIN LATERAL unnest(t.privileges) AS r (privilege)
+)
+SELECT privilege || ' on ' || name FROM needed WHERE NOT has_table_privilege(name, privilege)
+UNION ALL
+SELECT 'UPDATE of a column on scoop.message' WHERE NOT has_any_column_privilege('scoop.message', 'UPDATE')
+UNION ALL
+SELECT 'EXECUTE on scoop.launch(jsonb)' WHERE NOT has_function_privilege('scoop.launch(jsonb)', 'EXECUTE')

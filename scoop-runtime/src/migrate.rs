@@ -1,0 +1,108 @@
+//! The tables, made as a step of its own.
+
+use std::future::IntoFuture;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use sqlx::PgPool;
+
+use crate::RuntimeError;
+use crate::settings::CLIENT_CONNECTIONS;
+use crate::store::{self, Access, Schema, Sessions};
+
+/// Makes the tables, or brings them up to date, in the database of this pool: a step of a deployment, by a role that may
+/// create them.
+///
+/// Programs can then run under a role that may not: see the guide about security. If the tables are those of this version,
+/// nothing is done, and no right to create is needed. Several processes may do this at once.
+///
+/// ```no_run
+/// # extern crate scoop_runtime as scoop;
+/// # async fn example(owner: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+/// scoop::migrate(&owner).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`RuntimeError::Setup`] if the tables are of a later version, if the server is too old, if the role lacks a permission,
+/// or if the pool leads through a proxy that shares sessions; [`RuntimeError::Migration`] or [`RuntimeError::Database`]
+/// if the database fails.
+///
+/// # Cancel safety
+///
+/// A migration that has begun is rolled back or completed; another call continues.
+pub fn migrate(pool: &PgPool) -> Migrate {
+    Migrate { pool: pool.clone(), schema: "scoop".into() }
+}
+
+/// The tables that [`migrate`] makes: a future, by `.await`.
+#[derive(Debug)]
+#[must_use = "nothing happens before it is awaited"]
+pub struct Migrate {
+    pool: PgPool,
+    schema: String,
+}
+
+impl Migrate {
+    /// Makes the tables in this schema instead of `scoop`, as [`Builder::schema`](crate::Builder::schema) names it.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+}
+
+impl IntoFuture for Migrate {
+    type Output = Result<(), RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let schema = Schema::new(&self.schema).map_err(|error| RuntimeError::from(vec![error]))?;
+            let sessions = Sessions::new(&self.pool, CLIENT_CONNECTIONS, &Access::default());
+            let made = async {
+                store::check(&self.pool, &sessions).await?;
+                bring_up_to_date(&sessions, &schema).await
+            };
+            let made = made.await;
+            sessions.close().await;
+            made.map_err(RuntimeError::denied)
+        }
+        .boxed()
+    }
+}
+
+/// Makes the tables unless they are those of this version: then no right to make them is needed.
+pub(crate) async fn bring_up_to_date(sessions: &Sessions, schema: &Schema) -> Result<(), RuntimeError> {
+    use crate::SetupError::{NoTables, SchemaTooOld};
+    let unfit = store::unfit_tables(sessions, schema).await;
+    match unfit.map_err(RuntimeError::database("the tables were looked up"))? {
+        None => Ok(()),
+        Some(NoTables { .. } | SchemaTooOld { .. }) => store::migrate(sessions.listening(), schema).await,
+        Some(unfit) => Err(vec![unfit].into()),
+    }
+}
+
+/// The SQL that makes the tables in this schema, for another migration tool: the texts of files with their names, to be run
+/// in the order of their names.
+///
+/// The schema has to exist. Each file has to run in a transaction, by one role, which then owns the tables; no file may run
+/// twice. Later versions of Scoop add files and do not change these.
+///
+/// # Errors
+///
+/// [`RuntimeError::Setup`] if the name cannot be that of a schema, see [`Builder::schema`](crate::Builder::schema).
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
+/// for (name, sql) in scoop::migration_files("scoop")? {
+///     println!("{name} has {} lines", sql.lines().count());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn migration_files(schema: &str) -> Result<Vec<(String, String)>, RuntimeError> {
+    let schema = Schema::new(schema).map_err(|error| RuntimeError::from(vec![error]))?;
+    Ok(store::files(&schema).collect())
+}

@@ -1,0 +1,298 @@
+//! Programs of roles that have the rights that the guide lists, and no more.
+
+use std::time::{Duration, SystemTime};
+
+use scoop::SetupError;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
+
+use super::*;
+use crate::support::{Database, eventually};
+
+const GUIDE: &str = include_str!("../../../docs/security.md");
+
+/// The roles of the guide, under names of their own, dropped at the end.
+struct Roles {
+    suffix: String,
+}
+
+impl Roles {
+    /// With the rights that the guide lists.
+    async fn granted(db: &Database) -> Self {
+        let roles = Self { suffix: uuid::Uuid::new_v4().simple().to_string() };
+        let sql = GUIDE.split("```sql").map(|block| block.split("```").next().unwrap());
+        let grants = { sql }.find(|block| block.contains("GRANT")).expect("the guide lists them");
+        for role in ["engine", "client", "reader"] {
+            db.execute(&format!("CREATE ROLE {}", roles.name(role))).await;
+        }
+        db.execute(&grants.replace("shop_", &format!("shop_{}_", roles.suffix))).await;
+        roles
+    }
+
+    fn name(&self, role: &str) -> String {
+        format!("shop_{}_{role}", self.suffix)
+    }
+
+    fn pool(&self, db: &Database, role: &str) -> PgPool {
+        let options = (*db.pool().connect_options()).clone().options([("role", self.name(role))]);
+        PgPoolOptions::new().max_connections(8).connect_lazy_with(options)
+    }
+
+    async fn drop(self, db: &Database) {
+        for role in ["engine", "client", "reader"] {
+            let name = self.name(role);
+            db.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+        }
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "roles.order", reply = u32)]
+struct Order {
+    fails: bool,
+}
+
+#[derive(Default)]
+struct Orders;
+
+#[saga]
+#[subscribes(Order)]
+impl Orders {
+    #[step(rollback = undo)]
+    async fn place(&self, scope: &mut Scope<'_>, order: &Order) -> Result<u32> {
+        scope.launch(Item).await?;
+        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
+        scope.reply(order, 7)?;
+        Ok(1)
+    }
+
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, order: &Order) -> Result<()> {
+        if order.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, order: &Order, _: &Failure) -> Result<()> {
+        if order.fails { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "roles.item")]
+struct Item;
+
+#[derive(Default)]
+struct Items;
+
+#[saga]
+#[subscribes(Item)]
+impl Items {
+    #[step(rollback = undo)]
+    async fn take(&self, scope: &mut Scope<'_>, _: &Item) -> Result<()> {
+        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
+        Ok(())
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, _: &Item, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "roles.forgotten")]
+struct Forgotten;
+
+#[derive(Default)]
+struct Remembers;
+
+#[saga]
+#[subscribes(Forgotten)]
+impl Remembers {
+    #[step]
+    async fn remember(&self, _: &mut Scope<'_>, _: &Forgotten) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Hourly;
+
+#[saga(every = "1h")]
+#[subscribes(Tick)]
+impl Hourly {
+    #[step]
+    async fn run(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let pool = roles.pool(&db, "engine");
+    let builder =
+        || Scoop::builder().postgres(pool.clone()).only::<Orders>().only::<Items>().only::<Hourly>();
+    let scoop = builder().start().await?;
+    let order = |fails| Order { fails };
+
+    let done = scoop.launch(order(false)).await?;
+    assert_eq!(done.ends().await?, Outcome::Committed);
+    assert_eq!(done.tree().await?.runs().len(), 2);
+    assert_eq!(scoop.rollback(done.id(), "came back").await?, RollbackAnswer::Accepted);
+    assert!(matches!(done.ends().await?, Outcome::RolledBack(_)));
+
+    let failed = scoop.launch(order(true)).await?;
+    assert!(matches!(failed.ends().await?, Outcome::RollbackFailed(_)));
+    let run = scoop.failed_compensations().await?[0].id();
+    scoop.retry(run).await?;
+    let again = "SELECT count(*) FROM scoop.repeated_failure";
+    eventually("it has failed again", async || db.number(again).await == 1).await;
+    scoop.skip(run, "by hand").await?;
+    assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(scoop.interventions(failed.id()).await?.len(), 2);
+
+    let later = scoop.launch(order(false)).delay(Duration::from_secs(3600)).await?;
+    assert_eq!(scoop.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
+    assert!(matches!(later.ends().await?, Outcome::RolledBack(_)));
+
+    let unhandled = scoop.launch(Forgotten).await?;
+    assert_eq!(unhandled.ends().await?, Outcome::Unhandled);
+    assert_eq!(scoop.launch(order(false)).unique("1").await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+
+    let scoop = Scoop::builder().postgres(pool.clone()).only::<Remembers>().start().await?;
+    let redelivered =
+        scoop.redeliver::<Forgotten>().since(SystemTime::now() - Duration::from_secs(60)).await?;
+    assert_eq!(redelivered.hierarchies.len(), 1);
+    assert_eq!(unhandled.ends().await?, Outcome::Committed);
+    scoop.retire_handler("roles.item", "items").dropping_what_waits().await?;
+    scoop.shutdown().await?;
+    Scoop::builder().postgres(pool.clone()).client().await?.rebuild_working_set().await?;
+    pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let scoop = db.scoop().only::<Orders>().only::<Items>().start().await?;
+    let pool = roles.pool(&db, "client");
+    let client = Scoop::builder().postgres(pool.clone()).client().await?;
+
+    let order = client.launch(Order { fails: false }).await?;
+    assert_eq!(order.result::<Order>().await?, 7);
+    assert_eq!(order.ends().await?, Outcome::Committed);
+    assert_eq!(order.tree().await?.runs().len(), 2);
+    let (mut tx, fails) = (pool.begin().await?, false);
+    let within = client.launch_in(&mut tx, Order { fails }).await?;
+    tx.commit().await?;
+    assert_eq!(within.ends().await?, Outcome::Committed);
+    let once = [
+        client.launch(Order { fails }).unique("1").await?,
+        client.launch(Order { fails }).unique("1").await?,
+    ];
+    assert_eq!(once[0].id(), once[1].id());
+    for order in client.launch_all([Order { fails }, Order { fails }]).await? {
+        assert_eq!(order.ends().await?, Outcome::Committed);
+    }
+    client.stuck_runs().await?;
+
+    let Err(error) = client.cancel(order.id(), "not mine").await.map(drop) else {
+        panic!("it was cancelled")
+    };
+    assert!(matches!(error, RuntimeError::Denied { .. }), "{error:?}");
+    assert!(error.to_string().contains("permission denied for"), "{error}");
+    let forgeries = [
+        "INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+         SELECT message_id, 'ROLLING_BACK', coroutine_name, cooperation_lineage FROM scoop.message_event
+         WHERE type = 'SEEN' LIMIT 1",
+        "INSERT INTO scoop.message (topic, payload) VALUES ('roles.order', '{}')",
+        "INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+         VALUES ('{}', 'orders', 'u32', '8')",
+        "UPDATE scoop.message SET payload = '{}'",
+        "UPDATE scoop.run SET state = 'ready'",
+        "DELETE FROM scoop.message_event",
+        "DELETE FROM scoop.handler",
+        "SELECT scoop.settle('{}', '', NULL) FROM (SELECT) AS v",
+        "SELECT FROM scoop.worker FOR UPDATE",
+        "SELECT scoop.launch(jsonb_build_array(jsonb_build_object('id', gen_random_uuid(), 'topic', 'roles.order',
+             'payload', '{}'::jsonb, 'root', cooperation_lineage[1])))
+         FROM scoop.message_event WHERE type = 'EMITTED' LIMIT 1",
+    ];
+    let before = db.history().await.rows().len();
+    for sql in forgeries {
+        match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await {
+            Err(error) => {
+                let code =
+                    error.as_database_error().and_then(|error| error.code().map(|code| code.to_string()));
+                assert_eq!(code.as_deref(), Some("42501"), "{sql}: {error}");
+            }
+            Ok(_) => panic!("{sql}"),
+        }
+    }
+    assert_eq!(db.history().await.rows().len(), before);
+    let started = Scoop::builder().postgres(pool.clone()).only::<Orders>().start().await.map(drop);
+    let Err(RuntimeError::Setup(found)) = started else { panic!("it started") };
+    assert!(matches!(&*found, [SetupError::Denied { .. }]), "{found:?}");
+    let shown = RuntimeError::Setup(found).to_string();
+    for part in ["permission denied", "INSERT on \"scoop\".message", "DELETE on \"scoop\".run"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    scoop.shutdown().await?;
+    pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reader_role_looks_and_does_not_launch() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let scoop = db.scoop().only::<Orders>().only::<Items>().start().await?;
+    let order = scoop.launch(Order { fails: false }).await?;
+    let pool = roles.pool(&db, "reader");
+    let reader = Scoop::builder().postgres(pool.clone()).client().await?;
+    let seen = reader.find(order.id()).await?;
+    assert_eq!(seen.ends().await?, Outcome::Committed);
+    assert_eq!(seen.tree().await?.runs().len(), 2);
+    assert!(reader.handlers().await?.iter().any(|listed| listed.handler == "orders"));
+    assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
+    let Err(error) = reader.launch(Order { fails: false }).await.map(drop) else { panic!("it was launched") };
+    assert!(error.to_string().contains("permission denied for function launch"), "{error}");
+    scoop.shutdown().await?;
+    pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_made_by_another_tool_are_used() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE SCHEMA elsewhere").await;
+    let files = scoop::migration_files("elsewhere")?;
+    for (at, (name, sql)) in files.iter().enumerate() {
+        let client = db.scoop().schema("elsewhere").client().await;
+        assert!(matches!(client, Err(RuntimeError::Setup(_))), "before {name}");
+        assert!(name.starts_with(&format!("{:04}_", at + 1)), "{name}");
+        db.execute(&format!("BEGIN; {sql}; COMMIT")).await;
+    }
+    let scoop = db.scoop().schema("elsewhere").only::<Orders>().only::<Items>().start().await?;
+    assert_eq!(scoop.launch(Order { fails: false }).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    scoop::migrate(db.pool()).schema("elsewhere").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn migration_is_a_step_of_its_own() -> Result<()> {
+    let db = Database::new().await;
+    let migrate = || scoop::migrate(db.pool()).schema("deployed").into_future();
+    let (one, other) = tokio::join!(migrate(), migrate());
+    one.and(other)?;
+    let scoop = db.scoop().schema("deployed").migrate(false).only::<Items>().start().await?;
+    assert_eq!(scoop.launch(Item).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
