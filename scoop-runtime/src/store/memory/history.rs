@@ -311,6 +311,7 @@ impl Record {
                 EventKind::Suspended => Entry::Suspended {
                     step: event.step.clone().unwrap_or_default(),
                     handler_iteration: event.handling.and_then(|count| u32::try_from(count).ok()),
+                    definition: event.definition,
                     at,
                 },
                 _ => return None,
