@@ -6,8 +6,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::RuntimeError;
 use crate::store::failure;
+use crate::{RuntimeError, shape};
 
 /// One handler of one message that the run launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,17 +170,21 @@ impl Child {
     }
 }
 
-/// The replies of these children, if each is an `R`.
-pub(crate) fn replies_of<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>>, RuntimeError> {
+/// The replies of these children to an `M`, if each is of its type.
+pub(crate) fn replies_of<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>, RuntimeError> {
     let each = children.into_iter().flat_map(|Child { handler, message_id, replies, .. }| {
         replies.into_iter().map(move |reply| (handler.clone(), message_id, reply))
     });
-    let read = |(handler, message_id, reply)| match R::read_stored(reply) {
+    let read = |(handler, message_id, reply): (_, _, Value)| match M::Reply::read_stored(&reply) {
         Ok(value) => Ok(Reply { handler, message_id, value }),
-        Err(source) => {
-            let expected = std::any::type_name::<R>();
-            Err(RuntimeError::ReplyMismatch { saga: handler, message: message_id, expected, source })
-        }
+        Err(source) => Err(RuntimeError::ReplyMismatch {
+            saga: handler,
+            message: message_id,
+            expected: std::any::type_name::<M::Reply>(),
+            stored: shape::of_stored(&reply),
+            shape: shape::outermost::<M::Reply>(),
+            source,
+        }),
     };
     each.map(read).collect()
 }

@@ -1,6 +1,7 @@
 //! Calls the user's code for one move of a run, and says what follows from how it ended.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
@@ -55,8 +56,13 @@ pub(super) async fn call_and_conclude(
     // What a failed step did is undone before anything else happens.
     let undone = undo(opened).await;
     let failure = judge(job, &format!("step `{}`", call.step()), error, undone, |error| {
-        if let Some(unfit) = error.downcast_ref::<UnfitValue>() {
-            return Some(Halt::Stuck(format!("step `{}`: {unfit}", call.step()).into()));
+        if let Some(unfit) = UnfitValue::of(error) {
+            let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
+            let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
+            return Some(match &unfit.reply {
+                Some(reply) => Halt::UnfitReply { why, reply: reply.clone() },
+                None => Halt::Stuck(why),
+            });
         }
         let pause = pause_before_retry(job, call.action(), error)?;
         Some(Halt::Retry { why: why(&format!("step `{}`", call.step()), error), pause })

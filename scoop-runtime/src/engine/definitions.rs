@@ -5,8 +5,12 @@
 //! another definition leaves the runs of the saga alone, but for those that the newer definitions refused and that
 //! were reserved for its own (`run_set_aside.sql`). What a worker knows of the others has a number, which each
 //! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
+//!
+//! The types that a saga reads are part of its definition. Those of its message and values are known at the start; which
+//! replies it reads is known only when it does. A type of replies becomes part of the definition when it does not read a
+//! recorded reply ([`learn`]): then this worker has another definition than those that may read it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use scoop_core::RecordedStep;
@@ -23,10 +27,12 @@ use crate::sync::{Mutex, lock};
 
 /// The definitions of this program, and what is known of those of others.
 pub(super) struct Definitions {
-    /// The number of the definition of each saga, by its name.
-    own: BTreeMap<String, i32>,
-    /// The same, in the order of [`Registry::pairs`].
-    numbers: Vec<i32>,
+    /// The numbers of the definitions of the sagas, in the order of [`Registry::pairs`].
+    numbers: Mutex<Arc<[i32]>>,
+    /// Where in that order each saga is.
+    places: BTreeMap<String, usize>,
+    /// The types of replies that have become part of the definitions, by saga.
+    learned: tokio::sync::Mutex<BTreeMap<String, BTreeSet<String>>>,
     /// When this worker started, once it is registered.
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
@@ -47,31 +53,42 @@ struct View {
 impl Definitions {
     /// Records the definitions of this program.
     pub(super) async fn publish(store: &Store, registry: &Registry) -> sqlx::Result<Self> {
-        let definitions: Vec<_> = registry
-            .sagas()
-            .map(|RunnableSaga { definition, handler }| PublishedDefinition {
-                handler: definition.saga.to_string(),
-                fingerprint: definition.fingerprint(&handler.types()),
-                steps: definition.recorded_steps(),
-            })
-            .collect();
+        let definitions: Vec<_> = registry.sagas().map(|saga| published(saga, None)).collect();
         let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
         let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
-        let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
-        let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
-        let (started_at, view, recorded) = Default::default();
-        Ok(Self { own, numbers, started_at, view, recorded })
+        let numbers: Option<Arc<[_]>> = definitions.iter().map(number).collect();
+        let numbers = Mutex::new(numbers.ok_or(sqlx::Error::RowNotFound)?);
+        let places = definitions.into_iter().map(|definition| definition.handler).zip(0..).collect();
+        let (learned, started_at, view, recorded) = Default::default();
+        Ok(Self { numbers, places, learned, started_at, view, recorded })
+    }
+
+    /// The numbers of the definitions of the sagas, in the order of [`Registry::pairs`].
+    pub(super) fn numbers(&self) -> Arc<[i32]> {
+        lock(&self.numbers).clone()
+    }
+
+    /// The sagas whose definition the worker has under another number than its row says.
+    fn outdated(&self, own: &LivingWorker) -> Vec<String> {
+        let numbers = self.numbers();
+        let numbers = numbers.iter().zip(&own.definitions).zip(&own.handlers);
+        numbers.filter(|((now, listed), _)| now != listed).map(|(_, handler)| handler.clone()).collect()
     }
 
     /// The number of the definition of a saga of this program.
     pub(super) fn number_of(&self, saga: &str) -> i32 {
-        self.own.get(saga).copied().unwrap_or_default()
+        self.places.get(saga).and_then(|at| lock(&self.numbers).get(*at).copied()).unwrap_or_default()
     }
 
     /// The registration of this worker.
-    pub(super) fn registered<'a>(&'a self, worker: Uuid, registry: &'a Registry) -> Registered<'a> {
+    pub(super) fn registered<'a>(
+        &self,
+        worker: Uuid,
+        registry: &'a Registry,
+        definitions: &'a [i32],
+    ) -> Registered<'a> {
         let (topics, handlers) = registry.pairs();
-        let (definitions, started_at) = (&self.numbers, *lock(&self.started_at));
+        let started_at = *lock(&self.started_at);
         Registered { worker, topics, handlers, definitions, started_at }
     }
 
@@ -123,7 +140,7 @@ impl Definitions {
         }
         let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
         let (topics, _) = registry.pairs();
-        for ((topic, definition), number) in topics.iter().zip(registry.definitions()).zip(&self.numbers) {
+        for ((topic, definition), number) in topics.iter().zip(registry.definitions()).zip(&own.definitions) {
             let known = known.get(&(topic.as_str(), &*definition.saga));
             let (current, is_contested) = known.map_or((*number, false), |known| (known.2, known.3));
             if current == *number {
@@ -143,12 +160,50 @@ impl Definitions {
 
 /// Reads the living workers and their definitions.
 pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
-    let living = engine.store.living_workers().await?;
+    let mut living = engine.store.living_workers().await?;
+    let own = living.iter().find(|living| living.id == engine.worker);
+    let changed = own.map_or_else(Vec::new, |own| engine.definitions.outdated(own));
+    if !changed.is_empty() {
+        engine.store.redefine(engine.worker, &engine.definitions.numbers(), &changed).await?;
+        living = engine.store.living_workers().await?;
+    }
     engine.definitions.look(engine.worker, &engine.registry, &living);
     if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.wakeups.others.notify_one();
     }
+    Ok(())
+}
+
+/// A definition as it is recorded, with the types of replies that have become part of it.
+fn published(saga: &RunnableSaga, learned: Option<&BTreeSet<String>>) -> PublishedDefinition {
+    let RunnableSaga { definition, handler } = saga;
+    let types: Vec<_> = handler.types().into_iter().chain(learned.into_iter().flatten().cloned()).collect();
+    PublishedDefinition {
+        handler: definition.saga.to_string(),
+        fingerprint: definition.fingerprint(&types),
+        steps: definition.recorded_steps(),
+    }
+}
+
+/// Makes a type of replies part of the definition of a saga of this program.
+pub(super) async fn learn(engine: &Engine, saga: &RunnableSaga, reply: &str) -> sqlx::Result<()> {
+    let definitions = &engine.definitions;
+    let name = saga.definition.saga.to_string();
+    let mut learned = definitions.learned.lock().await;
+    let mut of_saga = learned.get(&name).cloned().unwrap_or_default();
+    if of_saga.insert(reply.to_owned()) {
+        let published = engine.store.publish_definitions(&[published(saga, Some(&of_saga))]).await?;
+        if let (Some((_, number)), Some(at)) = (published.first(), definitions.places.get(&name)) {
+            let mut numbers = lock(&definitions.numbers);
+            *numbers =
+                numbers.iter().enumerate().map(|(i, it)| if i == *at { *number } else { *it }).collect();
+        }
+        learned.insert(name, of_saga);
+    }
+    // What it learned before may not have reached the database.
+    look(engine).await?;
+    engine.look_up();
     Ok(())
 }
 

@@ -53,7 +53,8 @@ impl Session {
         match &engine.store {
             Store::Postgres(tables) => Ok(Self::Postgres(listen(engine, tables).await?)),
             Store::Memory(memory) => {
-                let registered = engine.definitions.registered(engine.worker, &engine.registry);
+                let definitions = engine.definitions.numbers();
+                let registered = engine.definitions.registered(engine.worker, &engine.registry, &definitions);
                 let (session, started_at) = memory.open_session(registered).await?;
                 engine.definitions.started(started_at);
                 Ok(Self::Memory(session))
@@ -96,7 +97,8 @@ async fn listen(engine: &Engine, tables: &Tables) -> sqlx::Result<PgListener> {
     sqlx::raw_sql(KEEPALIVES).execute(&mut listener).await?;
     let lock_key = lock_key();
     sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut listener).await?;
-    let registered = engine.definitions.registered(engine.worker, &engine.registry);
+    let definitions = engine.definitions.numbers();
+    let registered = engine.definitions.registered(engine.worker, &engine.registry, &definitions);
     let started_at = tables.register(&mut listener, lock_key, registered).await?;
     engine.definitions.started(started_at);
     listener.listen(tables.channel()).await?;

@@ -239,6 +239,23 @@ impl Tables {
         Ok(())
     }
 
+    /// Changes the definitions that a worker has of its sagas, as if it had started with these; `changed` are the sagas
+    /// whose definition is another one now.
+    pub(crate) async fn redefine(
+        &self,
+        worker: Uuid,
+        definitions: &[i32],
+        changed: &[String],
+    ) -> sqlx::Result<()> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        let redefine = sqlx::query(self.sql.worker_redefine.clone()).bind(worker).bind(definitions);
+        redefine.execute(&mut *tx).await?;
+        self.reconsider(&mut tx, changed).await?;
+        self.notification(worker).execute(&mut *tx).await?;
+        tx.commit().await
+    }
+
     /// Strikes this worker out, frees what it may have lost track of, and tells the others, since they may
     /// go on with what it has handed back.
     pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {

@@ -120,6 +120,7 @@ either! {
     async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
     async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
     async fn living_workers(&self) -> Vec<LivingWorker>;
+    async fn redefine(&self, worker: Uuid, definitions: &[i32], changed: &[String]) -> ();
     async fn abandoned_sagas(&self) -> Vec<(String, String)>;
     async fn listed_handlers(&self) -> Vec<ListedHandler>;
     async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> Struck;

@@ -189,6 +189,7 @@ statements! {
     worker_leave,
     worker_pause,
     worker_reap,
+    worker_redefine,
     worker_register,
     worker_share,
 }

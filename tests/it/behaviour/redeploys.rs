@@ -792,6 +792,111 @@ async fn value_of_another_type_makes_the_run_stuck() -> Result<()> {
     Ok(())
 }
 
+mod asked {
+    use super::*;
+
+    /// A trip that asks for a price, and the shop that replies, in two versions with other types of the reply.
+    macro_rules! asked {
+        ($($version:ident: $price:ty = $value:expr,)*) => {$(
+            pub(super) mod $version {
+                use super::*;
+
+                #[derive(Message, Serialize, Deserialize)]
+                #[message(topic = "prices", reply = Price)]
+                pub(in super::super) struct Ask;
+
+                #[derive(Serialize, Deserialize)]
+                pub(in super::super) struct Price(pub(in super::super) $price);
+
+                #[derive(Default)]
+                pub(in super::super) struct Trip;
+
+                #[saga(name = "trip")]
+                #[subscribes(Book)]
+                impl Trip {
+                    #[step(rollback = undo)]
+                    async fn one(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                        note(scope, book, stringify!($version), "one").await?;
+                        scope.launch(Ask).await?;
+                        Ok(())
+                    }
+
+                    #[step]
+                    async fn two(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                        note(scope, book, stringify!($version), "two").await?;
+                        let replies = scope.replies::<Ask>().await?;
+                        assert_eq!(replies.len(), 1);
+                        Ok(())
+                    }
+
+                    async fn undo(&self, scope: &mut Scope<'_>, book: &Book, _: &Failure) -> Result<()> {
+                        note(scope, book, stringify!($version), "undone").await
+                    }
+                }
+
+                #[derive(Default)]
+                pub(in super::super) struct Shop;
+
+                #[saga(name = "shop")]
+                #[subscribes(Ask)]
+                impl Shop {
+                    #[step]
+                    async fn quote(&self, scope: &mut Scope<'_>, ask: &Ask) -> Result<()> {
+                        scope.reply(ask, Price($value))
+                    }
+                }
+            }
+        )*};
+    }
+
+    asked! {
+        in_cents: i64 = 7,
+        in_words: String = "seven".to_owned(),
+    }
+}
+
+/// The trip is the same in both versions but for the type of the reply that it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn reply_of_another_type_is_left_to_a_program_that_reads_it() -> Result<()> {
+    use asked::{in_cents, in_words};
+
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    db.scoop().only::<in_cents::Shop>().start().await?.shutdown().await?;
+    let scoop = db.scoop().only::<in_cents::Trip>().start().await?;
+    let trip = db.client().find(scoop.launch(Book::default()).await?.id()).await?;
+    trip.comes_to(waits).await?;
+    scoop.shutdown().await?;
+    let shop = db.scoop().only::<in_cents::Shop>().start().await?;
+    trip.comes_to(|tree| tree.roots()[0].children[0].state == RunState::Committed).await?;
+    shop.shutdown().await?;
+
+    // One after the other.
+    let new = db.scoop().only::<in_words::Trip>().only::<in_words::Shop>().start().await?;
+    let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    trip.comes_to(is_stuck).await?;
+    let [stuck] = &*new.stuck_runs().await? else { panic!("one run is stuck") };
+    assert!(stuck.reason.contains("it is stored as number, and the type reads string"), "{}", stuck.reason);
+    assert_eq!(notes(&db, 0).await, "one@in_cents", "nothing took effect, and nothing is undone");
+    let shops = db.number("SELECT count(*) FROM scoop.definition WHERE handler = 'shop'").await;
+    assert_eq!(shops, 2, "the type of its replies belongs to the definition of a handler");
+
+    // Both at once: the one that started last takes what is launched, and what it cannot read goes to the other one.
+    let old = db.scoop().only::<in_cents::Trip>().start().await?;
+    assert_eq!(trip.ends().await?, Outcome::Committed);
+    assert_eq!(notes(&db, 0).await, "one@in_cents two@in_cents");
+    for number in 1..4 {
+        let trip = new.launch(Book { number, ..Book::default() }).await?;
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        let done = notes(&db, number).await;
+        assert!(done.ends_with(" two@in_words"), "{done}");
+    }
+    assert!(new.stuck_runs().await?.is_empty());
+    old.shutdown().await?;
+    new.shutdown().await?;
+    Ok(())
+}
+
 /// An older program meets a run whose newest step a newer one has renamed.
 #[tokio::test(flavor = "multi_thread")]
 async fn step_renamed_by_a_newer_program_stops_an_older_one() -> Result<()> {

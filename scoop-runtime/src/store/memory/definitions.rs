@@ -92,6 +92,24 @@ impl Memory {
         .await
     }
 
+    /// Changes the definitions that a worker has of its sagas.
+    pub(crate) async fn redefine(
+        &self,
+        worker: Uuid,
+        definitions: &[i32],
+        changed: &[String],
+    ) -> sqlx::Result<()> {
+        self.run("redefine", |state| {
+            if let Some(living) = state.workers.get_mut(&worker) {
+                living.definitions = definitions.to_vec();
+            }
+            state.change_topology(changed);
+            state.tell(worker);
+            Ok(())
+        })
+        .await
+    }
+
     /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let Refusing { key, reason, definition, .. } = refusal;
