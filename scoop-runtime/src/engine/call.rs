@@ -18,6 +18,7 @@ use crate::error::is_of_infrastructure;
 use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
+use crate::sync::lock;
 use crate::telemetry::{self, Code};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
@@ -257,6 +258,11 @@ async fn perform(
     let _entry = engine.running.enter(job, call.step());
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
     let source = &job.run.source;
+    if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
+        call.action()
+    {
+        warn_of_unread_values(engine, job, call.step(), failure);
+    }
     let outcome = match user_code::run(source, || job.saga.handler.timeout(call.action().step())) {
         Ok(limit) => {
             let code = invoke(job, call, &mut scope, message);
@@ -283,6 +289,17 @@ async fn perform(
     let rehearsed = |returned| rehearsed(engine, job, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
     let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
+}
+
+/// Warns of values in a failure that the code which gets it cannot find, once for each code of failures.
+fn warn_of_unread_values(engine: &Engine, job: &Job, step: &str, failure: &Failure) {
+    // A panic in a function of the type: whether it reads the value is not known.
+    let unread = user_code::run(&job.run.source, || failure.unread_types().collect::<Vec<_>>());
+    for coded in unread.unwrap_or_default() {
+        if lock(&engine.unread).insert(coded.code()) {
+            telemetry::failure_unread(job.at(step), coded.code(), coded.type_name());
+        }
+    }
 }
 
 fn took_longer(job: &Job, call: &Call<'_>, limit: Duration) -> Failure {

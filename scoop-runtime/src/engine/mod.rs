@@ -97,6 +97,8 @@ pub(crate) struct Engine {
     gone: CancellationToken,
     runs: TaskTracker,
     running: running::Running,
+    /// The codes of failures with values that their types did not read.
+    unread: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Engine {
@@ -137,6 +139,7 @@ impl Engine {
             gone: CancellationToken::new(),
             runs: TaskTracker::new(),
             running: running::Running::default(),
+            unread: Mutex::default(),
         });
         let session = liveness::Session::open(&engine).await?;
         if let Err(error) = engine.publish().await {
