@@ -49,6 +49,7 @@ pub struct CodedError {
     type_name: fn() -> &'static str,
     is: fn(&(dyn StdError + 'static)) -> bool,
     json: fn(&(dyn StdError + 'static)) -> Option<String>,
+    reads: fn(&str) -> bool,
 }
 
 inventory::collect!(CodedError);
@@ -61,6 +62,7 @@ impl CodedError {
             type_name: std::any::type_name::<E>,
             is: |error| error.is::<E>(),
             json: |error| serde_json::to_string(&Json(error.downcast_ref::<E>()?)).ok(),
+            reads: |json| serde_json::from_str::<Json<E>>(json).is_ok(),
         }
     }
 
@@ -140,6 +142,16 @@ impl Failure {
     /// a code just as well: it is the `type` of the failure.
     pub fn has_code(&self, code: &str) -> bool {
         self.tree().any(|failure| failure.kind == code)
+    }
+
+    /// The types of errors of this program that do not read a value which stands in the tree under their code: a program
+    /// wrote it whose type is another one. [`Failure::find`] passes such a value over.
+    pub fn unread_types(&self) -> impl Iterator<Item = &'static CodedError> {
+        self.tree().filter_map(|failure| {
+            let coded = CodedError::all().find(|coded| coded.code() == failure.kind)?;
+            let mut data = failure.causes.iter().filter(|cause| cause.is_data());
+            data.any(|data| !(coded.reads)(&data.message)).then_some(coded)
+        })
     }
 
     /// Whether this is no failure, but the value of the error that it is a cause of.
@@ -274,6 +286,9 @@ mod tests {
         let other = Failure::new("stock.out", "", "stock[w]").caused_by([Failure::new(DATA, "7", "")]);
         let both = Failure::new("T", "m", "s").caused_by([other, failure(out("chair"))]);
         assert_eq!(both.find(), Some(out("chair")));
+        let unread: Vec<_> = both.unread_types().map(CodedError::code).collect();
+        assert_eq!(unread, ["stock.out"]);
+        assert_eq!(failure(out("chair")).unread_types().count(), 0);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::resume::{known, resume};
-use crate::rollback::{Plan, RollbackNames, SubStep};
-use crate::{Context, Definition, Event, EventKind, Failure, Next, Path, Run, StepKind, Suspension};
+use crate::resume::{known, position_in, renamed_since, resume};
+use crate::rollback::{Instance, Plan, RollbackNames, SubStep};
+use crate::{
+    Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, StepKind, Suspension,
+};
 
 /// What a run does next.
 #[derive(Debug)]
@@ -75,8 +77,22 @@ pub enum Stuck {
         /// The names that it had before.
         was: String,
     },
+    /// A step that must be undone was removed.
+    #[error(
+        "saga `{saga}` has no step `{step}`, which has a compensation in the definition under which the run completed \
+         it; keep that step, or write `#[step(was = \"{step}\")]` on the step whose compensation undoes it"
+    )]
+    NoCompensation {
+        /// The saga.
+        saga: String,
+        /// The removed step.
+        step: String,
+    },
     /// A recorded step is not in the definition.
-    #[error("saga `{saga}` has no step `{step}`, which the run has on record; was it renamed or removed?")]
+    #[error(
+        "saga `{saga}` has no step `{step}`, which the run has on record; keep that step, or if it has another name \
+         now, say so: `#[step(was = \"{step}\")]`"
+    )]
     NoSuchStep {
         /// The saga.
         saga: String,
@@ -312,7 +328,8 @@ fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<
     // Also before a failure is handled: afterwards the former order of the steps may be forgotten.
     let next = resume(definition, run, last)?;
     if let Some(failure) = run.child_failure() {
-        let step = known(definition, &last.step)?;
+        let recorded = run.recorded.iter().flat_map(|steps| &**steps).find(|step| step.is_named(&last.step));
+        let step = child_failure_handler(definition, &last.step, recorded)?;
         let handled = last.handler_iteration.map_or(0, |iteration| iteration + 1);
         let at = Position::new(definition, run, &last.step, Some(handled));
         return Ok(on_child_failure(at, step, last.iteration, handled, failure));
@@ -372,12 +389,15 @@ fn undo<'a>(
     let instance = plan.instance(part);
     // Also before its children are told: a step that is not known may be none, but a part of a
     // rollback that other definitions named otherwise.
-    let step = known(definition, &instance.step)?;
+    let step = undone(definition, plan, instance)?;
     let at = Position::new(definition, run, &part.name, None);
     if part.of_children {
         let kind = RecordKind::TellChildren(instance.emitted.clone());
         return Ok(Continuation::Record(Record { at, kind }));
     }
+    let Some(step) = step else {
+        return Ok(Continuation::Record(Record { at, kind: RecordKind::NothingToCompensate }));
+    };
     let cleanup = definition.steps.get(step + 1).filter(|next| next.kind == StepKind::Finally);
     let ran = |name: &str| {
         definition.step_index(name).is_some_and(|at| at == step || cleanup.is_some() && at == step + 1)
@@ -396,6 +416,43 @@ fn undo<'a>(
     Ok(Continuation::Call(Call { at, action }))
 }
 
+/// The step to undo; `None` if it was removed and had no compensation.
+fn undone(definition: &Definition, plan: &Plan, done: &Instance) -> Result<Option<usize>, Stuck> {
+    match (known(definition, &done.step), plan.recorded(done)) {
+        (Err(_), Some(removed)) => match removed_from(definition, removed)?.compensated {
+            true => {
+                let (saga, step) = (definition.saga.to_string(), done.step.clone());
+                Err(Stuck::NoCompensation { saga, step })
+            }
+            false => Ok(None),
+        },
+        (step, _) => step.map(Some),
+    }
+}
+
+/// The step whose handler gets the failure of its children; `None` if there is none.
+fn child_failure_handler(
+    definition: &Definition,
+    step: &str,
+    recorded: Option<&RecordedStep>,
+) -> Result<Option<usize>, Stuck> {
+    match (known(definition, step), recorded) {
+        (Err(unknown), Some(removed)) => match removed_from(definition, removed)?.handles_child_failure {
+            true => Err(unknown),
+            false => Ok(None),
+        },
+        (step, _) => step.map(|step| Some(step).filter(|step| definition.steps[*step].handles_child_failure)),
+    }
+}
+
+/// A recorded step whose name the definition does not have, unless it has the step under a former name.
+fn removed_from<'a>(definition: &Definition, step: &'a RecordedStep) -> Result<&'a RecordedStep, Stuck> {
+    match position_in(definition, step) {
+        Some(_) => Err(renamed_since(&definition.saga, step)),
+        None => Ok(step),
+    }
+}
+
 /// The failure of what a part of the rollback launched or told to roll back.
 fn backward_child_failure<'a>(
     definition: &'a Definition,
@@ -410,22 +467,23 @@ fn backward_child_failure<'a>(
         let at = Position::new(definition, run, names.sentinel(definition), Some(handled));
         return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
     };
-    let step = known(definition, &plan.instance(part).step)?;
+    let done = plan.instance(part);
+    let step = child_failure_handler(definition, &done.step, plan.recorded(done))?;
     let at = Position::new(definition, run, &part.name, Some(handled));
     Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
 }
 
-/// The step's handler, or what happens without one: the failure is the step's own.
+/// The handler of this step, or what happens without one: the failure is the step's own.
 fn on_child_failure(
     at: Position<'_>,
-    step: usize,
+    step: Option<usize>,
     iteration: u32,
     handler_iteration: u32,
     failure: Failure,
 ) -> Continuation<'_> {
-    if !at.definition.steps[step].handles_child_failure {
+    let Some(step) = step else {
         return Continuation::Record(Record { at, kind: RecordKind::Fail(failure) });
-    }
+    };
     let action = Action::HandleChildFailure { step, iteration, handler_iteration, failure };
     Continuation::Call(Call { at, action })
 }
@@ -695,7 +753,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ChildFailure, Instance, Lineage, StepDefinition};
+    use crate::{ChildFailure, Lineage, StepDefinition};
 
     const STEPS: &[StepDefinition] =
         &[StepDefinition::new("a"), StepDefinition::new("b").compensated().handling_child_failure()];
@@ -751,7 +809,13 @@ mod tests {
         assert_eq!(said(call(&handles)), (1, "b".into()));
         assert!(matches!(call(&handles).action(), Action::HandleChildFailure { .. }));
 
-        let done = Instance { step: "b".into(), handler_iteration: None, emitted: vec![], output: None };
+        let done = Instance {
+            step: "b".into(),
+            handler_iteration: None,
+            definition: None,
+            emitted: vec![],
+            output: None,
+        };
         let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
         let children_told = run_after(&plan.parts()[0].name, None);
         let mut backward = children_told.clone().turned_back(Failure::new("T", "m", "saga[w]"));

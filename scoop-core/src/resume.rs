@@ -82,6 +82,11 @@ pub(crate) fn known(definition: &Definition, step: &str) -> Result<usize, Stuck>
         .ok_or_else(|| Stuck::NoSuchStep { saga: definition.saga.to_string(), step: step.to_owned() })
 }
 
+/// A newer program has renamed this step, and the definition at hand has a former name of it only.
+pub(crate) fn renamed_since(saga: &str, step: &RecordedStep) -> Stuck {
+    Stuck::RenamedSince { saga: saga.to_owned(), step: step.name.clone(), was: step.was.join("`, `") }
+}
+
 /// The steps of a definition, as far as it matters where a run continues.
 struct Steps<'a> {
     saga: &'a str,
@@ -191,11 +196,7 @@ impl<'a> Change<'a> {
         let looped = if self.last.jump.is_some() { self.ahead } else { &[] };
         match self.passed.iter().chain(looped).find(is_renamed) {
             None => Ok(()),
-            Some(step) => Err(Stuck::RenamedSince {
-                saga: self.now.saga.to_owned(),
-                step: step.name.clone(),
-                was: step.was.join("`, `"),
-            }),
+            Some(step) => Err(renamed_since(self.now.saga, step)),
         }
     }
 

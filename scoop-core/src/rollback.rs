@@ -4,13 +4,14 @@
 //! names its parts alike, so that a rollback can be continued by somebody else half-way. Of a long history the plan has a
 //! window at a time ([`crate::window`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::Definition;
 use crate::window::{Beginning, Cut, Rest, Window, begins};
+use crate::{Definition, RecordedStep};
 
 /// One SUSPENDED of the way forward: a step that ran, or a child failure handler that did.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Instance {
     pub step: String,
     /// Set if this was the step's child failure handler: how often it had run before.
     pub handler_iteration: Option<u32>,
+    /// The number of the definition under which it ended.
+    pub definition: Option<i32>,
     /// The messages launched there, in order.
     pub emitted: Vec<Uuid>,
     /// What the step returned.
@@ -54,6 +57,8 @@ pub struct Plan {
     earlier: BTreeMap<String, Value>,
     /// The part that precedes the first one, if that was the last of a newer window.
     follows: Option<String>,
+    /// The steps of definitions that had steps which the definition at hand does not have, by number.
+    recorded: BTreeMap<i32, Arc<[RecordedStep]>>,
 }
 
 impl Plan {
@@ -120,6 +125,23 @@ impl Plan {
     /// The same plan, after that part of a newer window.
     pub(crate) fn after(self, part: Option<String>) -> Self {
         Self { follows: part, ..self }
+    }
+
+    /// The numbers of the definitions under which steps ended that this definition does not have.
+    pub fn foreign(&self, definition: &Definition) -> BTreeSet<i32> {
+        let foreign = self.instances.iter().filter(|done| definition.step_index(&done.step).is_none());
+        foreign.filter_map(|done| done.definition).collect()
+    }
+
+    /// The same plan, with the steps of the definitions that [`Plan::foreign`] names.
+    #[must_use]
+    pub fn knowing(self, recorded: BTreeMap<i32, Arc<[RecordedStep]>>) -> Self {
+        Self { recorded, ..self }
+    }
+
+    /// The step of this instance as it was when that ended, if its definition was read.
+    pub(crate) fn recorded(&self, done: &Instance) -> Option<&RecordedStep> {
+        self.recorded.get(&done.definition?)?.iter().find(|step| step.is_named(&done.step))
     }
 
     /// By what the window is found again from which the parts are; `None` for a whole history.
@@ -322,7 +344,7 @@ mod tests {
     use crate::{StepDefinition, StepKind};
 
     fn done(step: &str, handler_iteration: Option<u32>) -> Instance {
-        Instance { step: step.into(), handler_iteration, emitted: vec![], output: None }
+        Instance { step: step.into(), handler_iteration, definition: None, emitted: vec![], output: None }
     }
 
     fn names_of(steps: &[&'static str]) -> RollbackNames {

@@ -61,7 +61,7 @@ pub struct StepDefinition {
     pub kind: StepKind,
 }
 
-/// A step of a definition as it is stored: its names, and what it is for.
+/// A step of a definition as it is stored: its names, what it is for, and which code it has besides its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// The persisted name.
@@ -72,6 +72,12 @@ pub struct RecordedStep {
     /// What it is for.
     #[serde(default, skip_serializing_if = "StepKind::is_code")]
     pub kind: StepKind,
+    /// Whether there is code to undo it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compensated: bool,
+    /// Whether there is code that handles the failures of its children.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handles_child_failure: bool,
 }
 
 /// What a step is for. What the user writes as one step may be two for the protocol.
@@ -85,6 +91,13 @@ pub enum StepKind {
     Wait,
     /// It cleans up after the step before it, once that and its children are done.
     Finally,
+}
+
+impl RecordedStep {
+    /// Whether the step is stored under this name, at that time or before.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.was.iter().any(|was| was == name)
+    }
 }
 
 impl StepKind {
@@ -239,6 +252,8 @@ impl Definition {
             name: step.name.to_string(),
             was: step.was.iter().map(|was| (*was).to_owned()).collect(),
             kind: step.kind,
+            compensated: step.compensated,
+            handles_child_failure: step.handles_child_failure,
         };
         self.steps.iter().map(recorded).collect()
     }

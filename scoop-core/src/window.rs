@@ -26,6 +26,8 @@ pub enum Entry {
         step: String,
         /// Set if this was the step's child failure handler: how often it had run before.
         handler_iteration: Option<u32>,
+        /// The number of the definition under which the step ended.
+        definition: Option<i32>,
         /// When, in microseconds since 1970. Of one run no two are at the same time.
         at: i64,
     },
@@ -227,9 +229,9 @@ fn in_order(entries: Vec<Entry>) -> Vec<(Instance, i64)> {
     for entry in entries.into_iter().rev() {
         match entry {
             Entry::Emitted(message) => emitted.push(message),
-            Entry::Suspended { step, handler_iteration, at } => {
+            Entry::Suspended { step, handler_iteration, definition, at } => {
                 let emitted = std::mem::take(&mut emitted);
-                done.push((Instance { step, handler_iteration, emitted, output: None }, at));
+                done.push((Instance { step, handler_iteration, definition, emitted, output: None }, at));
             }
         }
     }
@@ -310,7 +312,7 @@ mod tests {
                     log.values.insert(output_name(&step, position), position.into());
                 }
                 let at = i64::try_from(at).unwrap();
-                log.entries.push(Entry::Suspended { step, handler_iteration, at });
+                log.entries.push(Entry::Suspended { step, handler_iteration, definition: None, at });
             }
             log
         }
@@ -331,7 +333,7 @@ mod tests {
 
         fn suspended(&self) -> impl DoubleEndedIterator<Item = (&str, bool, i64)> {
             self.entries.iter().filter_map(|entry| match entry {
-                Entry::Suspended { step, handler_iteration, at } => {
+                Entry::Suspended { step, handler_iteration, at, .. } => {
                     Some((&**step, handler_iteration.is_none(), *at))
                 }
                 Entry::Emitted(_) => None,

@@ -20,8 +20,8 @@ CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE un
 CREATE TABLE scoop.definition (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     handler     varchar(255) NOT NULL,
-    fingerprint uuid NOT NULL,  -- of the steps, and of the types of the message and of what the steps return
-    steps       jsonb NOT NULL,  -- in their order, each with its names and what it is for
+    fingerprint uuid NOT NULL,  -- of the steps, and of the types of the message, its replies and what the steps return
+    steps       jsonb NOT NULL,  -- in their order, each with its names, what it is for, and which code it has besides
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (handler, fingerprint)
 );

@@ -5,7 +5,7 @@
 -- A reply counts only if its run has committed and has not begun to roll back since.
 -- Locks: nothing.
 -- $1 the messages, or null for those of a run, $2 its id, $3 its handler, $4 only its last step, $5 the steps that
--- only wait or clean up, $6 the topic or null for any, $7 the name of the replies, or null for the payloads
+-- only wait or clean up, $6 the topic or null for any, $7 whether to return replies, in place of the payloads
 WITH last_step AS (
     SELECT e.created_at
     FROM scoop.message_event e
@@ -54,7 +54,7 @@ SELECT l.message_id, m.topic, listed.handler, l.handled, seen.cooperation_lineag
        undone.exception, turned.exception AS cause, m.payload, reply.names, reply.values
 FROM launched l
 CROSS JOIN LATERAL (
-    SELECT m.topic, CASE WHEN $7::text IS NULL THEN m.payload END AS payload
+    SELECT m.topic, CASE WHEN NOT $7 THEN m.payload END AS payload
     FROM scoop.message m
     WHERE m.id = l.message_id AND ($6::text IS NULL OR m.topic = $6)
     OFFSET 0
@@ -93,10 +93,9 @@ CROSS JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT array_agg(r.variable_name::text) AS names, array_agg(r.value) AS values
     FROM scoop.return_value r
-    WHERE stands.ended = 'COMMITTED'
+    WHERE $7 AND stands.ended = 'COMMITTED'
       AND r.cooperation_lineage[cardinality(r.cooperation_lineage)]
             = seen.cooperation_lineage[cardinality(seen.cooperation_lineage)]
       AND r.handler_name = listed.handler AND r.variable_name NOT LIKE 'Output of %'
-      AND (r.variable_name = $7 OR starts_with(r.variable_name, $7 || '#'))
 ) reply ON true
 ORDER BY l.created_at, l.message_id, listed.handler

@@ -38,7 +38,7 @@ bounds AS MATERIALIZED (
            ) AS until
 ),
 recorded AS MATERIALIZED (
-    SELECT e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.created_at
+    SELECT e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.definition, e.created_at
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
       AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $2
@@ -47,7 +47,7 @@ recorded AS MATERIALIZED (
     ORDER BY e.created_at DESC
     LIMIT (SELECT CASE WHEN NOT known THEN $4::bigint END FROM bounds)
 )
-SELECT n.step, n.jump, n.handling, NULL::uuid AS emitted, NULL::timestamptz AS created_at,
+SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitted, NULL::timestamptz AS created_at,
        (SELECT bounds::text FROM marked) AS bounds,
        -- a part that is done, not only handlers of what stood in the way of the first one
        CASE WHEN n.handling IS NULL THEN n.is_part ELSE starts_with((
@@ -65,6 +65,6 @@ SELECT n.step, n.jump, n.handling, NULL::uuid AS emitted, NULL::timestamptz AS c
        ) END AS outputs
 FROM newest n CROSS JOIN bounds b
 UNION ALL
-SELECT r.step, NULL, r.handling, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at, NULL, NULL, NULL
+SELECT r.step, NULL, r.handling, r.definition, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at, NULL, NULL, NULL
 FROM recorded r
 ORDER BY created_at DESC NULLS FIRST

@@ -6,8 +6,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::RuntimeError;
 use crate::store::failure;
+use crate::{RuntimeError, shape};
 
 /// One handler of one message that the run launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,8 +140,9 @@ impl Child {
         })
     }
 
-    /// From a row of `run_children.sql`.
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+    /// From a row of `run_children.sql`, with the replies of that name.
+    pub(crate) fn from_row(row: &PgRow, replies: Option<&str>) -> sqlx::Result<Self> {
+        let reply_name = replies.unwrap_or_default();
         let ended: Option<String> = row.try_get("ended")?;
         let lineage: Option<Vec<Uuid>> = row.try_get("lineage")?;
         let outcome = match ended.as_deref() {
@@ -165,22 +166,26 @@ impl Child {
             payload: row.try_get::<Option<Value>, _>("payload")?.unwrap_or_default(),
             handled: handled == Some(true) && outcome.failure().is_some(),
             outcome,
-            replies: in_order(replies.collect()),
+            replies: chosen(replies.collect(), reply_name),
         })
     }
 }
 
-/// The replies of these children, if each is an `R`.
-pub(crate) fn replies_of<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>>, RuntimeError> {
+/// The replies of these children to an `M`, if each is of its type.
+pub(crate) fn replies_of<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>, RuntimeError> {
     let each = children.into_iter().flat_map(|Child { handler, message_id, replies, .. }| {
         replies.into_iter().map(move |reply| (handler.clone(), message_id, reply))
     });
-    let read = |(handler, message_id, reply)| match R::read_stored(reply) {
+    let read = |(handler, message_id, reply): (_, _, Value)| match M::Reply::read_stored(&reply) {
         Ok(value) => Ok(Reply { handler, message_id, value }),
-        Err(source) => {
-            let expected = std::any::type_name::<R>();
-            Err(RuntimeError::ReplyMismatch { saga: handler, message: message_id, expected, source })
-        }
+        Err(source) => Err(RuntimeError::ReplyMismatch {
+            saga: handler,
+            message: message_id,
+            expected: std::any::type_name::<M::Reply>(),
+            stored: shape::of_stored(&reply),
+            shape: shape::outermost::<M::Reply>(),
+            source,
+        }),
     };
     each.map(read).collect()
 }
@@ -190,8 +195,19 @@ pub(crate) fn numbered_reply<R>(suspensions: u32, nth: usize) -> String {
     format!("{}#{suspensions}.{nth}", reply_name::<R>())
 }
 
+/// The replies of one handler in the order in which they were given: those of that name, and if there are none, those of
+/// any name, since the type of the replies may have had another one.
+pub(crate) fn chosen(mut named: Vec<(String, Value)>, name: &str) -> Vec<Value> {
+    let is_of =
+        |stored: &str| stored.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'));
+    if named.iter().any(|(stored, _)| is_of(stored)) {
+        named.retain(|(stored, _)| is_of(stored));
+    }
+    in_order(named)
+}
+
 /// The replies in the order in which they were given, by their names.
-pub(crate) fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
+fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
     let place = |name: &str| {
         let (suspensions, nth) = name.rsplit_once('#')?.1.split_once('.')?;
         Some((suspensions.parse::<u32>().ok()?, nth.parse::<usize>().ok()?))
@@ -226,5 +242,15 @@ mod tests {
             (numbered_reply::<u32>(suspensions, nth), Value::from(format!("{suspensions} {nth}")))
         });
         assert_eq!(in_order(named.into()), ["2 1", "2 9", "2 10", "10 0"]);
+    }
+
+    #[test]
+    fn replies_of_another_name_count_if_there_are_none_of_the_own() {
+        let named =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Value::from(*name))).collect();
+        assert_eq!(chosen(named(&["Price", "Prices", "Cost"]), "Price"), ["Price"]);
+        assert_eq!(chosen(named(&["Price#0.0", "Cost"]), "Price"), ["Price#0.0"]);
+        assert_eq!(chosen(named(&["Cost#1.0", "Cost#0.0"]), "Price"), ["Cost#0.0", "Cost#1.0"]);
+        assert!(chosen(vec![], "Price").is_empty());
     }
 }

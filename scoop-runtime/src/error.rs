@@ -159,7 +159,12 @@ pub enum RuntimeError {
     },
 
     /// A reply is not of the type that the message expects: handler and reader are of different versions.
-    #[error("the reply of saga `{}` to message {message} is no `{expected}`", Escaped(saga))]
+    #[error(
+        "the reply of saga `{}` to message {message} is no `{expected}`: it is stored as {}, and the \
+         type reads {shape}",
+        Escaped(saga),
+        Escaped(stored)
+    )]
     ReplyMismatch {
         /// The saga that replied.
         saga: String,
@@ -167,6 +172,10 @@ pub enum RuntimeError {
         message: Uuid,
         /// The Rust type that was expected.
         expected: &'static str,
+        /// The kind of value that is stored, with the names of its fields.
+        stored: String,
+        /// The kind of value that the type reads, with the names of its fields or variants.
+        shape: String,
         /// The error of serde.
         source: serde_json::Error,
     },
@@ -705,7 +714,7 @@ pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, in_transaction: bo
 }
 
 /// How many errors of a chain of sources are looked at: one that is its own source has no end.
-const CHAIN_MAX: usize = 1_000;
+pub(crate) const CHAIN_MAX: usize = 1_000;
 
 /// Whether this is an error of sqlx that the connection or the server is to blame for, as itself, behind a pointer, or
 /// the answer of the server that remains of it when a `#[error(transparent)]` passes its source on.
@@ -799,7 +808,14 @@ mod tests {
         let source = serde_json::from_str::<u8>("").unwrap_err();
         let subscribed = |near, others| crate::Subscribed { near, others, count: 1 };
         for error in [
-            RuntimeError::ReplyMismatch { saga: forged(), message: Uuid::nil(), expected: "u8", source },
+            RuntimeError::ReplyMismatch {
+                saga: forged(),
+                message: Uuid::nil(),
+                expected: "u8",
+                stored: forged(),
+                shape: "u8".into(),
+                source,
+            },
             RuntimeError::OtherMessage { id: Uuid::nil(), topic: forged(), expected: "t" },
             RuntimeError::NoSchedule { saga: forged() },
             RuntimeError::NoHandler {

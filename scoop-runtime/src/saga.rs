@@ -137,9 +137,9 @@ pub trait Handled: Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// What it looks like as it is stored.
+    /// What it and its replies look like as they are stored.
     #[doc(hidden)]
-    fn shape() -> String;
+    fn shapes() -> [String; 2];
 }
 
 #[diagnostic::do_not_recommend]
@@ -150,8 +150,8 @@ impl<M: Message> Handled for M {
         M::read_stored(payload)
     }
 
-    fn shape() -> String {
-        shape::of::<M>()
+    fn shapes() -> [String; 2] {
+        [shape::of::<M>(), format!("{} {}", M::MANY_REPLIES, shape::of::<M::Reply>())]
     }
 }
 
@@ -194,7 +194,8 @@ pub trait Handler: Send + Sync + 'static {
     /// When the payload does not fit the type.
     fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
 
-    /// What the types look like that it reads from the database: its message, and the values of its steps.
+    /// What the types look like that it reads from the database and writes for others to read: its message, its replies,
+    /// and the values of its steps.
     fn types(&self) -> Vec<String>;
 
     /// How long the step may take.
@@ -244,7 +245,7 @@ impl<S: Saga> Handler for S {
     }
 
     fn types(&self) -> Vec<String> {
-        std::iter::once(S::Message::shape()).chain(S::value_shapes()).collect()
+        S::Message::shapes().into_iter().chain(S::value_shapes()).collect()
     }
 
     fn timeout(&self, step: usize) -> Option<Duration> {

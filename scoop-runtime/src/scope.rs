@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::bug::{Bug, made};
 use crate::client::launch_within;
 use crate::engine::{Engine, Opened, StopSignal};
-use crate::error::is_transient_within_step;
+use crate::error::{CHAIN_MAX, is_transient_within_step};
 use crate::ids;
 use crate::launch::{self, Options, launch_options};
 use crate::payload::{self, Unstorable};
@@ -462,17 +462,29 @@ impl<'a> Scope<'a> {
         };
         read(value).map(Some).map_err(|error| {
             let expected = std::any::type_name::<T>();
-            Error::from(UnfitValue(format!(
-                "what step `{step}` returned is not a `{expected}` any more: {error}"
-            )))
+            let what = format!("what step `{step}` returned is not a `{expected}` any more");
+            Error::from(UnfitValue { what, why: error.to_string(), reply: None })
         })
     }
 }
 
 /// A stored value that the program at hand cannot read: another version of it may.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct UnfitValue(String);
+#[error("{what}: {why}")]
+pub(crate) struct UnfitValue {
+    /// Without data.
+    pub(crate) what: String,
+    pub(crate) why: String,
+    /// The message and the type of the reply, if it is one.
+    pub(crate) reply: Option<String>,
+}
+
+impl UnfitValue {
+    /// The one in the chain of sources of an error.
+    pub(crate) fn of(error: &Error) -> Option<&Self> {
+        error.chain().take(CHAIN_MAX).find_map(|cause| cause.downcast_ref())
+    }
+}
 
 /// A message about to be launched from a step. Await it.
 #[must_use = "nothing is launched before this is awaited"]

@@ -12,9 +12,13 @@ use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
+use serde_json::Value;
 
 /// How deep to look into a type, which may contain itself.
 const DEPTH_MAX: usize = 8;
+
+/// How many fields of a stored value to name.
+const FIELDS_MAX: usize = 20;
 
 /// How many places of a type to look at.
 const PLACES_MAX: usize = 500;
@@ -36,6 +40,23 @@ pub(crate) fn of<T: Stored>() -> String {
         }
     }
     shape
+}
+
+/// The outermost place of a type.
+pub(crate) fn outermost<T: Stored>() -> String {
+    of::<T>().lines().next().and_then(|line| line.strip_prefix("[] ")).unwrap_or("any").to_owned()
+}
+
+/// The outermost place of a stored value, in the same words.
+pub(crate) fn of_stored(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(_) => "bool".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "string".into(),
+        Value::Array(_) => "sequence".into(),
+        Value::Object(fields) => format!("fields {:?}", fields.keys().take(FIELDS_MAX).collect::<Vec<_>>()),
+    }
 }
 
 /// What a type asks for at the end of a path, and of how many parts that consists.

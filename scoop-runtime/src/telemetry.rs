@@ -156,6 +156,12 @@ events! {
         { outcome = outcome, reason = shown(Scrubbed(reason)) }
         ("settlement outcome unknown, reconciling: {}", Scrubbed(reason))
 
+    /// A type of errors does not read a recorded value of its code, for the first time in this process.
+    WARN "failure_unread" = failure_unread(at: At<'_>, code: &str, type_name: &str)
+        { code = code, type_name = type_name }
+        ("failure `{}` has a value that `{type_name}` does not read, so `Failure::find` passes it over: let the type read \
+          what other programs wrote", Escaped(code))
+
     /// The writes of a cleanup could not be committed with the failure after which it ran.
     WARN "cleanup_lost" = cleanup_lost(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
         ("cleanup not committed, recording the failure without it: {}", Scrubbed(reason))

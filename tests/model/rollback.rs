@@ -293,7 +293,13 @@ impl Rollback {
                     any_part_done |= handler_iteration.is_none();
                 } else {
                     let emitted = std::mem::take(&mut emitted);
-                    instances.push(Instance { step: step.clone(), handler_iteration, emitted, output: None });
+                    instances.push(Instance {
+                        step: step.clone(),
+                        handler_iteration,
+                        definition: None,
+                        emitted,
+                        output: None,
+                    });
                 }
                 last = Some(Suspension { step, jump: None, iteration: 0, handler_iteration });
             }

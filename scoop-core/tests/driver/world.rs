@@ -72,6 +72,10 @@ pub(crate) struct World<'a> {
     pub(crate) rows: Vec<Row>,
     pub(crate) notes: Vec<Note>,
     topics: BTreeMap<Uuid, String>,
+    /// The definitions under which steps ended; their numbers are their positions.
+    definitions: Vec<Arc<[RecordedStep]>>,
+    /// The number of the definition of each SUSPENDED, by when it was written.
+    ended_under: BTreeMap<u64, i32>,
     outputs: BTreeMap<(Lineage, String), Value>,
     runs: Vec<Entry>,
     calls: BTreeMap<(String, String, Code), usize>,
@@ -125,6 +129,8 @@ impl<'a> World<'a> {
             rows: vec![],
             notes: vec![],
             topics: BTreeMap::new(),
+            definitions: vec![],
+            ended_under: BTreeMap::new(),
             outputs: BTreeMap::new(),
             runs: vec![],
             calls: BTreeMap::new(),
@@ -386,6 +392,7 @@ impl<'a> World<'a> {
                         instances.push(Instance {
                             step: step.clone(),
                             handler_iteration: row.event.handler_iteration,
+                            definition: self.ended_under.get(&row.created_at).copied(),
                             emitted,
                             output: self.outputs.get(&key).cloned(),
                         });
@@ -400,7 +407,12 @@ impl<'a> World<'a> {
                 _ => {}
             }
         }
-        run.recall(Plan::of(&names, instances), last, any_part_done);
+        let plan = Plan::of(&names, instances);
+        let known = plan.foreign(definition).into_iter().filter_map(|number| {
+            Some((number, self.definitions.get(usize::try_from(number).ok()?)?.clone()))
+        });
+        let known = known.collect();
+        run.recall(plan.knowing(known), last, any_part_done);
     }
 
     /// The run as it is stored.
@@ -454,10 +466,17 @@ impl<'a> World<'a> {
         let undoing: Vec<_> =
             conclusion.told.iter().flat_map(|message| self.to_be_undone(*message)).collect();
         let handler = self.entry(id).handler.clone();
+        let kept = matches!(&conclusion.fate, Fate::GoesOn(run) if run.recorded.is_some());
+        let steps = self.entry(id).recorded.clone().filter(|_| kept).unwrap_or_else(|| names.into());
+        let definition = self.number_of(steps);
         for event in conclusion.events {
+            let is_suspended = event.kind == EventKind::Suspended;
             match event.detached_root {
                 Some(root) => self.write(None, &Lineage::root(root), event),
                 None => self.write(Some(handler.clone()), &before.lineage, event),
+            }
+            if is_suspended {
+                self.ended_under.insert(self.counter, definition);
             }
         }
         for (name, value) in conclusion.values {
@@ -512,6 +531,15 @@ impl<'a> World<'a> {
             }
             Fate::FailedAgain { .. } => unreachable!("nobody sees to what failed here"),
         }
+    }
+
+    fn number_of(&mut self, steps: Arc<[RecordedStep]>) -> i32 {
+        let known = self.definitions.iter().position(|known| *known == steps);
+        let number = known.unwrap_or_else(|| {
+            self.definitions.push(steps);
+            self.definitions.len() - 1
+        });
+        i32::try_from(number).expect("few definitions")
     }
 
     /// The children of which note was taken leave.

@@ -130,5 +130,5 @@ fn named(name: &str) -> StepDefinition {
 }
 
 fn instance(step: &str, handler_iteration: Option<u32>) -> Instance {
-    Instance { step: step.into(), handler_iteration, emitted: vec![], output: None }
+    Instance { step: step.into(), handler_iteration, definition: None, emitted: vec![], output: None }
 }

@@ -39,7 +39,7 @@ impl Handle {
     /// # }
     /// ```
     pub async fn replies<M: Message>(&self) -> Result<Vec<Reply<M::Reply>>, RuntimeError> {
-        replies_of(self.replied(M::TOPIC, reply_name::<M::Reply>()).await?)
+        replies_of::<M>(self.replied(M::TOPIC, reply_name::<M::Reply>()).await?)
     }
 
     /// Waits for the end of the hierarchy, and returns the one reply to the message that started it: the result of
@@ -73,7 +73,7 @@ impl Handle {
     /// # }
     /// ```
     pub async fn result<M: Message>(&self) -> Result<M::Reply, RuntimeError> {
-        let replies = replies_of(self.settled(M::TOPIC, reply_name::<M::Reply>()).await?)?;
+        let replies = replies_of::<M>(self.settled(M::TOPIC, reply_name::<M::Reply>()).await?)?;
         let handlers: Vec<_> = replies.iter().map(|reply: &Reply<_>| reply.handler.clone()).collect();
         let mut replies = replies.into_iter();
         match (replies.next(), replies.next()) {

@@ -1,6 +1,7 @@
 //! Calls the user's code for one move of a run, and says what follows from how it ended.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::time::Duration;
 
 use scoop_core::{
@@ -19,6 +20,7 @@ use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
 use crate::store::SetAside;
+use crate::sync::lock;
 use crate::telemetry::{self, Code};
 
 /// How long a failed step may take to roll back before its failure goes on record all the same.
@@ -66,8 +68,13 @@ pub(super) async fn call_and_conclude(
     // What a failed step did is undone before anything else happens.
     let undone = undo(opened).await;
     let failure = judge(job, &format!("step `{}`", call.step()), error, undone, |error| {
-        if let Some(unfit) = error.downcast_ref::<UnfitValue>() {
-            return Some(Halt::Stuck(format!("step `{}`: {unfit}", call.step()).into()));
+        if let Some(unfit) = UnfitValue::of(error) {
+            let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
+            let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
+            return Some(match &unfit.reply {
+                Some(reply) => Halt::UnfitReply { why, reply: reply.clone() },
+                None => Halt::Stuck(why),
+            });
         }
         let pause = pause_before_retry(job, call.action(), error)?;
         Some(Halt::Retry { why: why(&format!("step `{}`", call.step()), error), pause })
@@ -265,6 +272,11 @@ async fn perform(
     let _entry = engine.running.enter(job, call.step());
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
     let source = &job.run.source;
+    if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
+        call.action()
+    {
+        warn_of_unread_values(engine, job, call.step(), failure);
+    }
     let outcome = match user_code::run(source, || job.saga.handler.timeout(call.action().step())) {
         Ok(limit) => {
             let code = invoke(job, call, &mut scope, message);
@@ -291,6 +303,17 @@ async fn perform(
     let rehearsed = |returned| rehearsed(engine, job, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
     let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
+}
+
+/// Warns of values in a failure that the code which gets it cannot find, once for each code of failures.
+fn warn_of_unread_values(engine: &Engine, job: &Job, step: &str, failure: &Failure) {
+    // A panic in a function of the type: whether it reads the value is not known.
+    let unread = user_code::run(&job.run.source, || failure.unread_types().collect::<Vec<_>>());
+    for coded in unread.unwrap_or_default() {
+        if lock(&engine.unread).insert(coded.code()) {
+            telemetry::failure_unread(job.at(step), coded.code(), coded.type_name());
+        }
+    }
 }
 
 fn took_longer(job: &Job, call: &Call<'_>, limit: Duration) -> Failure {

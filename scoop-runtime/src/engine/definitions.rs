@@ -3,11 +3,17 @@
 //! Each worker lists the definitions of its sagas. Of several definitions of one saga, that of the worker which
 //! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker that has
 //! another definition leaves the runs of the saga alone, but for those that the newer definitions refused and that
-//! were reserved for its own (`run_set_aside.sql`). A saga that a newer program has renamed (`was`) is run under the new
-//! name, too: messages go on being delivered to that name after the newer program has ended. What a worker knows of the others has a number, which each
+//! were reserved for its own (`run_set_aside.sql`). What a worker knows of the others has a number, which each
 //! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
+//!
+//! A saga that a newer program has renamed (`was`) is run under the new name, too ([`add_names`]): messages go on being
+//! delivered to that name after the newer program has ended.
+//!
+//! The types that a saga reads are part of its definition. Those of its message and values are known at the start; which
+//! replies it reads is known only when it does. A type of replies becomes part of the definition when it does not read a
+//! recorded reply ([`learn`]): then this worker has another definition than those that may read it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use scoop_core::RecordedStep;
@@ -26,6 +32,8 @@ use crate::telemetry;
 /// The definitions of this program, and what is known of those of others.
 pub(super) struct Definitions {
     known: Mutex<Arc<Known>>,
+    /// Held by the task that changes `known`, or looks.
+    changing: tokio::sync::Mutex<()>,
     /// When this worker started, once it is registered.
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
@@ -40,7 +48,11 @@ pub(super) struct Known {
     own: BTreeMap<String, i32>,
     /// The same, in the order of [`Sagas::pairs`].
     numbers: Vec<i32>,
+    learned: Learned,
 }
+
+/// The types of replies that have become part of definitions, by saga.
+type Learned = BTreeMap<String, BTreeSet<String>>;
 
 /// The current definitions, derived from those of all living workers.
 #[derive(Default)]
@@ -55,9 +67,9 @@ struct View {
 impl Definitions {
     /// Records the definitions of this program.
     pub(super) async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
-        let known = Mutex::new(Arc::new(Known::publish(store, sagas).await?));
-        let (started_at, view, recorded) = Default::default();
-        Ok(Self { known, started_at, view, recorded })
+        let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), Learned::new()).await?));
+        let (changing, started_at, view, recorded) = Default::default();
+        Ok(Self { known, changing, started_at, view, recorded })
     }
 
     /// The sagas of this program, under all names that are known of them.
@@ -149,30 +161,82 @@ impl Definitions {
 }
 
 impl Known {
-    async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
-        let definitions: Vec<_> = sagas
-            .each()
-            .map(|RunnableSaga { definition, handler }| PublishedDefinition {
-                handler: definition.saga.to_string(),
-                fingerprint: definition.fingerprint(&handler.types()),
-                steps: definition.recorded_steps(),
-            })
-            .collect();
+    async fn publish(store: &Store, sagas: Arc<Sagas>, learned: Learned) -> sqlx::Result<Self> {
+        let of = |saga: &RunnableSaga| learned.get(&*saga.definition.saga);
+        let definitions: Vec<_> = sagas.each().map(|saga| published(saga, of(saga))).collect();
         let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
         let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
         let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
         let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
-        Ok(Self { sagas: Arc::new(sagas), own, numbers })
+        Ok(Self { sagas, own, numbers, learned })
+    }
+
+    /// The sagas that the row of this worker does not list with the definition at hand.
+    fn unlisted(&self, row: &LivingWorker) -> Vec<String> {
+        let listed: BTreeMap<_, _> = row.handlers.iter().zip(&row.definitions).collect();
+        let unlisted = self.own.iter().filter(|(handler, number)| listed.get(handler) != Some(number));
+        unlisted.map(|(handler, _)| handler.clone()).collect()
+    }
+}
+
+/// A definition as it is recorded, with the types of replies that have become part of it.
+fn published(saga: &RunnableSaga, learned: Option<&BTreeSet<String>>) -> PublishedDefinition {
+    let RunnableSaga { definition, handler } = saga;
+    let types: Vec<_> = handler.types().into_iter().chain(learned.into_iter().flatten().cloned()).collect();
+    PublishedDefinition {
+        handler: definition.saga.to_string(),
+        fingerprint: definition.fingerprint(&types),
+        steps: definition.recorded_steps(),
     }
 }
 
 /// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
-///
-/// Only one task at a time may call this.
 pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
+    let _changing = engine.definitions.changing.lock().await;
     add_names(engine).await?;
-    let mut living = engine.store.living_workers().await?;
-    if enlist(engine, &living).await? {
+    enlist_and_look(engine).await
+}
+
+/// Makes a type of replies part of the definition of a saga of this program.
+pub(super) async fn learn(engine: &Engine, saga: &RunnableSaga, reply: &str) -> sqlx::Result<()> {
+    let _changing = engine.definitions.changing.lock().await;
+    let known = engine.definitions.known();
+    let mut learned = known.learned.clone();
+    if learned.entry(saga.definition.saga.to_string()).or_default().insert(reply.to_owned()) {
+        let known = Known::publish(&engine.store, known.sagas.clone(), learned).await?;
+        *lock(&engine.definitions.known) = Arc::new(known);
+    }
+    // What it learned before may not have reached the database.
+    enlist_and_look(engine).await?;
+    engine.look_up();
+    Ok(())
+}
+
+/// Has this worker run its sagas under the names that newer programs have given them.
+async fn add_names(engine: &Engine) -> sqlx::Result<()> {
+    let renamed = engine.store.renamed_sagas(&engine.subscriptions).await?;
+    let known = engine.definitions.known();
+    let mut sagas = Sagas::clone(&known.sagas);
+    let added = sagas.add_names(renamed);
+    if added.is_empty() {
+        return Ok(());
+    }
+    let known = Known::publish(&engine.store, Arc::new(sagas), known.learned.clone()).await?;
+    *lock(&engine.definitions.known) = Arc::new(known);
+    for Renamed { handler, was, .. } in added {
+        telemetry::saga_renamed(engine.worker, &was, &handler);
+    }
+    Ok(())
+}
+
+/// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
+async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
+    let (known, mut living) = (engine.definitions.known(), engine.store.living_workers().await?);
+    let own = living.iter().find(|living| living.id == engine.worker);
+    let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
+    if !changed.is_empty() {
+        let registered = engine.definitions.registered(&known, engine.worker);
+        engine.store.enlist(registered, &changed).await?;
         living = engine.store.living_workers().await?;
     }
     engine.definitions.look(engine.worker, &living);
@@ -181,36 +245,6 @@ pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
         engine.wakeups.others.notify_one();
     }
     Ok(())
-}
-
-/// Has this worker run its sagas under the names that newer programs have given them.
-async fn add_names(engine: &Engine) -> sqlx::Result<()> {
-    let renamed = engine.store.renamed_sagas(&engine.subscriptions).await?;
-    let mut sagas = Sagas::clone(&engine.sagas());
-    let added = sagas.add_names(renamed);
-    if added.is_empty() {
-        return Ok(());
-    }
-    *lock(&engine.definitions.known) = Arc::new(Known::publish(&engine.store, sagas).await?);
-    for Renamed { handler, was, .. } in added {
-        telemetry::saga_renamed(engine.worker, &was, &handler);
-    }
-    Ok(())
-}
-
-/// Lists the names that were added since this worker was registered. Returns whether there were any.
-async fn enlist(engine: &Engine, living: &[LivingWorker]) -> sqlx::Result<bool> {
-    let known = engine.definitions.known();
-    let registered = engine.definitions.registered(&known, engine.worker);
-    let Some(own) = living.iter().find(|living| living.id == engine.worker) else {
-        return Ok(false);
-    };
-    let added = registered.handlers.iter().filter(|handler| !own.handlers.contains(handler));
-    let added: Vec<_> = added.cloned().collect();
-    if !added.is_empty() {
-        engine.store.enlist(registered, &added).await?;
-    }
-    Ok(!added.is_empty())
 }
 
 /// The steps of the definition under which the newest step of a run completed, unless that is the one at hand.

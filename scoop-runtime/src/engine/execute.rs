@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::call::{call_and_conclude, cleanups_of, conclude_failed};
 use super::claim::hand_to_another;
-use super::definitions::{by_index, recorded};
+use super::definitions::{by_index, learn, recorded};
 use super::lanes::settle;
 use super::outcome::Outcome;
 use super::recall::recall;
@@ -74,6 +74,8 @@ pub(super) enum Halt {
     Retry { why: Why, pause: Duration },
     /// No definition at hand can continue it.
     Stuck(Why),
+    /// It has a reply that this program does not read as a value of this type.
+    UnfitReply { why: Why, reply: String },
     /// It could not be undone, once more.
     FailedAgain(Box<FailedPart>),
     /// It is not known whether the last thing was written.
@@ -270,16 +272,25 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
                 telemetry::rollback_failed(job.at(&failed.part), &failed.failure, true);
             }
         }
-        Halt::Stuck(why) => {
-            let saga = &job.saga.definition.saga;
-            match hand_to_another(engine, job.key, (saga, true), &why.recorded).await {
-                SetAside::Stuck => telemetry::stuck(job.at(&job.step()), why.logged()),
-                SetAside::HandedOver => telemetry::handed_over(job.at(&job.step()), why.logged()),
-                SetAside::Void => {}
+        Halt::Stuck(why) => refuse(engine, job, &why, flight).await,
+        Halt::UnfitReply { why, reply } => match learn(engine, &job.saga, &reply).await {
+            Ok(()) => refuse(engine, job, &why, flight).await,
+            Err(error) => {
+                let why = format!("the types of replies could not be recorded: {error}").into();
+                retry(engine, job, (why, engine.settings.backoff.pause(job.attempts), true), flight).await;
             }
-            drop(flight);
-        }
+        },
     }
+}
+
+/// Leaves the run to a program that can continue it.
+async fn refuse(engine: &Engine, job: &Job, why: &Why, flight: InFlight) {
+    match hand_to_another(engine, job.key, (&job.saga.definition.saga, true), &why.recorded).await {
+        SetAside::Stuck => telemetry::stuck(job.at(&job.step()), why.logged()),
+        SetAside::HandedOver => telemetry::handed_over(job.at(&job.step()), why.logged()),
+        SetAside::Void => {}
+    }
+    drop(flight);
 }
 
 /// Reports the decision if it is recorded although the answer was lost. Returns whether it is.

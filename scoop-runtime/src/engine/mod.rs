@@ -98,6 +98,8 @@ pub(crate) struct Engine {
     gone: CancellationToken,
     runs: TaskTracker,
     running: running::Running,
+    /// The codes of failures with values that their types did not read.
+    unread: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Engine {
@@ -140,6 +142,7 @@ impl Engine {
             gone: CancellationToken::new(),
             runs: TaskTracker::new(),
             running: running::Running::default(),
+            unread: Mutex::default(),
         });
         // Before this worker is registered: workers with former names of these sagas then look for the new ones.
         engine.store.publish(&engine.subscriptions).await?;

@@ -3,9 +3,12 @@
 //! What is read does not grow with the history, but for one look: where no part of the rollback names its window yet, the
 //! instances are counted.
 
+use std::collections::BTreeMap;
+
 use scoop_core::{Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, Run, Suspension, output_name};
 
 use super::Engine;
+use super::definitions::recorded;
 use super::execute::{Halt, unread};
 use crate::registry::RunnableSaga;
 use crate::store::{Store, Wanted};
@@ -14,13 +17,31 @@ use crate::store::{Store, Wanted};
 pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
     while run.needs_plan() {
-        let read = match run.rest() {
-            Some(rest) => log.older(run, &rest, None).await.map(|plan| run.recall_rest(plan)),
-            None => log.newest(run).await.map(|read| run.recall(read.plan, read.last, read.any_part_done)),
-        };
-        read.map_err(|error| unread("its history could not be read", &error))?;
+        let unread = |error: sqlx::Error| unread("its history could not be read", &error);
+        match run.rest() {
+            Some(rest) => {
+                let plan = log.older(run, &rest, None).await.map_err(unread)?;
+                run.recall_rest(with_removed_steps(engine, saga, plan).await?);
+            }
+            None => {
+                let read = log.newest(run).await.map_err(unread)?;
+                let plan = with_removed_steps(engine, saga, read.plan).await?;
+                run.recall(plan, read.last, read.any_part_done);
+            }
+        }
     }
     Ok(())
+}
+
+/// Whether a step that the definition at hand does not have is to be undone follows from the one under which it ended.
+async fn with_removed_steps(engine: &Engine, saga: &RunnableSaga, plan: Plan) -> Result<Plan, Halt> {
+    let mut known = BTreeMap::new();
+    for number in plan.foreign(&saga.definition) {
+        if let Some(steps) = recorded(engine, saga, Some(number)).await? {
+            known.insert(number, steps);
+        }
+    }
+    Ok(plan.knowing(known))
 }
 
 /// The log of a saga's runs.

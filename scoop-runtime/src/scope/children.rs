@@ -2,13 +2,13 @@
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Error, Failure, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind, Stored,
+    Error, Escaped, Failure, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind,
 };
 
-use super::{Place, Scope};
-use crate::RuntimeError;
+use super::{Place, Scope, UnfitValue};
 use crate::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
 use crate::payload::{self, Unstorable};
+use crate::{RuntimeError, shape};
 
 impl Scope<'_> {
     /// Replies to the run or client that launched the message, which reads it with [`Scope::replies`] or
@@ -89,13 +89,14 @@ impl Scope<'_> {
     ///
     /// # Errors
     ///
-    /// If a reply is no `M::Reply`, or the database fails.
+    /// If a reply is no `M::Reply`, or the database fails. Pass the error on: if this program cannot read a reply, the run
+    /// is left to a program that can, and is stuck if there is none.
     ///
     /// # Cancel safety
     ///
     /// It only reads.
     pub async fn replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
-        typed(self.read_children(true, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
+        typed::<M>(self.read_children(true, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
 
     /// As [`Scope::replies`], but to all messages of the type that this run has launched so far.
@@ -108,7 +109,7 @@ impl Scope<'_> {
     ///
     /// It only reads.
     pub async fn all_replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
-        typed(self.read_children(false, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
+        typed::<M>(self.read_children(false, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
 
     /// The outcome of each handler of each message that the last step launched, in the order of the messages.
@@ -201,10 +202,23 @@ impl Scope<'_> {
     }
 }
 
-/// The replies of these children, or the failure of the step if one is invalid.
-fn typed<R: Stored>(children: Vec<Child>) -> Result<Vec<Reply<R>>> {
-    replies_of(children).map_err(|error| match error {
-        RuntimeError::ReplyMismatch { ref source, .. } => Error::msg(format!("{error}: {source}")),
-        other => other.into(),
+/// The replies of these children. If this program cannot read one, the run is left to a program that can.
+fn typed<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>> {
+    replies_of::<M>(children).map_err(|error| match &error {
+        RuntimeError::ReplyMismatch { saga, message, expected, stored, shape, source } => {
+            let what = format!(
+                "the reply of saga `{}` to message {message} on topic `{}` is no `{expected}` of this program",
+                Escaped(saga),
+                M::TOPIC
+            );
+            let why = format!(
+                "it is stored as {}, and the type reads {shape}: {source}; start a program whose `{expected}` reads it, \
+                 or let the type read both",
+                Escaped(stored)
+            );
+            let reply = Some(format!("{}\n{}", M::TOPIC, shape::of::<M::Reply>()));
+            Error::from(UnfitValue { what, why, reply })
+        }
+        _ => error.into(),
     })
 }

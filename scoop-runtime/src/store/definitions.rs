@@ -193,8 +193,9 @@ impl Tables {
         Ok(started_at)
     }
 
-    /// Lists the sagas of a registered worker anew, since these are added, and tells the other workers.
-    pub(crate) async fn enlist(&self, registered: Registered<'_>, added: &[String]) -> sqlx::Result<()> {
+    /// Lists the sagas of a registered worker anew, as if it had started with them, since these have changed; and tells the
+    /// other workers.
+    pub(crate) async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
         sqlx::query(self.sql.worker_enlist.clone())
@@ -204,7 +205,7 @@ impl Tables {
             .bind(registered.definitions)
             .execute(&mut *tx)
             .await?;
-        self.reconsider(&mut tx, added).await?;
+        self.reconsider(&mut tx, changed).await?;
         self.notification(registered.worker).execute(&mut *tx).await?;
         tx.commit().await
     }

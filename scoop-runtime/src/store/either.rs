@@ -120,7 +120,7 @@ either! {
     async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
     async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
     async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> Vec<Renamed>;
-    async fn enlist(&self, registered: Registered<'_>, added: &[String]) -> ();
+    async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();
     async fn living_workers(&self) -> Vec<LivingWorker>;
     async fn abandoned_sagas(&self) -> Vec<(String, String)>;
     async fn listed_handlers(&self) -> Vec<ListedHandler>;

@@ -415,10 +415,10 @@ impl Tables {
             .bind(last_step)
             .bind(unseen)
             .bind(topic)
-            .bind(replies)
+            .bind(replies.is_some())
             .all(&self.sessions)
             .await?;
-        rows.iter().map(Child::from_row).collect()
+        rows.iter().map(|row| Child::from_row(row, replies)).collect()
     }
 
     /// What time it is, by the clock of the server.

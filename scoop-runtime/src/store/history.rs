@@ -180,7 +180,8 @@ fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
     }
     let handler_iteration: Option<i32> = row.try_get("handling")?;
     let handler_iteration = handler_iteration.map(unsigned);
-    Ok(Some(Entry::Suspended { step: row.try_get("step")?, handler_iteration, at: micros_of(at) }))
+    let (step, definition) = (row.try_get("step")?, row.try_get("definition")?);
+    Ok(Some(Entry::Suspended { step, handler_iteration, definition, at: micros_of(at) }))
 }
 
 /// In microseconds since 1970.

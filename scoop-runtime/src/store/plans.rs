@@ -68,8 +68,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_overdue" => ("bigint", "1"),
         "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
-            "uuid[], uuid, text, boolean, text[], text, text",
-            "NULL, gen_random_uuid(), '', true, '{}', NULL, NULL",
+            "uuid[], uuid, text, boolean, text[], text, boolean",
+            "NULL, gen_random_uuid(), '', true, '{}', NULL, false",
         ),
         "run_history" => {
             ("uuid, text, text, bigint, timestamptz", "gen_random_uuid(), '', 'Rollback of ', 128, NULL")
@@ -337,7 +337,7 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
         if looked_at {
             execute("VACUUM ANALYZE").await;
         }
-        let asked = |last: bool| format!("NULL, md5('run')::uuid, 'saga', {last}, '{{}}', 'asked', 'u32'");
+        let asked = |last: bool| format!("NULL, md5('run')::uuid, 'saga', {last}, '{{}}', 'asked', true");
         let of_last_step = blocks_of(&pool, "run_children", &asked(true)).await;
         let of_all = blocks_of(&pool, "run_children", &asked(false)).await;
         assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");

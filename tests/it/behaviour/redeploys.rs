@@ -142,6 +142,38 @@ versions! {
     sleeps { one; #[step(sleep = "1ms")] two; three; }
 }
 
+/// Declares versions of the saga of which some steps are compensated.
+macro_rules! partly_compensated {
+    ($($version:ident { $(#[step $(($($settings:tt)*))?] $step:ident;)* })*) => {$(
+        mod $version {
+            use super::*;
+
+            #[derive(Default)]
+            pub(super) struct Trip;
+
+            #[saga(name = "trip")]
+            #[subscribes(Book)]
+            impl Trip {
+                $(#[step $(($($settings)*))?]
+                async fn $step(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                    ran(scope, book, stringify!($version), stringify!($step)).await
+                })*
+
+                async fn undo(&self, scope: &mut Scope<'_>, book: &Book, _: &Failure) -> Result<()> {
+                    let text = scope.step().to_owned();
+                    note(scope, book, stringify!($version), &text).await
+                }
+            }
+        }
+    )*};
+}
+
+partly_compensated! {
+    noted { #[step(rollback = undo)] one; #[step] note; #[step(rollback = undo)] two; #[step] three; }
+    without_note { #[step(rollback = undo)] one; #[step(rollback = undo)] two; #[step] three; }
+    note_compensated { #[step(rollback = undo)] one; #[step(rollback = undo)] note; #[step(rollback = undo)] two; #[step] three; }
+}
+
 /// The versions whose steps differ in other ways.
 mod at_and_finally {
     use super::*;
@@ -397,12 +429,77 @@ async fn rollback_without_a_compensation_waits_for_a_program_that_has_it() -> Re
     let scoop = db.scoop().only::<completed_removed::Trip>().only::<Hotel>().start().await?;
     let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     let tree = left[0].comes_to(is_stuck).await?;
-    assert!(tree.to_string().contains("has no step `one`"), "{tree}");
+    assert!(tree.to_string().contains("has no step `one`, which has a compensation"), "{tree}");
+    assert!(tree.to_string().contains("keep that step, or write `#[step(was = \"one\")]`"), "{tree}");
     let fitting = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
     assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
     fitting.shutdown().await?;
     scoop.shutdown().await?;
     let done = "one@original two@original Rollback of two[0,]@completed_removed Rollback of one[0,]@original";
+    assert_eq!(notes(&db, 0).await, done);
+    Ok(())
+}
+
+/// What became of the children of a run.
+async fn children_of(run: &Handle) -> Result<Vec<RunState>> {
+    let tree = run.tree().await?;
+    Ok(tree.roots()[0].children.iter().map(|child| child.state.clone()).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_step_without_a_compensation_is_passed_in_the_rollback() -> Result<()> {
+    let fails = Book { fails: "three".into(), ..launching_in("note") };
+    let (db, left) = left_waiting::<noted::Trip>(fails, 2).await?;
+    // One after the other, and both at once.
+    for (number, trip) in (0..).zip(&left) {
+        let old = if number == 1 { Some(db.scoop().only::<noted::Trip>().start().await?) } else { None };
+        let new = db.scoop().only::<without_note::Trip>().only::<Hotel>().start().await?;
+        assert!(matches!(trip.ends().await?, Outcome::RolledBack(_)));
+        assert!(new.stuck_runs().await?.is_empty());
+        for scoop in old.into_iter().chain([new]) {
+            scoop.shutdown().await?;
+        }
+        let done = "one@noted note@noted two@without_note \
+                    Rollback of two[0,]@without_note Rollback of one[0,]@without_note";
+        assert_eq!(notes(&db, number).await, done);
+        let children = children_of(trip).await?;
+        assert!(matches!(&*children, [RunState::RolledBack(_)]), "{children:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finished_run_is_undone_without_a_removed_step_that_had_no_compensation() -> Result<()> {
+    let (db, left) = left_waiting::<noted::Trip>(launching_in("note two"), 1).await?;
+    let old = db.scoop().only::<noted::Trip>().only::<Hotel>().start().await?;
+    assert_eq!(left[0].ends().await?, Outcome::Committed);
+    let new = db.scoop().only::<without_note::Trip>().start().await?;
+    assert_eq!(new.rollback(left[0].id(), "not needed").await?, RollbackAnswer::Accepted);
+    left[0].comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await?;
+    new.shutdown().await?;
+    old.shutdown().await?;
+    let undone = "Rollback of two[0,]@without_note Rollback of one[0,]@without_note";
+    assert!(notes(&db, 0).await.ends_with(&format!("three@noted {undone}")));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compensation_added_or_removed_is_that_of_the_program_that_undoes() -> Result<()> {
+    let fails = || Book { fails: "three".into(), ..launching_in("two") };
+    let (db, left) = left_by::<noted::Trip>(fails()).await?;
+    let new = db.scoop().only::<note_compensated::Trip>().only::<Hotel>().start().await?;
+    assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
+    new.shutdown().await?;
+    let undone = "Rollback of two[0,]@note_compensated Rollback of note[0,]@note_compensated \
+                  Rollback of one[0,]@note_compensated";
+    assert_eq!(notes(&db, 0).await, format!("one@noted note@noted two@noted {undone}"));
+
+    let (db, left) = left_by::<note_compensated::Trip>(fails()).await?;
+    let new = db.scoop().only::<noted::Trip>().only::<Hotel>().start().await?;
+    assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
+    new.shutdown().await?;
+    let done = "one@note_compensated note@note_compensated two@note_compensated \
+                Rollback of two[0,]@noted Rollback of one[0,]@noted";
     assert_eq!(notes(&db, 0).await, done);
     Ok(())
 }
@@ -781,6 +878,111 @@ async fn value_of_another_type_makes_the_run_stuck() -> Result<()> {
     assert_eq!(left[0].ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     assert_eq!(notes(&db, 0).await, "price@InCents charge@InCents");
+    Ok(())
+}
+
+mod asked {
+    use super::*;
+
+    /// A trip that asks for a price, and the shop that replies, in two versions with other types of the reply.
+    macro_rules! asked {
+        ($($version:ident: $price:ty = $value:expr,)*) => {$(
+            pub(super) mod $version {
+                use super::*;
+
+                #[derive(Message, Serialize, Deserialize)]
+                #[message(topic = "prices", reply = Price)]
+                pub(in super::super) struct Ask;
+
+                #[derive(Serialize, Deserialize)]
+                pub(in super::super) struct Price(pub(in super::super) $price);
+
+                #[derive(Default)]
+                pub(in super::super) struct Trip;
+
+                #[saga(name = "trip")]
+                #[subscribes(Book)]
+                impl Trip {
+                    #[step(rollback = undo)]
+                    async fn one(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                        note(scope, book, stringify!($version), "one").await?;
+                        scope.launch(Ask).await?;
+                        Ok(())
+                    }
+
+                    #[step]
+                    async fn two(&self, scope: &mut Scope<'_>, book: &Book) -> Result<()> {
+                        note(scope, book, stringify!($version), "two").await?;
+                        let replies = scope.replies::<Ask>().await?;
+                        assert_eq!(replies.len(), 1);
+                        Ok(())
+                    }
+
+                    async fn undo(&self, scope: &mut Scope<'_>, book: &Book, _: &Failure) -> Result<()> {
+                        note(scope, book, stringify!($version), "undone").await
+                    }
+                }
+
+                #[derive(Default)]
+                pub(in super::super) struct Shop;
+
+                #[saga(name = "shop")]
+                #[subscribes(Ask)]
+                impl Shop {
+                    #[step]
+                    async fn quote(&self, scope: &mut Scope<'_>, ask: &Ask) -> Result<()> {
+                        scope.reply(ask, Price($value))
+                    }
+                }
+            }
+        )*};
+    }
+
+    asked! {
+        in_cents: i64 = 7,
+        in_words: String = "seven".to_owned(),
+    }
+}
+
+/// The trip is the same in both versions but for the type of the reply that it reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn reply_of_another_type_is_left_to_a_program_that_reads_it() -> Result<()> {
+    use asked::{in_cents, in_words};
+
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    db.scoop().only::<in_cents::Shop>().start().await?.shutdown().await?;
+    let scoop = db.scoop().only::<in_cents::Trip>().start().await?;
+    let trip = db.client().find(scoop.launch(Book::default()).await?.id()).await?;
+    trip.comes_to(waits).await?;
+    scoop.shutdown().await?;
+    let shop = db.scoop().only::<in_cents::Shop>().start().await?;
+    trip.comes_to(|tree| tree.roots()[0].children[0].state == RunState::Committed).await?;
+    shop.shutdown().await?;
+
+    // One after the other.
+    let new = db.scoop().only::<in_words::Trip>().only::<in_words::Shop>().start().await?;
+    let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+    trip.comes_to(is_stuck).await?;
+    let [stuck] = &*new.stuck_runs().await? else { panic!("one run is stuck") };
+    assert!(stuck.reason.contains("it is stored as number, and the type reads string"), "{}", stuck.reason);
+    assert_eq!(notes(&db, 0).await, "one@in_cents", "nothing took effect, and nothing is undone");
+    let shops = db.number("SELECT count(*) FROM scoop.definition WHERE handler = 'shop'").await;
+    assert_eq!(shops, 2, "the type of its replies belongs to the definition of a handler");
+
+    // Both at once: the one that started last takes what is launched, and what it cannot read goes to the other one.
+    let old = db.scoop().only::<in_cents::Trip>().start().await?;
+    assert_eq!(trip.ends().await?, Outcome::Committed);
+    assert_eq!(notes(&db, 0).await, "one@in_cents two@in_cents");
+    for number in 1..4 {
+        let trip = new.launch(Book { number, ..Book::default() }).await?;
+        assert_eq!(trip.ends().await?, Outcome::Committed);
+        let done = notes(&db, number).await;
+        assert!(done.ends_with(" two@in_words"), "{done}");
+    }
+    assert!(new.stuck_runs().await?.is_empty());
+    old.shutdown().await?;
+    new.shutdown().await?;
     Ok(())
 }
 

@@ -166,3 +166,90 @@ async fn what_the_newer_program_cannot_read_waits_for_the_older_one() -> Result<
     assert!(reason.contains("what step `price` returned is not a"), "{reason}");
     Ok(())
 }
+
+mod asked {
+    use super::*;
+
+    macro_rules! asked {
+        ($($version:ident: $reply:ty = $value:expr,)*) => {$(
+            pub(super) mod $version {
+                use super::*;
+
+                #[derive(Message, Serialize, Deserialize)]
+                #[message(topic = "prices", reply = $reply)]
+                pub(in super::super) struct Ask;
+
+                pub(in super::super) struct Buyer {
+                    notes: Notes,
+                }
+
+                impl Version for Buyer {
+                    fn new(notes: &Notes) -> Self {
+                        Self { notes: notes.clone() }
+                    }
+                }
+
+                #[saga(name = "buyer")]
+                #[subscribes(Order)]
+                impl Buyer {
+                    #[step]
+                    async fn ask(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+                        scope.launch(Ask).await?;
+                        Ok(())
+                    }
+
+                    #[step]
+                    async fn pay(&self, scope: &mut Scope<'_>, _: &Order) -> Result<()> {
+                        let replies = scope.replies::<Ask>().await?;
+                        self.notes.add(format!("{:?}@{}", replies[0].value, stringify!($version)));
+                        Ok(())
+                    }
+                }
+
+                #[derive(Default)]
+                pub(in super::super) struct Seller;
+
+                #[saga(name = "seller")]
+                #[subscribes(Ask)]
+                impl Seller {
+                    #[step]
+                    async fn quote(&self, scope: &mut Scope<'_>, ask: &Ask) -> Result<()> {
+                        scope.reply(ask, $value)
+                    }
+                }
+            }
+        )*};
+    }
+
+    asked! {
+        cents: i64 = 7,
+        words: String = "seven".to_owned(),
+    }
+}
+
+/// The definition of a saga does not show which replies it reads before it has read one.
+#[tokio::test(flavor = "multi_thread")]
+async fn reply_that_the_newer_program_cannot_read_is_left_to_the_older_one() -> Result<()> {
+    use asked::{cents, words};
+
+    let (db, notes) = (Database::new().await, Notes::default());
+    let old = starts::<cents::Buyer>(&db, &notes).await?;
+    let new = starts::<words::Buyer>(&db, &notes).await?;
+    let seller = db.scoop().only::<cents::Seller>().start().await?;
+    for _ in 0..RUNS {
+        assert_eq!(new.launch(Order::default()).await?.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(notes.all(), ["7@cents"; RUNS]);
+    seller.shutdown().await?;
+    // The reverse: what the older one cannot read goes to the newer one.
+    let seller = db.scoop().only::<words::Seller>().start().await?;
+    for _ in 0..RUNS {
+        assert_eq!(old.launch(Order::default()).await?.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(notes.all()[RUNS..], [r#""seven"@words"#; RUNS]);
+    assert!(new.stuck_runs().await?.is_empty());
+    for scoop in [seller, new, old] {
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}

@@ -10,7 +10,8 @@ use scoop::{Builder, Handle, InMemory, RunState, Tree};
 use crate::support::events::{Events, Fields, Seen};
 use crate::support::{Ends, eventually};
 use shop::{
-    Gated, Order, OrderSaga, ParcelSaga, PricedSaga, Program, RenamedSaga, ShorterSaga, Slow, Visit, shop,
+    Gated, Letter, LetterSaga, Order, OrderSaga, ParcelSaga, PricedSaga, Program, RenamedSaga, ShorterSaga,
+    Slow, Visit, shop,
 };
 
 #[path = "../../../scoop-runtime/src/telemetry/page.rs"]
@@ -304,6 +305,21 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(start_paused = true)]
+async fn value_of_a_failure_that_its_type_does_not_read_is_one_warning() -> Result<()> {
+    let (events, _guard) = Events::listen();
+    let post = Program::start(&InMemory::new(), |it| it.only::<LetterSaga>()).await?;
+    for _ in 0..2 {
+        assert!(matches!(post.scoop.launch(Letter).await?.ends().await?, Outcome::RolledBack(_)));
+    }
+    let [warning] = &events.of("failure_unread")[..] else { panic!("there is one") };
+    assert_eq!(warning.fields["code"], "telemetry.torn");
+    assert!(warning.fields["type_name"].ends_with("::Torn"), "{}", warning.fields["type_name"]);
+    assert!(!events.text("scoop").contains("hunter2"));
+    post.scoop.shutdown().await?;
+    Ok(())
+}
+
 /// Events that need a database, or a faulty program.
 const NOT_PROVOKED: [&str; 11] = [
     "scoop::embedded folder_left",
@@ -363,6 +379,9 @@ async fn outcomes() -> Result<()> {
     database.advance(NEVER);
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
     priced.scoop.shutdown().await?;
+    let post = Program::start(&InMemory::new(), |it| it.only::<LetterSaga>()).await?;
+    post.scoop.launch(Letter).await?.ends().await?;
+    post.scoop.shutdown().await?;
     let slow = Program::start(&InMemory::new(), |it| it.only::<Slow>()).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;
     slow.scoop.shutdown().await?;

@@ -105,7 +105,44 @@ impl ParcelSaga {
     }
 }
 
-/// The same saga without its last steps.
+#[derive(Serialize, Deserialize, Message)]
+#[message(topic = "telemetry.letters")]
+pub(super) struct Letter;
+
+/// The error that a letter is torn, as this program knows it.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
+#[error("torn")]
+#[failure(code = "telemetry.torn")]
+pub(super) struct Torn {
+    pieces: u32,
+}
+
+#[derive(Default)]
+pub(super) struct LetterSaga;
+
+#[saga(name = "telemetry-letter")]
+#[subscribes(Letter)]
+impl LetterSaga {
+    #[step(rollback = mend)]
+    async fn write(&self, _: &mut Scope<'_>, _: &Letter) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn fold(&self, _: &mut Scope<'_>, _: &Letter) -> Result<()> {
+        // As a program wrote it whose `Torn` is another one.
+        let value = Failure::new("scoop:data", r#"{"pieces": "hunter2"}"#, "");
+        Err(Error::failure(Failure::new("telemetry.torn", "torn", "post").caused_by([value])))
+    }
+
+    async fn mend(&self, _: &mut Scope<'_>, _: &Letter, failure: &Failure) -> Result<()> {
+        assert!(failure.has_code("telemetry.torn"));
+        assert!(failure.find::<Torn>().is_none());
+        Ok(())
+    }
+}
+
+/// The same saga without the step that has a compensation.
 #[derive(Default)]
 pub(super) struct ShorterSaga;
 
@@ -113,7 +150,7 @@ pub(super) struct ShorterSaga;
 #[subscribes(Order)]
 impl ShorterSaga {
     #[step]
-    async fn reserve(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
+    async fn rest(&self, _: &mut Scope<'_>, _: &Order) -> Result<()> {
         Ok(())
     }
 }

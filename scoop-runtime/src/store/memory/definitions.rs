@@ -76,15 +76,16 @@ impl Memory {
         .await
     }
 
-    /// Lists the sagas of a registered worker anew, since these are added, and tells the other workers.
-    pub(crate) async fn enlist(&self, registered: Registered<'_>, added: &[String]) -> sqlx::Result<()> {
+    /// Lists the sagas of a registered worker anew, as if it had started with them, since these have changed; and tells the
+    /// other workers.
+    pub(crate) async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         self.run("enlist", |state| {
             if let Some(worker) = state.workers.get_mut(&registered.worker) {
                 worker.topics = registered.topics.to_vec();
                 worker.handlers = registered.handlers.to_vec();
                 worker.definitions = registered.definitions.to_vec();
             }
-            state.change_topology(added);
+            state.change_topology(changed);
             state.tell(registered.worker);
             Ok(())
         })

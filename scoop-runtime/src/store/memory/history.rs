@@ -13,7 +13,7 @@ use super::Memory;
 use super::record::{Event, Record};
 use super::standing::failure_of;
 use super::state::{Hierarchy, State};
-use crate::children::{Child, ChildOutcome, ChildQuery, Launches, in_order};
+use crate::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 
 impl Memory {
     /// What a run had done: its newest suspension, and up to `limit` entries. Those of the window that is on record are
@@ -182,17 +182,15 @@ impl State {
             let outcome = seen.map_or(ChildOutcome::NeverStarted, |seen| outcome_of(record, seen));
             let counts = seen.filter(|_| outcome == ChildOutcome::Committed);
             let values = counts.and_then(|seen| record.values.get(&seen.lineage.id()));
-            let named = values.zip(replies).map(|(values, name)| {
-                let same = |stored: &str| stored == name || stored.starts_with(&format!("{name}#"));
-                let from = values.range(name.to_owned()..).take_while(|(stored, _)| stored.starts_with(name));
-                from.filter(|(stored, _)| same(stored)).map(|(n, value)| (n.clone(), value.clone())).collect()
-            });
+            let named = values.filter(|_| replies.is_some()).into_iter().flatten();
+            let named = named.filter(|(name, _)| !name.starts_with("Output of "));
+            let named = named.map(|(name, value)| (name.clone(), value.clone()));
             Child {
                 topic: topic.to_string(),
                 message_id: launched.message,
                 payload: if replies.is_none() { payload().unwrap_or_default() } else { Value::Null },
                 handled: handled && outcome.failure().is_some(),
-                replies: in_order(named.unwrap_or_default()),
+                replies: chosen(named.collect(), replies.unwrap_or_default()),
                 handler: handler.to_string(),
                 outcome,
             }
@@ -311,6 +309,7 @@ impl Record {
                 EventKind::Suspended => Entry::Suspended {
                     step: event.step.clone().unwrap_or_default(),
                     handler_iteration: event.handling.and_then(|count| u32::try_from(count).ok()),
+                    definition: event.definition,
                     at,
                 },
                 _ => return None,
