@@ -5,8 +5,8 @@ pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure,
-    FailureCode, Frame, FromError, Here, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence,
-    Result, Schedule, StepDefinition, StepKind, Stored, With,
+    FailureCode, Frame, FromError, HasReply, Here, Lineage, Message, Missed, NameError, Next, Overlap,
+    Recurrence, Result, Schedule, StepDefinition, StepKind, Stored, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
 #[cfg(feature = "simulation")]

@@ -44,7 +44,7 @@ pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use lineage::Lineage;
-pub use message::{Message, TOPIC_BYTES_MAX};
+pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
 #[doc(hidden)]
 pub use question::QuestionMark;
