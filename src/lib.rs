@@ -13,11 +13,11 @@ pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes,
 pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation,
-    Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing, LoggedEvent,
-    Mending, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered, RepairAnswer, Reply,
-    Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo, RunState,
-    RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal, StuckRun,
-    Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun, embedded, testing,
+    FailedStep, Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing,
+    LoggedEvent, Mending, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered, RepairAnswer,
+    Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
+    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal,
+    StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun, embedded, testing,
 };
 
 pub mod guide;

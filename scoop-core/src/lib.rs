@@ -38,7 +38,9 @@ mod window;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
-pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
+pub use continuation::{
+    Action, Call, Conclusion, Continuation, Emission, Fate, Record, Required, Returned, Stuck,
+};
 pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};

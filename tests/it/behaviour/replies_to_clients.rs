@@ -142,6 +142,21 @@ async fn reply_in_a_finally_is_dropped_when_the_step_is_undone() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn error_of_a_failed_hierarchy_names_the_first_failure_with_saga_and_step() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<BusyShop>().only::<NoWholesaler>().start().await?;
+    let error = scoop.launch(ask(0, true)).result().await.expect_err("there is nothing to sell");
+    let text = error.to_string();
+    let expected = "has no result: it was rolled back: Simulated failure to test rollback (step `fail` of saga \
+                    `no-wholesaler` failed)";
+    assert!(text.ends_with(expected) && !text.contains("Child"), "{text}");
+    let full = format!("{error:#}");
+    let report = error.failure().expect("it has failed").report();
+    assert_eq!(full, format!("{text}\n{}", report.trim_end()));
+    Ok(())
+}
+
 #[derive(Default)]
 struct ConfusedShop;
 
