@@ -156,18 +156,18 @@ fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
     let tree = Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]);
     let text = tree.to_string();
     let lines: Vec<_> =
-        text.lines().filter(|line| line.starts_with("│ 2026")).map(|line| &line[28..]).collect();
+        text.lines().filter(|line| line.starts_with("│ 2026")).map(|line| &line[4..]).collect();
     expect![[r#"
-                       began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
-              + 10 ms  completed reserve
-              + 1.5 s  children of reserve ended
-              + 20 ms  completed rest
-              + 8.0 s  sleep of rest ended
-              + 10 ms  completed pay
-              + 10 ms  began to roll back in pay: no chairs left
-             + 320 ms  children of reserve rolled back
-              + 20 ms  undone reserve
-                       rolled back"#]]
+        2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
+        2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
+        2026-06-25T12:31:38.510Z      + 1.5 s  children of reserve ended
+        2026-06-25T12:31:38.530Z      + 20 ms  completed rest
+        2026-06-25T12:31:46.530Z      + 8.0 s  sleep of rest ended
+        2026-06-25T12:31:46.540Z      + 10 ms  completed pay
+        2026-06-25T12:31:46.550Z      + 10 ms  began to roll back in pay: no chairs left
+        2026-06-25T12:31:46.880Z     + 320 ms  children of reserve rolled back
+        2026-06-25T12:31:46.900Z      + 20 ms  undone reserve
+        2026-06-25T12:31:46.900Z               rolled back"#]]
     .assert_eq(&lines.join("\n"));
     let reserve = &tree.roots()[0].events[1];
     assert_eq!(reserve.waited, Some(Duration::from_millis(1_500)));
