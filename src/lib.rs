@@ -5,20 +5,20 @@ pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Definition, Error, EventKind, Failure,
-    FailureCode, Frame, FromError, Here, Lineage, Message, Missed, NameError, Next, Overlap, Recurrence,
-    Result, Schedule, StepDefinition, StepKind, Stored, With,
+    FailureCode, Frame, FromError, HasReply, Here, Lineage, Message, Missed, NameError, Next, Overlap,
+    Recurrence, Result, Schedule, StepDefinition, StepKind, Stored, With,
 };
 pub use scoop_macros::{ContextKey, FailureCode, Message, saga, step, subscribes, trace};
 #[cfg(feature = "simulation")]
 pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation,
-    Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing, LoggedEvent,
-    Mending, Migrate, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered, RepairAnswer,
-    Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId, RunInfo,
-    RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd, StopSignal,
-    StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun, embedded, migrate,
-    migration_files, testing,
+    FailedStep, Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing,
+    LoggedEvent, Mending, Migrate, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered,
+    RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId,
+    RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd,
+    StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun, embedded,
+    migrate, migration_files, testing,
 };
 
 pub mod guide;

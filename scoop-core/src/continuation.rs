@@ -1,5 +1,7 @@
 //! The rest of a run: what it does next, and what follows from the outcome. The one rule.
 
+use std::panic::Location;
+
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -130,8 +132,17 @@ pub struct Emission {
     pub detached_root: Option<Uuid>,
     /// What its handlers start with.
     pub context: Context,
-    /// The Rust type of the message if the step fails without a handler of its topic.
-    pub required: Option<&'static str>,
+    /// Set if the step fails without a handler of its topic.
+    pub required: Option<Required>,
+}
+
+/// A launch that requires a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Required {
+    /// The Rust type of the message.
+    pub message: &'static str,
+    /// The place of the launch.
+    pub at: &'static Location<'static>,
 }
 
 /// What user code did when it succeeded.

@@ -66,7 +66,32 @@ impl Error {
         Self::new(Cause::Text { kind: "Error", message: message.to_string() })
     }
 
-    /// A failure that was stored before: it keeps its type, source and places.
+    /// An error whose type is not known, such as a `Box<dyn std::error::Error + Send + Sync>` or an `anyhow::Error`: its
+    /// text, and its chain of sources. `?` takes no such error.
+    ///
+    /// [`Error::downcast_ref`] and a step that runs again after a lost connection need the type of the error. An
+    /// `anyhow::Error` hides it, so convert errors of the database with `?`.
+    ///
+    /// ```
+    /// # extern crate scoop_core as scoop;
+    /// use scoop::{Error, Result};
+    ///
+    /// fn read() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ///     Err("no price list".into())
+    /// }
+    ///
+    /// fn price() -> Result<()> {
+    ///     read().map_err(Error::boxed)
+    /// }
+    ///
+    /// assert_eq!(price().unwrap_err().to_string(), "no price list");
+    /// ```
+    #[track_caller]
+    pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::new(Cause::Error { kind: "Error", error: error.into() })
+    }
+
+    /// A failure that was stored before: it keeps its type, source and places. `?` and `into` do the same.
     #[track_caller]
     pub fn failure(failure: Failure) -> Self {
         Self::new(Cause::Failure(Box::new(failure)))
@@ -173,12 +198,7 @@ impl Error {
         let mut frames: Vec<Frame> = vec![];
         for Place { at, function } in std::iter::once(&raised).chain(&self.0.passed) {
             let function_name = function.map(str::to_owned);
-            let frame = Frame {
-                file_name: at.file().to_owned(),
-                line_number: at.line().into(),
-                class_name: None,
-                function_name,
-            };
+            let frame = Frame { function_name, ..Frame::from(*at) };
             match frames.last_mut() {
                 Some(last)
                     if (&last.file_name, last.line_number) == (&frame.file_name, frame.line_number) =>
@@ -262,10 +282,11 @@ pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, fu
     }
 }
 
-/// Conversion by `?` and `into` to an [`Error`], from any [`std::error::Error`] that threads can share.
+/// Conversion by `?` and `into` to an [`Error`], from any [`std::error::Error`] that threads can share, and from a
+/// [`Failure`].
 ///
 /// Conversions from all such types exist; there is nothing else to write. A text is not an error; [`Error::msg`] makes
-/// one of it.
+/// one of it, and [`Error::boxed`] one of a `Box<dyn std::error::Error + Send + Sync>`.
 ///
 /// This is a trait of [`Error`] and not a bound of the types, since the compiler then shows the advice below for `into`,
 /// too, and not only for `?`.
@@ -283,8 +304,10 @@ pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, fu
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{E}` is not an error: it is no `std::error::Error` that threads can share",
-    label = "no error; write `Error::msg(\"text\")` for a text, `#[derive(Debug, thiserror::Error)]` on a type",
+    label = "no error; write `Error::msg(\"text\")` for a text, `.map_err(Error::boxed)` for a boxed one or that of `anyhow`, \
+             `#[derive(Debug, thiserror::Error)]` on a type",
     note = "a text becomes one with `Error::msg(\"text\")`",
+    note = "an `anyhow::Error` or a `Box<dyn Error + Send + Sync>` becomes one with `.map_err(Error::boxed)`",
     note = "a type becomes one with `#[derive(Debug, thiserror::Error)]`, and if it is `Send + Sync + 'static`"
 )]
 pub trait FromError<E> {
@@ -298,6 +321,14 @@ impl<E: StdError + Send + Sync + 'static> FromError<E> for Error {
     fn from_error(error: E) -> Self {
         let kind = std::any::type_name::<E>();
         Self::new(Cause::Error { kind, error: Box::new(error) })
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl FromError<Failure> for Error {
+    #[track_caller]
+    fn from_error(failure: Failure) -> Self {
+        Self::failure(failure)
     }
 }
 
@@ -456,5 +487,18 @@ mod tests {
     fn a_stored_failure_keeps_its_own_source() {
         let stored = Failure::new("T", "m", "elsewhere");
         assert_eq!(Error::failure(stored.clone()).into_failure("here"), stored);
+        let passed_on = || -> Result<()> { Err(stored.clone())? };
+        assert_eq!(passed_on().unwrap_err().into_failure("here"), stored);
+    }
+
+    #[test]
+    fn boxed_error_keeps_its_text_its_sources_and_its_place() {
+        let boxed: Box<dyn StdError + Send + Sync> = Box::new(Unreadable("x".parse::<i32>().unwrap_err()));
+        let error = Error::boxed(boxed);
+        assert!(error.downcast_ref::<Unreadable>().is_some());
+        let failure = error.into_failure("s[w]");
+        assert_eq!((&*failure.kind, &*failure.message), ("Error", "cannot read the price list"));
+        assert_eq!(failure.causes[0].message, "invalid digit found in string");
+        assert!(failure.stack_trace[0].file_name.ends_with("error.rs"));
     }
 }

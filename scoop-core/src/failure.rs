@@ -3,6 +3,7 @@
 mod bounds;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -77,6 +78,13 @@ pub struct Frame {
     pub class_name: Option<String>,
     /// The function, where it is known.
     pub function_name: Option<String>,
+}
+
+impl From<&Location<'_>> for Frame {
+    fn from(at: &Location<'_>) -> Self {
+        let (file_name, line_number) = (at.file().to_owned(), at.line().into());
+        Self { file_name, line_number, class_name: None, function_name: None }
+    }
 }
 
 impl Failure {
@@ -181,8 +189,8 @@ impl Failure {
         self.kind.rsplit(['.', ':', '$']).next().unwrap_or(&self.kind)
     }
 
-    /// Whether this only passes on what others failed with.
-    fn is_wrapper(&self) -> bool {
+    /// Whether this only passes on what others failed with: children, or the parent.
+    pub fn is_wrapper(&self) -> bool {
         let wrappers = [CHILD_ROLLED_BACK, CHILD_ROLLBACK_FAILED, PARENT_SAID_SO];
         wrappers.contains(&self.simple_kind())
     }

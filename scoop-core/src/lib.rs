@@ -38,13 +38,15 @@ mod window;
 
 pub use code::{CODE_CHARS_MAX, CodedError, FailureCode};
 pub use context::{Context, ContextError, ContextKey};
-pub use continuation::{Action, Call, Conclusion, Continuation, Emission, Fate, Record, Returned, Stuck};
+pub use continuation::{
+    Action, Call, Conclusion, Continuation, Emission, Fate, Record, Required, Returned, Stuck,
+};
 pub use deadline::{Deadline, DeadlineKind};
 pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use lineage::Lineage;
-pub use message::{Message, TOPIC_BYTES_MAX};
+pub use message::{HasReply, Message, TOPIC_BYTES_MAX};
 pub use next::{Next, With};
 #[doc(hidden)]
 pub use question::QuestionMark;

@@ -41,9 +41,44 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// `#[message(handlers = "required")]`.
     const REQUIRES_HANDLER: bool = false;
 
-    /// The type of replies of its handlers; `()` if no reply is expected.
+    /// The type of replies of its handlers; `()` if it declares none, see [`HasReply`].
     type Reply: Stored + Send + Sync + 'static;
 
     /// Whether one handler may reply several times: `#[message(replies = ..)]` in place of `reply`.
     const MANY_REPLIES: bool = false;
+}
+
+/// A message whose handlers reply.
+///
+/// `#[message(reply = ..)]` and `#[message(replies = ..)]` implement it. It is a condition of
+/// replying, so that a reply to a message without a type of replies is a compile error.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::{HasReply, Message};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)] // and `Message`, which writes for `#[message(reply = u64)]`:
+/// struct AskPrice {
+///     sku: String,
+/// }
+///
+/// impl Message for AskPrice {
+///     const TOPIC: &'static str = "ask-price";
+///     type Reply = u64;
+/// }
+///
+/// impl HasReply for AskPrice {
+///     type Declared = u64;
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` declares no reply",
+    label = "this message declares no reply",
+    note = "write `#[message(reply = YourReply)]` on `{Self}`, or `replies = YourReply` if each of its handlers may reply \
+            several times"
+)]
+pub trait HasReply: Message<Reply = Self::Declared> {
+    /// [`Message::Reply`]. It has a name of its own so that a message without it is one compile error.
+    type Declared;
 }

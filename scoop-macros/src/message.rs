@@ -34,7 +34,11 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             const MANY_REPLIES: bool = true;
         )
     });
-    let reply = many.or(one).map_or_else(|| quote!(()), ToTokens::into_token_stream);
+    let reply = many.or(one);
+    let ident = &input.ident;
+    let has_reply =
+        reply.as_ref().map(|reply| quote!(impl ::scoop::HasReply for #ident { type Declared = #reply; }));
+    let reply = reply.map_or_else(|| quote!(()), ToTokens::into_token_stream);
     let handlers = settings.text("handlers", &mut errors);
     let handlers = handlers.and_then(|text| errors.keep(is_required(&text)));
     let requires_handler = handlers.map(|_| {
@@ -47,7 +51,6 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     if !derive::is_one_type(&input, "a message", generic, &mut errors) {
         return quote!(#errors);
     }
-    let ident = &input.ident;
     quote! {
         #errors
         impl ::scoop::Message for #ident {
@@ -56,6 +59,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             #many_replies
             #requires_handler
         }
+        #has_reply
     }
 }
 

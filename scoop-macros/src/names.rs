@@ -73,16 +73,16 @@ pub(crate) fn stored(
 }
 
 /// The former names of something stored as `name`, from the setting `was`.
-pub(crate) fn former(kind: Kind, settings: &Settings, name: &str, errors: &mut Errors) -> Vec<String> {
-    let mut former: Vec<String> = vec![];
+pub(crate) fn former(kind: Kind, settings: &Settings, name: &str, errors: &mut Errors) -> Vec<LitStr> {
+    let mut former: Vec<LitStr> = vec![];
     for literal in settings.texts("was", errors) {
         let value = literal.value();
         if let Some(why) = kind.refuses(&value) {
             errors.at(&literal, why);
-        } else if value == name || former.contains(&value) {
+        } else if value == name || former.iter().any(|it| it.value() == value) {
             errors.at(&literal, format!("`{value}` is one of its names already; remove this"));
         } else {
-            former.push(value);
+            former.push(literal);
         }
     }
     former

@@ -101,6 +101,9 @@ fn a_message_that_is_answered() {
             const TOPIC: &'static str = "quotes.wanted";
             type Reply = HashMap<String, Quote>;
         }
+        impl ::scoop::HasReply for QuotesWanted {
+            type Declared = HashMap<String, Quote>;
+        }
     "#]]
     .assert_eq(&pretty(expansion));
 }
@@ -116,6 +119,9 @@ fn a_message_with_many_replies() {
             const TOPIC: &'static str = "offers-wanted";
             type Reply = Quote;
             const MANY_REPLIES: bool = true;
+        }
+        impl ::scoop::HasReply for OffersWanted {
+            type Declared = Quote;
         }
     "#]]
     .assert_eq(&pretty(expansion));

@@ -36,7 +36,7 @@ const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
 const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A message about to be launched. Await it.
-#[must_use = "nothing is launched before this is awaited"]
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct Launch<M> {
     scoop: Scoop,
     message: M,
@@ -147,7 +147,7 @@ impl<M: Message> IntoFuture for Launch<M> {
 }
 
 /// Many messages about to be launched in one transaction. Await it.
-#[must_use = "nothing is launched before this is awaited"]
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct LaunchAll {
     scoop: Scoop,
     prepared: Result<Vec<Launched>, RuntimeError>,

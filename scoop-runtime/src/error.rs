@@ -1,5 +1,6 @@
 //! What the functions of the runtime return when they cannot do what they were asked.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -196,7 +197,9 @@ pub enum RuntimeError {
     },
 
     /// A hierarchy has no single result: see [`Handle::result`](crate::Handle::result).
-    #[error("message {id} on topic `{topic}` has no result: {why}")]
+    ///
+    /// Display it for one line, `{error:#}` for that and the whole report of what failed.
+    #[error(fmt = without_result)]
     NoResult {
         /// The message that started the hierarchy.
         id: Uuid,
@@ -204,6 +207,8 @@ pub enum RuntimeError {
         topic: &'static str,
         /// Why.
         why: NoResult,
+        /// The step that failed first, if the hierarchy failed and the record of that could be read.
+        failed: Option<FailedStep>,
     },
 
     /// A handler is required, and none is subscribed to the topic. Nothing is stored. See
@@ -321,11 +326,11 @@ pub enum RuntimeError {
 #[non_exhaustive]
 pub enum NoResult {
     /// It failed, and was rolled back.
-    #[error("it was rolled back: {0}")]
+    #[error("it was rolled back: {}", _0.summary())]
     RolledBack(Box<Failure>),
 
     /// It failed, and a part could not be rolled back. An operator has to repair it.
-    #[error("it could not be rolled back completely, and waits for an operator: {0}")]
+    #[error("it could not be rolled back completely, and waits for an operator: {}", _0.rollback_summary())]
     RollbackFailed(Box<Failure>),
 
     /// No saga was subscribed when the message was launched.
@@ -348,6 +353,17 @@ pub enum NoResult {
         /// The saga of each reply.
         handlers: Vec<String>,
     },
+}
+
+/// A step of a saga that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step `{}` of saga `{}`", Escaped(step), Escaped(saga))]
+#[non_exhaustive]
+pub struct FailedStep {
+    /// The saga.
+    pub saga: String,
+    /// The step.
+    pub step: String,
 }
 
 /// One thing that keeps a program from starting.
@@ -628,6 +644,25 @@ pub(crate) fn refusal(error: &sqlx::Error) -> String {
     error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 
+fn without_result(
+    id: &Uuid,
+    topic: &&'static str,
+    why: &NoResult,
+    failed: &Option<FailedStep>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    write!(f, "message {id} on topic `{topic}` has no result: {why}")?;
+    if let Some(failed) = failed {
+        write!(f, " ({failed} failed)")?;
+    }
+    match why {
+        NoResult::RolledBack(failure) | NoResult::RollbackFailed(failure) if f.alternate() => {
+            write!(f, "\n{}", failure.report().trim_end())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn because(refusal: &Option<String>) -> String {
     refusal.as_ref().map_or_else(String::new, |refusal| format!(" ({})", Escaped(refusal)))
 }
@@ -832,11 +867,13 @@ mod tests {
                 id: Uuid::nil(),
                 topic: "t",
                 why: NoResult::SeveralReplies { handlers: vec![forged()] },
+                failed: None,
             },
             RuntimeError::NoResult {
                 id: Uuid::nil(),
                 topic: "t",
                 why: NoResult::RolledBack(Box::new(Failure::new("T", forged(), forged()))),
+                failed: Some(FailedStep { saga: forged(), step: forged() }),
             },
         ] {
             let shown = error.to_string();

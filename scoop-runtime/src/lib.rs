@@ -54,7 +54,7 @@ pub use children::{Child, ChildOutcome, Reply};
 pub use client::{Handle, Launch, LaunchAll, Outcome, RollbackFailure, Status};
 pub use clock::When;
 pub use engine::{RunningStep, StopSignal};
-pub use error::{NoResult, RuntimeError, SetupError};
+pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use memory::InMemory;
 pub use migrate::{Migrate, migrate, migration_files};
 pub use name::{HierarchyId, Named, RunId, Wanted};

@@ -6,11 +6,13 @@ mod children;
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Result, Run, SLEEP_TOPIC,
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
+    SLEEP_TOPIC,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -154,7 +156,7 @@ impl<'a> Scope<'a> {
     ///
     /// Nothing happens before the returned builder is awaited, and nobody can see the message
     /// before the step has succeeded. If the message requires a handler and none is subscribed then, the step
-    /// fails with `NoHandler` when it ends.
+    /// fails with `NoHandler` when it ends; the failure has the place of this call.
     ///
     /// # Errors
     ///
@@ -173,6 +175,7 @@ impl<'a> Scope<'a> {
     /// # Ok(())
     /// # }
     /// ```
+    #[track_caller]
     pub fn launch<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
         self.emit(message, None)
     }
@@ -184,10 +187,12 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// As [`Scope::launch`].
+    #[track_caller]
     pub fn detach<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
         self.emit(message, Some(ids::now_v7()))
     }
 
+    #[track_caller]
     fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
         Emit {
             engine: self.engine,
@@ -199,6 +204,7 @@ impl<'a> Scope<'a> {
             depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
             detached_root,
             options: Options::default(),
+            at: Location::caller(),
             message: PhantomData,
         }
     }
@@ -487,7 +493,7 @@ impl UnfitValue {
 }
 
 /// A message about to be launched from a step. Await it.
-#[must_use = "nothing is launched before this is awaited"]
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct Emit<'s, M> {
     engine: &'s Engine,
     /// The saga and the step that launch it.
@@ -499,6 +505,8 @@ pub struct Emit<'s, M> {
     depth: usize,
     detached_root: Option<Uuid>,
     options: Options,
+    /// The place of the launch.
+    at: &'static Location<'static>,
     message: PhantomData<fn() -> M>,
 }
 
@@ -532,7 +540,7 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
             let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
             let limit = settings.context_bytes_max;
             let required = M::REQUIRES_HANDLER || self.options.required;
-            let required = required.then(std::any::type_name::<M>);
+            let required = required.then(|| Required { message: std::any::type_name::<M>(), at: self.at });
             let context = self
                 .options
                 .context(self.context, self.code.0, self.engine.store(), Duration::ZERO, limit)

@@ -3,6 +3,8 @@
 //! Alerts are built on them: target, name, level and fields are an interface, listed in `docs/telemetry.md`. A test
 //! compares both lists. An event about an outcome follows the commit of that outcome.
 //!
+//! Failures, reasons, errors and remedies are fields, and not repeated in the message.
+//!
 //! Texts go through [`text`], which removes what must not be in a log: payloads and passwords. Texts are made only for
 //! an interested subscriber.
 
@@ -102,51 +104,51 @@ events! {
 
     /// A step of a root run, or what it launched, failed; the rollback of the hierarchy begins.
     WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run failed in step `{}`, rolling back: {}", Escaped(at.step), Told(failure))
+        ("run failed in step `{}`, rolling back", Escaped(at.step))
 
     /// The same of a run below, whose parent may handle the failure.
     INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run failed in step `{}`, rolling back: {}", Escaped(at.step), Told(failure))
+        ("run failed in step `{}`, rolling back", Escaped(at.step))
 
     /// A cancellation took effect.
     INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("run cancelled: {}", Told(failure))
+        ("run cancelled, rolling back")
 
     /// A root run missed a deadline.
     WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
-        ("deadline missed: {}", Told(failure))
+        ("deadline missed")
 
     /// The same of a run below, whose parent may handle the failure.
     INFO "deadline_missed" = deadline_missed_below(at: At<'_>, failure: &Failure)
-        { failure = shown(Told(failure)) } ("deadline missed: {}", Told(failure))
+        { failure = shown(Told(failure)) } ("deadline missed")
 
     /// A rollback is complete. `told` is whether the parent, or a request, demanded it.
     INFO "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, told: bool)
-        { failure = shown(Told(failure)), told = told } ("run rolled back: {}", Told(failure))
+        { failure = shown(Told(failure)), told = told } ("run rolled back")
 
     /// A rollback failed. `again` is whether it had failed before.
     ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)
         { failure = shown(Told(failure)), again = again, remedy = remedy_of_rollback(failure) }
-        ("rollback failed in `{}`: {}; {}", Escaped(at.step), Told(failure), remedy_of_rollback(failure))
+        ("rollback failed in `{}`", Escaped(at.step))
 
     /// No program at hand can continue the run.
     ERROR "stuck" = stuck(at: At<'_>, reason: &str)
         { reason = shown(Scrubbed(reason)), remedy = START_ONE_THAT_FITS }
-        ("run stuck: {}; {START_ONE_THAT_FITS}", Scrubbed(reason))
+        ("run stuck: no living program can continue it")
 
     /// A living program with another definition of the saga may continue the run.
     INFO "handed_over" = handed_over(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
-        ("run left to a program with another definition of its saga: {}", Scrubbed(reason))
+        ("run left to a program with another definition of its saga")
 
     /// The step is tried again, for the first time.
     INFO "retried" = retried(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
-        ("attempt failed, retrying in {pause:.3} s: {}", Scrubbed(reason))
+        ("attempt failed, retrying in {pause:.3} s")
 
     /// The step is tried again, not for the first time.
     DEBUG "retried" = retried_again(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
-        ("attempt failed again, retrying in {pause:.3} s: {}", Scrubbed(reason))
+        ("attempt failed again, retrying in {pause:.3} s")
 
     /// Another process has the run: the result of this process is discarded.
     INFO "discarded" = discarded(at: At<'_>) {} ("run taken over by another worker, result discarded")
@@ -154,7 +156,7 @@ events! {
     /// The answer to a commit was lost. `outcome` is what it would have said, if anything.
     WARN "outcome_unknown" = outcome_unknown(at: At<'_>, outcome: &str, reason: &str)
         { outcome = outcome, reason = shown(Scrubbed(reason)) }
-        ("settlement outcome unknown, reconciling: {}", Scrubbed(reason))
+        ("settlement outcome unknown, reconciling")
 
     /// A type of errors does not read a recorded value of its code, for the first time in this process.
     WARN "failure_unread" = failure_unread(at: At<'_>, code: &str, type_name: &str)
@@ -164,7 +166,7 @@ events! {
 
     /// The writes of a cleanup could not be committed with the failure after which it ran.
     WARN "cleanup_lost" = cleanup_lost(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
-        ("cleanup not committed, recording the failure without it: {}", Scrubbed(reason))
+        ("cleanup not committed, recording the failure without it")
 
     /// The run waits for its children, or has ended, and leaves this process.
     DEBUG "left" = left(at: At<'_>, ended: bool) { ended = ended } ("run left this worker, ended: {ended}")
@@ -175,19 +177,19 @@ events! {
 
     /// The record of a run does not fit this program's types.
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
-        ("run stuck: its record cannot be read; {START_ONE_THAT_READS}")
+        ("run stuck: its record cannot be read")
 
     /// The database refuses what the claim of a run writes.
     ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = shown(Scrubbed(reason)), remedy = FIND_THE_ROW }
-        ("run stuck: {}; {FIND_THE_ROW}", Scrubbed(reason))
+        ("run stuck: the database refuses what its claim writes")
 
     /// The outcome of several attempts in a row was not known.
     ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }
-        ("run stuck: the outcome of several attempts in a row is not known; {FIND_OUT_WHY}")
+        ("run stuck: the outcome of several attempts in a row is not known")
 
     /// The reason why a run stopped could not be written; reconciliation will release the run.
     WARN "release_failed" = release_failed(hierarchy: Uuid, run: Uuid, error: &sqlx::Error)
-        { error = shown(Scrubbed(error)) } ("run release failed, reconciling: {}", Scrubbed(error))
+        { error = shown(Scrubbed(error)) } ("run release failed, reconciling")
 }
 
 events! {
@@ -195,7 +197,7 @@ events! {
 
     /// This process runs sagas from now on.
     INFO "started" = started(worker: Uuid, sagas: usize, concurrency: usize)
-        { sagas = sagas, concurrency = concurrency } ("worker started with {sagas} sagas")
+        { sagas = sagas, concurrency = concurrency } ("worker started, sagas: {sagas}")
 
     /// This process runs no sagas any more.
     INFO "stopped" = stopped(worker: Uuid) {} ("worker stopped")
@@ -203,7 +205,7 @@ events! {
     /// Runs wait for a saga that no living program has.
     WARN "saga_missing" = saga_missing(worker: Uuid, saga: &str, topic: &str)
         { saga = saga, topic = topic, remedy = START_ONE_THAT_HAS_IT }
-        ("runs wait for saga `{}`, which no living program has; {START_ONE_THAT_HAS_IT}", Escaped(saga))
+        ("runs wait for saga `{}`, which no living program has", Escaped(saga))
 
     /// A newer program has renamed a saga of this one.
     INFO "saga_renamed" = saga_renamed(worker: Uuid, saga: &str, name: &str) { saga = saga, name = name }
@@ -216,12 +218,12 @@ events! {
     /// The database or its connection failed in an operation that the worker retries.
     WARN "operation_failed" = operation_failed(worker: Uuid, operation: &str, error: &sqlx::Error)
         { operation = operation, error = shown(Scrubbed(error)) }
-        ("{operation} failed, retrying: {}", Scrubbed(error))
+        ("{operation} failed, retrying")
 
     /// The database or its connection failed in an operation that other workers will do.
     WARN "operation_abandoned" = operation_abandoned(worker: Uuid, operation: &str, error: &sqlx::Error)
         { operation = operation, error = shown(Scrubbed(error)) }
-        ("{operation} failed, left to other workers: {}", Scrubbed(error))
+        ("{operation} failed, left to other workers")
 
     /// The session that proves that the worker is alive ended; others may take over its runs.
     WARN "session_lost" = session_lost(worker: Uuid) {} ("worker session lost, opening another")
@@ -231,7 +233,7 @@ events! {
 
     /// The answer to a launch was lost.
     WARN "launch_unknown" = launch_unknown(worker: Uuid, error: &sqlx::Error)
-        { error = shown(Scrubbed(error)) } ("launch outcome unknown, reconciling: {}", Scrubbed(error))
+        { error = shown(Scrubbed(error)) } ("launch outcome unknown, reconciling")
 
     /// Runs were freed whose claim answer was lost.
     WARN "reconciled" = reconciled(worker: Uuid, runs: usize) { runs = runs }
@@ -240,7 +242,7 @@ events! {
     /// This program does not support the stored schedule of a saga.
     WARN "schedule_unfit" = schedule_unfit(worker: Uuid, saga: &str, error: impl Display)
         { saga = saga, error = shown(Scrubbed(&error)) }
-        ("schedule of saga `{}` not followed: {}", Escaped(saga), Scrubbed(&error))
+        ("schedule of saga `{}` not followed", Escaped(saga))
 }
 
 events! {
@@ -255,7 +257,7 @@ events! {
 
     /// A session was lost before it was closed.
     DEBUG "session_gone" = session_gone(error: &sqlx::Error) { error = shown(Scrubbed(error)) }
-        ("worker session gone before it was closed: {}", Scrubbed(error))
+        ("worker session gone before it was closed")
 }
 
 events! {
@@ -272,15 +274,15 @@ events! {
 
     /// A private PostgreSQL did not stop as requested.
     WARN "stop_failed" = embedded_stop_failed(error: &impl Display) {}
-        ("private PostgreSQL not stopped as asked: {}", Scrubbed(error))
+        ("private PostgreSQL not stopped as asked")
 
     /// The folder of a private PostgreSQL could not be removed.
     WARN "folder_left" = embedded_folder_left(error: &impl Display) {}
-        ("folder of a private PostgreSQL left behind: {}", Scrubbed(error))
+        ("folder of a private PostgreSQL left behind")
 
     /// The folder that a killed program left could not be removed; the next start tries again.
     DEBUG "sweep_failed" = embedded_sweep_failed(error: &impl Display) {}
-        ("folder of a killed program not removed: {}", Scrubbed(error))
+        ("folder of a killed program not removed")
 }
 
 /// Which code of a step runs: the field `kind` of its span.

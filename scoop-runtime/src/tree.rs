@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub use self::read::ReadTree;
 pub(crate) use self::read::{Extent, TreeRows};
 pub(crate) use self::row::{RunRow, Stands};
-use crate::{HierarchyId, Intervention, RollbackFailure, RunId};
+use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
 /// The runs of a hierarchy. Display it to see who did what and when.
 ///
@@ -129,9 +129,14 @@ pub struct RunEvent {
     pub step: Option<String>,
     /// When; `None` if the time on record is none of the years 1 to 9999.
     pub at: Option<SystemTime>,
-    /// The time since the previous event of this run. For a step this is its duration, including all waits for
-    /// children.
+    /// The time since the previous event of this run, or since the end of the wait that followed that. For a step this
+    /// is its duration.
     pub took: Option<Duration>,
+    /// The wait that followed: for the children of the step, or for the end of its sleep. `None` if there was none, if it
+    /// is not over, or if the tree lacks these children.
+    pub waited: Option<Duration>,
+    /// Whether the wait was only for a sleep.
+    slept: bool,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
     /// What went wrong.
@@ -224,8 +229,8 @@ impl RunInfo {
 impl RunEvent {
     /// An event as it is on record.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
-        let (took, worker, failure, unreadable) = (None, None, None, None);
-        Self { kind, step, at, took, worker, failure, unreadable, role: Role::Plain }
+        let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
+        Self { kind, step, at, took, waited, slept: false, worker, failure, unreadable, role: Role::Plain }
     }
 
     /// What happened, in a word or two: `completed`, `rolled back`.
@@ -264,6 +269,11 @@ impl RunEvent {
         }
     }
 
+    /// Whether it is an end of a run, at least for a time: a run that has committed may be rolled back later.
+    fn ends(&self) -> bool {
+        matches!(self.kind, EventKind::Committed | EventKind::RolledBack | EventKind::RollbackFailed)
+    }
+
     /// Whether it contains information beyond the other events and the children.
     fn tells_something(&self) -> bool {
         let repeats = matches!(self.role, Role::ChildrenUndone | Role::NothingToUndo);
@@ -291,6 +301,17 @@ impl Tree {
     pub fn unhandled(&self) -> Vec<&UnhandledMessage> {
         let of_runs = self.runs().into_iter().flat_map(|run| &run.unhandled);
         self.unhandled.iter().chain(of_runs).collect()
+    }
+
+    /// Where the failure arose that contains this cause: the step of the first run that failed with it by itself.
+    pub(crate) fn origin_of(&self, cause: &Failure) -> Option<FailedStep> {
+        let own = |event: &&RunEvent| {
+            let failure = event.failure.as_ref().filter(|_| event.kind == EventKind::RollingBack);
+            failure.is_some_and(|failure| !failure.is_wrapper() && failure.contains(cause))
+        };
+        let failed = self.runs().into_iter().filter_map(|run| Some((run, run.events.iter().find(own)?)));
+        let (run, event) = failed.min_by_key(|(_, event)| event.at)?;
+        Some(FailedStep { saga: run.handler.clone(), step: event.subject()?.to_owned() })
     }
 
     /// All requests to give up that were made in this hierarchy, oldest first.

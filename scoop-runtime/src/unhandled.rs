@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use scoop_core::{Escaped, SLEEP_TOPIC};
@@ -24,6 +25,8 @@ pub(crate) struct Unhandled {
     pub(crate) topic: String,
     /// The Rust type of the message.
     pub(crate) message: String,
+    /// The place of the launch, if that was in a step.
+    pub(crate) at: Option<&'static Location<'static>>,
 }
 
 impl From<Unhandled> for sqlx::Error {
@@ -43,7 +46,7 @@ impl Unhandled {
 
     /// The error for the caller, with topics that do have handlers.
     pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
-        let Self { topic, message } = self.clone();
+        let Self { topic, message, .. } = self.clone();
         // Without the list the error is still right.
         let listed = store.listed_handlers().await.unwrap_or_default();
         let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn refusal_is_found_in_the_error_of_the_store() {
-        let unhandled = Unhandled { topic: "a".into(), message: "A".into() };
+        let unhandled = Unhandled { topic: "a".into(), message: "A".into(), at: None };
         let error = sqlx::Error::from(unhandled.clone());
         assert_eq!(Unhandled::of(&error), Some(&unhandled));
         assert_eq!(Unhandled::of(&sqlx::Error::RowNotFound), None);

@@ -101,7 +101,7 @@ pub(super) fn check(
     let settings = Settings::read("#[saga]", &schedule::KEYS, arguments, errors);
     let written_name = settings.text("name", errors);
     let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
-    let was = names::former(Kind::Saga, &settings, &name, errors);
+    let was = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
@@ -212,7 +212,7 @@ const SUBSCRIBES: &str = "name one type of messages: `#[subscribes(YourMessage)]
 pub(super) struct Draft<'a> {
     pub(super) function: &'a Ident,
     pub(super) name: String,
-    was: Vec<String>,
+    was: Vec<LitStr>,
     pub(super) shape: Shape<'a>,
     pub(super) finally: Option<Ident>,
     variant: Ident,
@@ -249,13 +249,23 @@ impl Draft<'_> {
 
     /// The persisted names of the steps that it is for the protocol.
     fn names(&self) -> impl Iterator<Item = String> {
-        self.suffixes().map(|suffix| format!("{}{suffix}", self.name))
+        self.with_suffixes(&self.name)
     }
 
-    /// The persisted names that these steps have or had.
-    fn all_names(&self) -> impl Iterator<Item = String> {
-        let names = std::iter::once(&self.name).chain(&self.was);
-        names.flat_map(|name| self.suffixes().map(move |suffix| format!("{name}{suffix}")))
+    fn with_suffixes(&self, name: &str) -> impl Iterator<Item = String> {
+        self.suffixes().map(move |suffix| format!("{name}{suffix}"))
+    }
+
+    /// Which of these names it has.
+    fn named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
+        names.find(|name| self.names().any(|it| it == *name))
+    }
+
+    /// Which of these names it had.
+    fn was_named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
+        let had =
+            |name: &String| self.was.iter().any(|was| self.with_suffixes(&was.value()).any(|it| it == *name));
+        names.find(had)
     }
 
     fn suffixes(&self) -> impl Iterator<Item = &'static str> {
@@ -347,8 +357,7 @@ fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec
         let Draft { function, name, variant, .. } = draft;
         let earlier = &drafts[..index];
         let twin = earlier.iter().find(|it| it.variant == *variant);
-        let is_taken = |name: &String| earlier.iter().any(|it| it.all_names().any(|it| it == *name));
-        if let Some(name) = draft.all_names().find(is_taken) {
+        if let Some(name) = earlier.iter().find_map(|it| it.named(draft.names())) {
             let message = format!("two steps are stored as `{name}`; give one of them another `name`");
             errors.at(draft.named_at(), message);
         } else if let Some(Draft { function: twin, .. }) = twin {
@@ -360,8 +369,32 @@ fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec
             let steps = draft.names().count();
             variants.push(Variant { ident: variant.clone(), name: name.clone(), steps });
         }
+        former_names(drafts, index, errors);
     }
     variants
+}
+
+/// No step had a name that another has, or had.
+fn former_names(drafts: &[Draft<'_>], index: usize, errors: &mut Errors) {
+    let draft = &drafts[index];
+    for literal in &draft.was {
+        let (was, own) = (literal.value(), &draft.name);
+        let mut others = drafts.iter().enumerate().filter(|(other, _)| *other != index);
+        if let Some(taken) = others.clone().find_map(|(_, it)| it.named(draft.with_suffixes(&was))) {
+            let message = format!(
+                "this saga has a step `{taken}`, so it is no former name of `{own}`; remove it from `was`, or give the \
+                 step `{taken}` another `name`"
+            );
+            errors.at(literal, message);
+        } else if let Some((_, twin)) =
+            others.find(|(other, it)| *other < index && it.was_named(draft.with_suffixes(&was)).is_some())
+        {
+            let twin = &twin.name;
+            let message =
+                format!("`{was}` is a former name of `{twin}` as well; remove it from one of the two `was`");
+            errors.at(literal, message);
+        }
+    }
 }
 
 /// The steps, with what they name looked up.
@@ -380,7 +413,7 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
         steps.extend(invoke.map(|invoke| Step {
             variant: draft.variant.clone(),
             name: draft.name.clone(),
-            was: draft.was.clone(),
+            was: draft.was.iter().map(LitStr::value).collect(),
             timeout: draft.timeout,
             sleep: draft.sleep,
             retry: draft.retry.clone(),

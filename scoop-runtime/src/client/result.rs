@@ -1,12 +1,15 @@
 //! Replies of the handlers of a launched message, for the client that launched it.
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::Message;
+use scoop_core::{Failure, Message};
 
 use super::{Handle, LOOK_MAX, LOOK_MIN, Launch, Outcome};
 use crate::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
 use crate::patience::Vain;
-use crate::{NoResult, RuntimeError};
+use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
+
+/// How many runs of a failed hierarchy are searched for the step that failed first.
+const ORIGIN_RUNS_MAX: usize = 1_000;
 
 impl Handle {
     /// The replies of the handlers of the message that have committed by now. For all replies, call [`Handle::wait`]
@@ -78,8 +81,8 @@ impl Handle {
         let mut replies = replies.into_iter();
         match (replies.next(), replies.next()) {
             (Some(reply), None) => Ok(reply.value),
-            (None, _) => Err(self.no_result(M::TOPIC, NoResult::NoReply)),
-            (Some(_), Some(_)) => Err(self.no_result(M::TOPIC, NoResult::SeveralReplies { handlers })),
+            (None, _) => Err(self.no_result(M::TOPIC, NoResult::NoReply, None)),
+            (Some(_), Some(_)) => Err(self.no_result(M::TOPIC, NoResult::SeveralReplies { handlers }, None)),
         }
     }
 
@@ -115,15 +118,29 @@ impl Handle {
         async move {
             let outcome = self.wait().await?;
             let children = self.replied_at_last(topic, replies).await?;
-            let why = match outcome {
+            let (why, cause) = match outcome {
                 Outcome::Committed => return Ok(children),
-                Outcome::RolledBack(failure) => NoResult::RolledBack(Box::new(failure)),
-                Outcome::RollbackFailed(failure) => NoResult::RollbackFailed(Box::new(failure.failure)),
-                Outcome::Unhandled => NoResult::Unhandled,
+                Outcome::RolledBack(failure) => {
+                    (NoResult::RolledBack(Box::new(failure.clone())), Some(failure))
+                }
+                Outcome::RollbackFailed(RollbackFailure { failure, cause }) => {
+                    (NoResult::RollbackFailed(Box::new(failure)), Some(*cause))
+                }
+                Outcome::Unhandled => (NoResult::Unhandled, None),
             };
-            Err(self.no_result(topic, why))
+            let failed = match cause {
+                Some(cause) => self.origin_of(&cause).await,
+                None => None,
+            };
+            Err(self.no_result(topic, why, failed))
         }
         .boxed()
+    }
+
+    /// The step that failed first. It only completes an error, so nothing is retried for it.
+    async fn origin_of(&self, failure: &Failure) -> Option<FailedStep> {
+        let tree = self.tree().limit(ORIGIN_RUNS_MAX).await.ok()?;
+        tree.origin_of(failure.root_causes().first()?)
     }
 
     /// The replies, retried while the connection fails.
@@ -142,8 +159,8 @@ impl Handle {
         }
     }
 
-    fn no_result(&self, topic: &'static str, why: NoResult) -> RuntimeError {
-        RuntimeError::NoResult { id: self.message, topic, why }
+    fn no_result(&self, topic: &'static str, why: NoResult, failed: Option<FailedStep>) -> RuntimeError {
+        RuntimeError::NoResult { id: self.message, topic, why, failed }
     }
 }
 

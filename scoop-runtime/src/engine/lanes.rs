@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Run, Tried};
+use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, Tried};
 use sqlx::{Postgres, Transaction};
 
 use super::call::{conclude_failed, undo};
@@ -285,7 +285,9 @@ async fn fail_unhandled(
     unhandled: Unhandled,
 ) -> Result<(), Halt> {
     let text = unhandled.explained(&engine.store).await.to_string();
-    fail(engine, job, context, Failure::new("NoHandler", text, &job.run.source)).await
+    let mut failure = Failure::new("NoHandler", text, &job.run.source);
+    failure.stack_trace.extend(unhandled.at.map(Frame::from));
+    fail(engine, job, context, failure).await
 }
 
 /// Whether the transaction is still the one that the engine began.

@@ -151,7 +151,7 @@ impl Engine {
             session.close().await;
             return Err(error);
         }
-        telemetry::started(worker, engine.sagas().pairs().1.len() - 1, engine.settings.concurrency);
+        telemetry::started(worker, engine.subscriptions.len() - 1, engine.settings.concurrency);
         tokio::spawn(engine.clone().serve(session, settlements, parents));
         Ok(engine)
     }

@@ -2,7 +2,7 @@
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Error, Escaped, Failure, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind,
+    Error, Escaped, Failure, HasReply, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind,
 };
 
 use super::{Place, Scope, UnfitValue};
@@ -22,8 +22,8 @@ impl Scope<'_> {
     ///
     /// # Errors
     ///
-    /// If the run has replied before and its message allows one reply, if this is a compensation, or if the reply
-    /// cannot be stored.
+    /// If `to` is no message of the saga, if the run has replied before and its message allows one reply, if this is a
+    /// compensation, or if the reply cannot be stored.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -33,6 +33,7 @@ impl Scope<'_> {
     /// # #[derive(Serialize, Deserialize)]
     /// # struct AskPrice { sku: String }
     /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = Quote; }
+    /// # impl scoop_core::HasReply for AskPrice { type Declared = Quote; }
     ///
     /// # async fn example(scope: &mut Scope<'_>, ask: &AskPrice) -> scoop_core::Result<()> {
     /// scope.reply(ask, Quote { cents: 4_200 })?;
@@ -40,7 +41,7 @@ impl Scope<'_> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn reply<M: Message>(&mut self, to: &M, answer: M::Reply) -> Result<()> {
+    pub fn reply<M: HasReply>(&mut self, to: &M, answer: M::Declared) -> Result<()> {
         let _ = to;
         let Place { run, definition, step, cleanup, .. } = self.place;
         let handler = &definition.saga;
@@ -51,6 +52,9 @@ impl Scope<'_> {
             return Err(Error::msg(format!(
                 "`{step}` of saga `{handler}` is a compensation, so it cannot reply"
             )));
+        }
+        if definition.topic != M::TOPIC {
+            return Err(self.other_message::<M>());
         }
         let replied = run.replied || !self.replies.is_empty();
         if replied && !M::MANY_REPLIES {
@@ -67,6 +71,14 @@ impl Scope<'_> {
                 &run.source,
             )));
         }
+        self.keep_reply::<M>(answer)
+    }
+
+    /// Keeps a reply for the record of the step.
+    #[track_caller]
+    fn keep_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
+        let Place { run, definition, step, .. } = self.place;
+        let handler = &definition.saga;
         let limit = self.engine.settings().payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
         let answer = serde_json::to_value(Json(&answer));
@@ -78,6 +90,22 @@ impl Scope<'_> {
         };
         self.replies.push((name, answer));
         Ok(())
+    }
+
+    /// The error of a reply to a message that the saga does not handle. Another attempt would make the same mistake.
+    #[track_caller]
+    fn other_message<M: HasReply>(&self) -> Error {
+        let Place { run, definition, step, .. } = self.place;
+        let message = reply_name::<M>();
+        let text = format!(
+            "step `{step}` of saga `{}` replies to a message `{message}` on topic `{}`, but the saga handles topic `{}`, so \
+             the reply would be lost; write `scope.reply(message, ..)` with the message that the step is given, or reply \
+             in a saga with `#[subscribes({message})]`",
+            definition.saga,
+            M::TOPIC,
+            definition.topic,
+        );
+        Error::failure(Failure::new("ReplyToOtherMessage", text, &run.source)).into_permanent()
     }
 
     /// The replies of the handlers of the messages of type `M` that the last step launched, in the order of the

@@ -264,7 +264,7 @@ fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, 
 /// What a conditional launch has done, unless it was refused.
 fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
     if let Some(topic) = row.try_get("refused")? {
-        return Err(Unhandled { topic, message: row.try_get("refused_type")? }.into());
+        return Err(Unhandled { topic, message: row.try_get("refused_type")?, at: None }.into());
     }
     Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
 }

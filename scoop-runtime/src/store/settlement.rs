@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Run};
+use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Required, Run};
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -154,7 +154,7 @@ pub(super) struct EmissionRow {
     pub(super) deadlines: Vec<OffsetDateTime>,
     /// The Rust type of the message if it requires a handler.
     #[serde(skip)]
-    pub(super) required: Option<&'static str>,
+    pub(super) required: Option<Required>,
 }
 
 /// A message whose handlers have to roll back.
@@ -414,7 +414,8 @@ impl EmissionRow {
 
     /// The refusal of a launch without a handler, if the message requires one.
     pub(super) fn unhandled(&self) -> Option<Unhandled> {
-        self.required.map(|message| Unhandled { topic: self.topic.clone(), message: message.to_owned() })
+        let Required { message, at } = self.required?;
+        Some(Unhandled { topic: self.topic.clone(), message: message.to_owned(), at: Some(at) })
     }
 
     /// An emission of a run that has this context then.

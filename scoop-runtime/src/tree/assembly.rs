@@ -77,6 +77,7 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
             continue;
         };
         run.children.reverse();
+        run.find_waits();
         match parent.and_then(|parent| runs[parent].as_mut()) {
             Some(parent) => parent.children.push(run),
             None => roots.push(run),
@@ -84,6 +85,34 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
     }
     roots.reverse();
     roots
+}
+
+impl RunInfo {
+    /// Finds the waits for children between the events. Structured cooperation tells whose children they are: those of
+    /// earlier steps ended before the event, and those of later steps begin after the next one.
+    fn find_waits(&mut self) {
+        let ends = self.children.iter().flat_map(|child| {
+            let ends = child.events.iter().filter(|event| event.ends());
+            ends.filter_map(|end| Some((end.at?, child.is_sleep())))
+        });
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort();
+        let mut begin = None;
+        for at in 0..self.events.len() {
+            let Some(end) = self.events[at].at else {
+                continue;
+            };
+            if let Some((begun, start)) = begin.replace((at, end)) {
+                let before = |time| ends.partition_point(|(at, _)| *at <= time);
+                let waited_for = ends.get(before(start)..before(end)).unwrap_or_default();
+                if let Some((last, _)) = waited_for.last() {
+                    self.events[begun].waited = last.duration_since(start).ok();
+                    self.events[begun].slept = waited_for.iter().all(|(_, is_sleep)| *is_sleep);
+                    self.events[at].took = end.duration_since(*last).ok();
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -129,10 +129,17 @@ impl RunInfo {
     /// The events, interventions of operators and requests, in order.
     fn happened<'a>(&'a self, asked: impl Iterator<Item = &'a CancellationRequest>) -> Vec<Happened<'a>> {
         let mut workers = None;
-        let events = self.events.iter().filter(|event| event.tells_something()).map(|event| {
-            let is_new = event.worker != workers;
-            workers.clone_from(&event.worker);
-            Happened { at: event.at, what: What::Event { event, says_worker: is_new } }
+        let events = self.events.iter().flat_map(|event| {
+            let told = event.tells_something().then(|| {
+                let is_new = event.worker != workers;
+                workers.clone_from(&event.worker);
+                Happened { at: event.at, what: What::Event { event, says_worker: is_new } }
+            });
+            let waited = event.waited.map(|waited| {
+                let at = event.at.and_then(|at| at.checked_add(waited));
+                Happened { at, what: What::Waited { event, waited } }
+            });
+            told.into_iter().chain(waited)
         });
         let mut all: Vec<_> = events.collect();
         all.extend(self.interventions.iter().map(|done| {
@@ -161,7 +168,15 @@ struct Happened<'a> {
 }
 
 enum What<'a> {
-    Event { event: &'a RunEvent, says_worker: bool },
+    Event {
+        event: &'a RunEvent,
+        says_worker: bool,
+    },
+    /// The end of the wait that followed the event.
+    Waited {
+        event: &'a RunEvent,
+        waited: Duration,
+    },
     Other(String),
 }
 
@@ -170,10 +185,11 @@ impl fmt::Display for Happened<'_> {
         write!(f, "{:<24}", utc_if_known(self.at))?;
         match &self.what {
             What::Other(words) => write!(f, "  {:>11}  {words}", ""),
+            What::Waited { event, waited } => {
+                write!(f, "  {:>11}  {}", lasted(Some(*waited)), event.awaited())
+            }
             What::Event { event, says_worker } => {
-                let took = event.took.filter(|took| *took >= TOLD_MIN);
-                let took = took.map_or_else(String::new, |took| format!("+ {}", humane(took)));
-                write!(f, "  {took:>11}  ")?;
+                write!(f, "  {:>11}  ", lasted(event.took))?;
                 event.write_what(f)?;
                 match &event.worker {
                     Some(worker) if *says_worker => write!(f, ", by {}", Escaped(worker)),
@@ -184,7 +200,21 @@ impl fmt::Display for Happened<'_> {
     }
 }
 
+/// The time that something took, if that is worth a word.
+fn lasted(took: Option<Duration>) -> String {
+    let took = took.filter(|took| *took >= TOLD_MIN);
+    took.map_or_else(String::new, |took| format!("+ {}", humane(took)))
+}
+
 impl RunEvent {
+    /// The end of the wait that followed the event.
+    fn awaited(&self) -> String {
+        let what = if self.slept { "sleep" } else { "children" };
+        let of = self.subject().map_or_else(String::new, |step| format!(" of {}", Escaped(step)));
+        let ended = if self.role == Role::ChildrenUndone { "rolled back" } else { "ended" };
+        format!("{what}{of} {ended}")
+    }
+
     /// The event, without time and worker.
     fn write_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
@@ -209,6 +239,9 @@ impl fmt::Display for RunEvent {
         write!(f, "{} ", utc_if_known(self.at))?;
         self.write_what(f)?;
         self.took.map_or(Ok(()), |took| write!(f, ", after {}", humane(took)))?;
+        if let Some(waited) = self.waited {
+            write!(f, ", then {} after {}", self.awaited(), humane(waited))?;
+        }
         self.worker.as_ref().map_or(Ok(()), |worker| write!(f, ", by {}", Escaped(worker)))
     }
 }

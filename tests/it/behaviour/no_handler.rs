@@ -153,6 +153,12 @@ async fn required_handler_missing_step_fails_and_launches_nothing() -> Result<()
         assert_eq!(failure.kind, "NoHandler");
         assert!(failure.message.contains(&format!("topic `{topic}`")), "{failure}");
         assert!(failure.message.contains("topics with handlers: `no-handler.bill`"), "{failure}");
+        let [place] = &failure.stack_trace[..] else { panic!("{failure:?}") };
+        assert!(place.file_name.ends_with("no_handler.rs"), "{place:?}");
+        let mut lines = (1..).zip(include_str!("no_handler.rs").lines());
+        let line = lines.find(|(number, _)| *number == place.line_number).map(|(_, line)| line);
+        let launches = ["scope.launch(Charge)", "scope.detach(Charge)", "scope.launch(Remark).required()"];
+        assert!(line.is_some_and(|line| line.contains(launches[bill as usize])), "{place:?}: {line:?}");
     }
     scoop.shutdown().await?;
     let history = db.history().await;

@@ -143,6 +143,58 @@ async fn reply_in_a_finally_is_dropped_when_the_step_is_undone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn error_of_a_failed_hierarchy_names_the_first_failure_with_saga_and_step() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<BusyShop>().only::<NoWholesaler>().start().await?;
+    let error = scoop.launch(ask(0, true)).result().await.expect_err("there is nothing to sell");
+    let text = error.to_string();
+    let expected = "has no result: it was rolled back: Simulated failure to test rollback (step `fail` of saga \
+                    `no-wholesaler` failed)";
+    assert!(text.ends_with(expected) && !text.contains("Child"), "{text}");
+    let full = format!("{error:#}");
+    let report = error.failure().expect("it has failed").report();
+    assert_eq!(full, format!("{text}\n{}", report.trim_end()));
+    Ok(())
+}
+
+#[derive(Default)]
+struct ConfusedShop;
+
+/// Replies to a message that it launches, not to its own.
+#[saga(name = "confused-shop")]
+#[subscribes(AskPrice)]
+impl ConfusedShop {
+    #[step(finally = reply, retry(max = 3, backoff = "1h"))]
+    async fn quote(&self, scope: &mut Scope<'_>, ask: &AskPrice) -> Result<()> {
+        if ask.fails { scope.reply(&Other, 30) } else { Ok(()) }
+    }
+
+    async fn reply(&self, scope: &mut Scope<'_>, ask: &AskPrice) -> Result<()> {
+        if ask.fails { Ok(()) } else { scope.reply(&Other, 30) }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reply_to_a_message_of_another_saga_fails_the_step() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<ConfusedShop>().start().await?;
+    for (fails, step) in [(true, "quote"), (false, "quote (finally)")] {
+        let error = scoop.launch(ask(0, fails)).result().await.expect_err("no reader would find the reply");
+        let failure = error.failure().expect("it has failed").root_causes()[0].clone();
+        assert_eq!(
+            failure.message,
+            format!(
+                "step `{step}` of saga `confused-shop` replies to a message `Other` on topic `something-else`, but the saga \
+                 handles topic `price-asked`, so the reply would be lost; write `scope.reply(message, ..)` with the message \
+                 that the step is given, or reply in a saga with `#[subscribes(Other)]`"
+            )
+        );
+        assert_eq!(failure.kind, "ReplyToOtherMessage");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hierarchy_undone_on_request_has_no_result_any_more() -> Result<()> {
     let db = Database::new().await;
     let scoop = shops(&db).await?;

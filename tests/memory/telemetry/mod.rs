@@ -57,7 +57,34 @@ async fn failed_saga_is_one_warning_with_step_and_failure() -> Result<()> {
     assert_eq!(shared("run"), run.lineage.id().to_string());
     assert_eq!((shared("saga"), shared("topic")), ("telemetry-order".into(), "telemetry.orders".into()));
     assert_eq!((shared("attempt"), shared("told")), ("0".into(), "false".into()));
-    assert!(shared("message").starts_with("run rolled back: [telemetry-order["), "{rolled_back:?}");
+    assert!(shared("failure").starts_with("[telemetry-order["), "{rolled_back:?}");
+    let failed = &events.of("failed")[0];
+    for seen in [failed, rolled_back] {
+        assert!(!seen.fields["message"].contains("card declined"), "the failure is a field: {seen:?}");
+    }
+    assert_eq!(failed.fields["message"], "run failed in step `charge`, rolling back");
+    Ok(())
+}
+
+#[derive(Default)]
+struct Renamed;
+
+#[saga(name = "telemetry-renamed", was = ["telemetry-old", "telemetry-older"])]
+#[subscribes(Visit)]
+impl Renamed {
+    #[step]
+    async fn welcome(&self, _: &mut Scope<'_>, _: &Visit) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renamed_saga_is_counted_once_at_the_start() -> Result<()> {
+    let (events, _guard) = Events::listen();
+    let program = Program::start(&InMemory::new(), |it| it.only::<Renamed>()).await?;
+    let started = &events.of("started")[0].fields;
+    assert_eq!((&*started["sagas"], &*started["message"]), ("1", "worker started, sagas: 1"));
+    program.scoop.shutdown().await?;
     Ok(())
 }
 

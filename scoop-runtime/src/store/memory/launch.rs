@@ -112,7 +112,7 @@ impl State {
             !self.homes.contains_key(&message.id) && self.listening(message.topic).is_empty()
         });
         let (Launched { topic, .. }, message) = refused?;
-        Some(Unhandled { topic: (*topic).to_owned(), message: message.to_owned() }.into())
+        Some(Unhandled { topic: (*topic).to_owned(), message: message.to_owned(), at: None }.into())
     }
 
     fn deliver(

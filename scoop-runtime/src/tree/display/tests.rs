@@ -124,6 +124,60 @@ fn rolled_back_run_names_the_steps_it_undid() {
     .assert_eq(&shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, events)]));
 }
 
+/// Two steps with children, and a sleep; then a rollback.
+#[test]
+fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
+    use EventKind::{Committed, RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::new("stock.out", "no chairs left", "stock[w]");
+    let children = |step: &str| format!("Rollback of {step}[0,] (rolling back child scopes)");
+    let above = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("reserve"), 10),
+        event(Suspended, Some("rest"), 1_530),
+        event(Suspended, Some("pay"), 9_540),
+        failed(RollingBack, Some("pay"), 9_550, &why),
+        event(Suspended, Some(&children("reserve")), 9_560),
+        event(Suspended, Some("Rollback of reserve[0,]"), 9_900),
+        event(RolledBack, Some("Rollback of reserve[0,]"), 9_900),
+    ];
+    let child = |id: u128, end: u64, undone: u64| {
+        let back = failed(RollingBack, None, 9_570, &why);
+        let events =
+            vec![event(Seen, None, 12), event(Committed, None, end), back, event(RolledBack, None, undone)];
+        row(&[0, 1, id], ("stock", "stock.take"), None, events)
+    };
+    let slept = row(&[0, 1, 4], (SLEEP_HANDLER, SLEEP_TOPIC), None, vec![event(Committed, None, 9_530)]);
+    let rows = vec![
+        row(&[0, 1], ("checkout", "orders.placed"), None, above),
+        child(2, 400, 9_880),
+        child(3, 1_510, 9_700),
+        slept,
+    ];
+    let tree = Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]);
+    let text = tree.to_string();
+    let lines: Vec<_> =
+        text.lines().filter(|line| line.starts_with("│ 2026")).map(|line| &line[4..]).collect();
+    expect![[r#"
+        2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001
+        2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
+        2026-06-25T12:31:38.510Z      + 1.5 s  children of reserve ended
+        2026-06-25T12:31:38.530Z      + 20 ms  completed rest
+        2026-06-25T12:31:46.530Z      + 8.0 s  sleep of rest ended
+        2026-06-25T12:31:46.540Z      + 10 ms  completed pay
+        2026-06-25T12:31:46.550Z      + 10 ms  began to roll back in pay: no chairs left
+        2026-06-25T12:31:46.880Z     + 320 ms  children of reserve rolled back
+        2026-06-25T12:31:46.900Z      + 20 ms  undone reserve
+        2026-06-25T12:31:46.900Z               rolled back"#]]
+    .assert_eq(&lines.join("\n"));
+    let reserve = &tree.roots()[0].events[1];
+    assert_eq!(reserve.waited, Some(Duration::from_millis(1_500)));
+    assert!(
+        reserve
+            .to_string()
+            .contains("completed reserve, after 10 ms, then children of reserve ended after 1.5 s, by")
+    );
+}
+
 #[test]
 fn rollback_of_a_step_that_never_completed_is_not_shown() {
     use EventKind::{RolledBack, RollingBack, Seen};
