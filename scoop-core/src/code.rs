@@ -144,8 +144,8 @@ impl Failure {
         self.tree().any(|failure| failure.kind == code)
     }
 
-    /// The types of errors of this program that do not read a value which stands in the tree under their code: a program
-    /// wrote it whose type is another one. [`Failure::find`] passes such a value over.
+    /// The error types of this program that cannot decode a value stored under their code, since a program with another type
+    /// wrote it. [`Failure::find`] skips such values.
     pub fn unread_types(&self) -> impl Iterator<Item = &'static CodedError> {
         self.tree().filter_map(|failure| {
             let coded = CodedError::all().find(|coded| coded.code() == failure.kind)?;

@@ -66,11 +66,10 @@ impl Error {
         Self::new(Cause::Text { kind: "Error", message: message.to_string() })
     }
 
-    /// An error whose type is not known, such as a `Box<dyn std::error::Error + Send + Sync>` or an `anyhow::Error`: its
-    /// text, and its chain of sources. `?` takes no such error.
+    /// An error in a `Box<dyn std::error::Error + Send + Sync>`, or an `anyhow::Error`: neither converts with `?`.
     ///
-    /// [`Error::downcast_ref`] and a step that runs again after a lost connection need the type of the error. An
-    /// `anyhow::Error` hides it, so convert errors of the database with `?`.
+    /// A boxed error keeps its type for [`Error::downcast_ref`], and for the step to run again after a lost connection. An
+    /// `anyhow::Error` hides it, so convert errors of the database with `?` before.
     ///
     /// ```
     /// # extern crate scoop_core as scoop;

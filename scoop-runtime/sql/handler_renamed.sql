@@ -1,4 +1,4 @@
--- Which names have newer programs given these sagas?
+-- The names under which newer programs list these sagas.
 -- Locks: nothing.
 -- $1 topics and $2 handlers (pairs)
 SELECT DISTINCT h.topic, h.handler, m.handler

@@ -1,4 +1,5 @@
--- Makes stuck runs of these sagas ready: a program that has the sagas started or ended. Not those that an operator
+-- Makes stuck runs of these sagas ready: a program that has the sagas started, ended or changed
+-- its definitions. Not those that an operator
 -- has to repair.
 -- Locks: the rows of run that become ready.
 -- $1 handlers

@@ -1,4 +1,5 @@
--- Lets the runs of these handlers continue under any definition: another worker has started or ended.
+-- Lets the runs of these handlers continue under any definition: another worker has started, ended or changed
+-- its definitions.
 -- Locks: the rows of run that were reserved.
 -- $1 handlers
 UPDATE scoop.run r

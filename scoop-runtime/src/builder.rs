@@ -303,7 +303,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`RuntimeError::Setup`] with all mistakes in the program and the settings, or, if there are none, in the
-    /// database, with missing permissions as the server reports them. [`RuntimeError::NoConnection`] if the pool
+    /// database, such as missing rights. [`RuntimeError::NoConnection`] if the pool
     /// or the server has no connection left; the others if the database fails.
     ///
     /// # Cancel safety

@@ -492,7 +492,7 @@ pub enum SetupError {
     /// The tables do not exist, and this program does not make them.
     #[error(
         "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
-         or say `.migrate(true)` on the builder, or name the schema of those that run (`.schema(..)`), or connect to \
+         or call `scoop::migrate`, or name the schema of those that run (`.schema(..)`), or connect to \
          their database"
     )]
     NoTables {
@@ -502,8 +502,8 @@ pub enum SetupError {
 
     /// The role of the pool lacks a permission on the server.
     #[error(
-        "the server refused while {doing}: {}; grant that to the role of the connections as the guide's page about security lists it, or have a \
-         role that may do it make the tables (`scoop::migrate`), and then grant their use",
+        "the server refused while {doing}: {}; grant what the guide's page about security lists to the role of the \
+         connections, or have a role that may create tables make them (`scoop::migrate`)",
         Escaped(refusal)
     )]
     Denied {
@@ -520,10 +520,10 @@ pub enum SetupError {
         version: String,
     },
 
-    /// The tables were made by an earlier version of scoop, and a client does not change them.
+    /// The tables were made by an earlier version of scoop, and this program does not change them.
     #[error(
-        "schema `{schema}` is of version {found}, and this client needs {known}; start a program with sagas that is \
-         built with the same version of scoop as the client: that brings the tables up to date"
+        "schema `{schema}` is of version {found}, and this program needs {known}; bring the tables up to date with \
+         `scoop::migrate`, or start a program with sagas that is built with this version of scoop"
     )]
     SchemaTooOld {
         /// The schema.

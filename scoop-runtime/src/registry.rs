@@ -50,9 +50,9 @@ pub(crate) struct Sagas {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Renamed {
     pub(crate) topic: String,
-    pub(crate) handler: String,
+    pub(crate) name: String,
     /// The name in this program.
-    pub(crate) was: String,
+    pub(crate) own_name: String,
 }
 
 /// A saga that runs by itself.
@@ -139,9 +139,10 @@ impl Sagas {
     pub(crate) fn add_names(&mut self, renamed: Vec<Renamed>) -> Vec<Renamed> {
         let mut added = vec![];
         for renamed in renamed {
-            let Renamed { topic, handler, was } = &renamed;
-            if let (Some(saga), false) = (self.find(topic, was).cloned(), self.has(handler)) {
-                let definition = under_name(&saga.definition, handler);
+            let Renamed { topic, name, own_name } = &renamed;
+            // The names of sagas are unique in a program, also across topics.
+            if let (Some(saga), false) = (self.find(topic, own_name).cloned(), self.has(name)) {
+                let definition = under_name(&saga.definition, name);
                 let runnable = RunnableSaga { definition, handler: saga.handler.clone() };
                 self.by_name.insert(runnable.key(), Arc::new(runnable));
                 added.push(renamed);
@@ -273,7 +274,7 @@ fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Sche
         let Definition { saga, topic, .. } = (registration.definition)();
         let handles_ticks = (registration.message_type)().0 == TypeId::of::<Tick>();
         let why = match (registration.schedule)() {
-            None if handles_ticks => "nobody launches a `Tick`; write `#[saga(every = \"1h\")]`".into(),
+            None if handles_ticks => "no program launches a `Tick`; write `#[saga(every = \"1h\")]`".into(),
             None => continue,
             Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
             Some(schedule) => match Timetable::of(&schedule) {

@@ -469,7 +469,7 @@ impl<'a> Scope<'a> {
         read(value).map(Some).map_err(|error| {
             let expected = std::any::type_name::<T>();
             let what = format!("what step `{step}` returned is not a `{expected}` any more");
-            Error::from(UnfitValue { what, why: error.to_string(), reply: None })
+            Error::from(UnfitValue { what, why: error.to_string(), reply_type: None })
         })
     }
 }
@@ -482,7 +482,7 @@ pub(crate) struct UnfitValue {
     pub(crate) what: String,
     pub(crate) why: String,
     /// The message and the type of the reply, if it is one.
-    pub(crate) reply: Option<String>,
+    pub(crate) reply_type: Option<String>,
 }
 
 impl UnfitValue {

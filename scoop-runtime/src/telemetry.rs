@@ -131,7 +131,7 @@ events! {
         { failure = shown(Told(failure)), again = again, remedy = remedy_of_rollback(failure) }
         ("rollback failed in `{}`", Escaped(at.step))
 
-    /// No program at hand can continue the run.
+    /// No living program can continue the run.
     ERROR "stuck" = stuck(at: At<'_>, reason: &str)
         { reason = shown(Scrubbed(reason)), remedy = START_ONE_THAT_FITS }
         ("run stuck: no living program can continue it")
@@ -150,18 +150,19 @@ events! {
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
         ("attempt failed again, retrying in {pause:.3} s")
 
-    /// Another process has the run: the result of this process is discarded.
-    INFO "discarded" = discarded(at: At<'_>) {} ("run taken over by another worker, result discarded")
+    /// Another process has the run, or the step is recorded already: the result of this process is discarded.
+    INFO "discarded" = discarded(at: At<'_>) {}
+        ("result discarded: the run was taken over, or its step is already recorded")
 
     /// The answer to a commit was lost. `outcome` is what it would have said, if anything.
     WARN "outcome_unknown" = outcome_unknown(at: At<'_>, outcome: &str, reason: &str)
         { outcome = outcome, reason = shown(Scrubbed(reason)) }
         ("settlement outcome unknown, reconciling")
 
-    /// A type of errors does not read a recorded value of its code, for the first time in this process.
+    /// A type of errors cannot decode a recorded value of its code, for the first time in this process.
     WARN "failure_unread" = failure_unread(at: At<'_>, code: &str, type_name: &str)
         { code = code, type_name = type_name }
-        ("failure `{}` has a value that `{type_name}` does not read, so `Failure::find` passes it over: let the type read \
+        ("failure `{}` has a value that `{type_name}` cannot decode, so `Failure::find` skips it: let the type decode \
           what other programs wrote", Escaped(code))
 
     /// The writes of a cleanup could not be committed with the failure after which it ran.
@@ -175,7 +176,7 @@ events! {
 events! {
     OF_ROWS: "scoop::run", shared { run = shown(run), hierarchy = shown(hierarchy) };
 
-    /// The record of a run does not fit this program's types.
+    /// No living program can read the record of a run.
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read")
 

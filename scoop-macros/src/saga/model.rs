@@ -382,8 +382,8 @@ fn former_names(drafts: &[Draft<'_>], index: usize, errors: &mut Errors) {
         let mut others = drafts.iter().enumerate().filter(|(other, _)| *other != index);
         if let Some(taken) = others.clone().find_map(|(_, it)| it.named(draft.with_suffixes(&was))) {
             let message = format!(
-                "this saga has a step `{taken}`, so it is no former name of `{own}`; remove it from `was`, or give the \
-                 step `{taken}` another `name`"
+                "`{was}` cannot be a former name of `{own}`: this saga has a step `{taken}`; remove it from `was`, or give \
+                 the step `{taken}` another `name`"
             );
             errors.at(literal, message);
         } else if let Some((_, twin)) =

@@ -181,7 +181,7 @@ pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
 /// For a saga without a schedule, the question whether somebody launches its message. Asked only
 /// where the name is that of `Tick`; whether the type is, the compiler knows.
 pub(super) fn launched_by_hand(message: &Type) -> Option<TokenStream> {
-    let why = "nobody launches a `Tick`; say when the saga runs, as in `#[saga(every = \"1h\")]`";
+    let why = "no program launches a `Tick`; say when the saga runs, as in `#[saga(every = \"1h\")]`";
     let ask = quote_spanned! {message.span()=>
         ::core::assert!(::scoop::__private::Launched::<#message>::BY_HAND, #why);
     };

@@ -71,8 +71,8 @@ pub(super) async fn call_and_conclude(
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
-            return Some(match &unfit.reply {
-                Some(reply) => Halt::UnfitReply { why, reply: reply.clone() },
+            return Some(match &unfit.reply_type {
+                Some(reply_type) => Halt::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Halt::Stuck(why),
             });
         }

@@ -1,17 +1,17 @@
 //! Which runs this worker may claim, while other workers may have other definitions of the same sagas.
 //!
 //! Each worker lists the definitions of its sagas. Of several definitions of one saga, that of the worker which
-//! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker that has
-//! another definition leaves the runs of the saga alone, but for those that the newer definitions refused and that
-//! were reserved for its own (`run_set_aside.sql`). What a worker knows of the others has a number, which each
+//! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker with
+//! another definition claims only runs that are reserved for its definition, because newer ones refused them
+//! (`run_set_aside.sql`). What a worker knows of the others has a number, which each
 //! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
 //!
-//! A saga that a newer program has renamed (`was`) is run under the new name, too ([`add_names`]): messages go on being
-//! delivered to that name after the newer program has ended.
+//! A saga that a newer program has renamed (`was`) is run under the new name, too ([`add_names`]): that name keeps
+//! its subscription after the newer program has ended.
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start; which
-//! replies it reads is known only when it does. A type of replies becomes part of the definition when it does not read a
-//! recorded reply ([`learn`]): then this worker has another definition than those that may read it.
+//! replies it reads is known only when it does. A type of replies becomes part of the definition when this program fails to decode
+//! a stored reply as that type ([`add_reply_type`]): then this worker has another definition than those that may read it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -48,11 +48,11 @@ pub(super) struct Known {
     own: BTreeMap<String, i32>,
     /// The same, in the order of [`Sagas::pairs`].
     numbers: Vec<i32>,
-    learned: Learned,
+    reply_types: ReplyTypes,
 }
 
 /// The types of replies that have become part of definitions, by saga.
-type Learned = BTreeMap<String, BTreeSet<String>>;
+type ReplyTypes = BTreeMap<String, BTreeSet<String>>;
 
 /// The current definitions, derived from those of all living workers.
 #[derive(Default)]
@@ -67,7 +67,7 @@ struct View {
 impl Definitions {
     /// Records the definitions of this program.
     pub(super) async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
-        let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), Learned::new()).await?));
+        let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), ReplyTypes::new()).await?));
         let (changing, started_at, view, recorded) = Default::default();
         Ok(Self { known, changing, started_at, view, recorded })
     }
@@ -119,7 +119,7 @@ impl Definitions {
         lock(&self.view).clone()
     }
 
-    fn look(&self, worker: Uuid, living: &[LivingWorker]) {
+    fn derive_view(&self, worker: Uuid, living: &[LivingWorker]) {
         let mine = self.known();
         let mut view = View::default();
         let Some(own) = living.iter().find(|living| living.id == worker) else {
@@ -128,23 +128,23 @@ impl Definitions {
             return;
         };
         // Of each saga the definition of the worker that started last, and whether there are others.
-        let mut known: HashMap<(&str, &str), (OffsetDateTime, Uuid, i32, bool)> = HashMap::new();
+        let mut newest: HashMap<(&str, &str), (OffsetDateTime, Uuid, i32, bool)> = HashMap::new();
         for living in living {
             let sagas = living.topics.iter().zip(&living.handlers).zip(&living.definitions);
             for ((topic, handler), definition) in sagas {
-                let newest = (living.started_at, living.id, *definition);
-                let known = known.entry((topic, handler)).or_insert((newest.0, newest.1, newest.2, false));
-                known.3 |= known.2 != *definition;
-                if (newest > (known.0, known.1, known.2)) != made(Bug::OlderWins) {
-                    (known.0, known.1, known.2) = newest;
+                let this = (living.started_at, living.id, *definition);
+                let newest = newest.entry((topic, handler)).or_insert((this.0, this.1, this.2, false));
+                newest.3 |= newest.2 != *definition;
+                if (this > (newest.0, newest.1, newest.2)) != made(Bug::OlderWins) {
+                    (newest.0, newest.1, newest.2) = this;
                 }
             }
         }
         let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
         let (topics, _) = mine.sagas.pairs();
         for ((topic, definition), number) in topics.iter().zip(mine.sagas.definitions()).zip(&mine.numbers) {
-            let known = known.get(&(topic.as_str(), &*definition.saga));
-            let (current, is_contested) = known.map_or((*number, false), |known| (known.2, known.3));
+            let newest = newest.get(&(topic.as_str(), &*definition.saga));
+            let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
             if current == *number {
                 lanes.push(topic, (definition, *number), 0);
             } else {
@@ -161,14 +161,14 @@ impl Definitions {
 }
 
 impl Known {
-    async fn publish(store: &Store, sagas: Arc<Sagas>, learned: Learned) -> sqlx::Result<Self> {
-        let of = |saga: &RunnableSaga| learned.get(&*saga.definition.saga);
+    async fn publish(store: &Store, sagas: Arc<Sagas>, reply_types: ReplyTypes) -> sqlx::Result<Self> {
+        let of = |saga: &RunnableSaga| reply_types.get(&*saga.definition.saga);
         let definitions: Vec<_> = sagas.each().map(|saga| published(saga, of(saga))).collect();
         let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
         let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
         let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
         let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
-        Ok(Self { sagas, own, numbers, learned })
+        Ok(Self { sagas, own, numbers, reply_types })
     }
 
     /// The sagas that the row of this worker does not list with the definition at hand.
@@ -180,9 +180,10 @@ impl Known {
 }
 
 /// A definition as it is recorded, with the types of replies that have become part of it.
-fn published(saga: &RunnableSaga, learned: Option<&BTreeSet<String>>) -> PublishedDefinition {
+fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> PublishedDefinition {
     let RunnableSaga { definition, handler } = saga;
-    let types: Vec<_> = handler.types().into_iter().chain(learned.into_iter().flatten().cloned()).collect();
+    let types: Vec<_> =
+        handler.types().into_iter().chain(reply_types.into_iter().flatten().cloned()).collect();
     PublishedDefinition {
         handler: definition.saga.to_string(),
         fingerprint: definition.fingerprint(&types),
@@ -198,15 +199,19 @@ pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
 }
 
 /// Makes a type of replies part of the definition of a saga of this program.
-pub(super) async fn learn(engine: &Engine, saga: &RunnableSaga, reply: &str) -> sqlx::Result<()> {
+pub(super) async fn add_reply_type(
+    engine: &Engine,
+    saga: &RunnableSaga,
+    reply_type: &str,
+) -> sqlx::Result<()> {
     let _changing = engine.definitions.changing.lock().await;
     let known = engine.definitions.known();
-    let mut learned = known.learned.clone();
-    if learned.entry(saga.definition.saga.to_string()).or_default().insert(reply.to_owned()) {
-        let known = Known::publish(&engine.store, known.sagas.clone(), learned).await?;
+    let mut reply_types = known.reply_types.clone();
+    if reply_types.entry(saga.definition.saga.to_string()).or_default().insert(reply_type.to_owned()) {
+        let known = Known::publish(&engine.store, known.sagas.clone(), reply_types).await?;
         *lock(&engine.definitions.known) = Arc::new(known);
     }
-    // What it learned before may not have reached the database.
+    // A type that was added before may not have reached the database.
     enlist_and_look(engine).await?;
     engine.look_up();
     Ok(())
@@ -221,10 +226,10 @@ async fn add_names(engine: &Engine) -> sqlx::Result<()> {
     if added.is_empty() {
         return Ok(());
     }
-    let known = Known::publish(&engine.store, Arc::new(sagas), known.learned.clone()).await?;
+    let known = Known::publish(&engine.store, Arc::new(sagas), known.reply_types.clone()).await?;
     *lock(&engine.definitions.known) = Arc::new(known);
-    for Renamed { handler, was, .. } in added {
-        telemetry::saga_renamed(engine.worker, &was, &handler);
+    for Renamed { name, own_name, .. } in added {
+        telemetry::saga_renamed(engine.worker, &own_name, &name);
     }
     Ok(())
 }
@@ -239,7 +244,7 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
         engine.store.enlist(registered, &changed).await?;
         living = engine.store.living_workers().await?;
     }
-    engine.definitions.look(engine.worker, &living);
+    engine.definitions.derive_view(engine.worker, &living);
     if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.wakeups.others.notify_one();

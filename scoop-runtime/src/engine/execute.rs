@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::call::{call_and_conclude, cleanups_of, conclude_failed};
 use super::claim::hand_to_another;
-use super::definitions::{by_index, learn, recorded};
+use super::definitions::{add_reply_type, by_index, recorded};
 use super::lanes::settle;
 use super::outcome::Outcome;
 use super::recall::recall;
@@ -75,7 +75,7 @@ pub(super) enum Halt {
     /// No definition at hand can continue it.
     Stuck(Why),
     /// It has a reply that this program does not read as a value of this type.
-    UnfitReply { why: Why, reply: String },
+    UnfitReply { why: Why, reply_type: String },
     /// It could not be undone, once more.
     FailedAgain(Box<FailedPart>),
     /// It is not known whether the last thing was written.
@@ -273,7 +273,7 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
             }
         }
         Halt::Stuck(why) => refuse(engine, job, &why, flight).await,
-        Halt::UnfitReply { why, reply } => match learn(engine, &job.saga, &reply).await {
+        Halt::UnfitReply { why, reply_type } => match add_reply_type(engine, &job.saga, &reply_type).await {
             Ok(()) => refuse(engine, job, &why, flight).await,
             Err(error) => {
                 let why = format!("the types of replies could not be recorded: {error}").into();

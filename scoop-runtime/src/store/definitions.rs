@@ -250,8 +250,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Gives the runs of these handlers that were reserved or stuck another chance: a worker of them has started or
-    /// ended.
+    /// Gives the runs of these handlers that were reserved or stuck another chance: a worker of them has started,
+    /// ended or changed its definitions.
     async fn reconsider(&self, connection: &mut PgConnection, handlers: &[String]) -> sqlx::Result<()> {
         sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(&mut *connection).await?;
         sqlx::query(self.sql.run_retry_stuck.clone()).bind(handlers).execute(connection).await?;

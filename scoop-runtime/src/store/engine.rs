@@ -469,7 +469,7 @@ impl Tables {
             .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
             .all(&self.sessions);
         let renamed = renamed.await?.into_iter();
-        Ok(renamed.map(|(topic, handler, was)| Renamed { topic, handler, was }).collect())
+        Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
     }
 
     /// Makes the runs ready that nobody came to wake, and says whose they are.

@@ -76,7 +76,7 @@ pub(crate) fn files(schema: &Schema) -> impl Iterator<Item = (String, String)> {
     MIGRATIONS.iter().map(file)
 }
 
-/// What keeps a program from using the tables of this schema, unless it is what [`migrate`] does.
+/// The difference between the tables of this schema and those of this version; none if they are the same.
 pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::Result<Option<SetupError>> {
     let (quoted, name) = (schema.quoted(), schema.name().to_owned());
     let exists = async |what: &str, named: String| {

@@ -20,9 +20,7 @@ const REFUSAL_MAX: Duration = Duration::from_secs(5);
 /// Checks that the server is not too old, that the connection that listens keeps one session of it, that all others
 /// lead to the same database, and that those of the user remember nothing that a proxy forgets. Tells all that is wrong.
 ///
-/// All connections that the program needs are open at first: a server that allows fewer refuses the start.
-///
-/// All connections that the program needs are open at first: a server that allows fewer refuses the start.
+/// Opens all connections that the program needs at once, so that a server that allows fewer refuses the start.
 pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), RuntimeError> {
     let database = RuntimeError::database;
     let opened = open_all(users, sessions).await;

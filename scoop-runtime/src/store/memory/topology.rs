@@ -56,8 +56,8 @@ impl Memory {
                     .filter(|it| *it.topic == *listed.topic && listed.was.contains(&it.handler));
                 renamed.extend(former.map(|it| Renamed {
                     topic: it.topic.clone(),
-                    handler: listed.handler.to_string(),
-                    was: it.handler.clone(),
+                    name: listed.handler.to_string(),
+                    own_name: it.handler.clone(),
                 }));
             }
             Ok(renamed.into_iter().collect())
