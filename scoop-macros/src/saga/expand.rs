@@ -12,7 +12,7 @@ use syn::ext::IdentExt;
 use syn::{Ident, Path, Type};
 
 use self::limits::{durations, retry};
-use self::steps::{definition, step_enum};
+use self::steps::{definition, step_enum, step_path};
 use super::model::{Call, End, Outline, Saga, Step, Value};
 use super::schedule;
 
@@ -43,11 +43,11 @@ pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStrea
 
 /// What other code of the user relies on, for a saga with mistakes: one that cannot run.
 pub(super) fn stub(outline: &Outline) -> TokenStream {
-    let Outline { ty, step_enum: steps, message, .. } = outline;
-    let step_enum = step_enum(outline);
+    let Outline { ty, message, .. } = outline;
+    let (step_enum, steps) = (step_enum(outline), step_path(outline));
     let trait_impl = message.as_ref().filter(|_| !outline.variants.is_empty()).map(|message| {
         let body = quote!(::core::unreachable!());
-        let invoke = invoke(steps, message, &body);
+        let invoke = invoke(&steps, message, &body);
         quote! {
             impl ::scoop::Saga for #ty {
                 type Message = #message;
@@ -61,7 +61,7 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 }
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
-    let Outline { ty, step_enum, .. } = outline;
+    let (ty, step_enum) = (&outline.ty, &step_path(outline));
     let Saga { name, was, message, schedule, steps } = saga;
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
@@ -130,7 +130,7 @@ fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
     })
 }
 
-fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream {
+fn invoke(step_enum: &Path, message: &Type, body: &TokenStream) -> TokenStream {
     quote! {
         async fn invoke(
             &self,
@@ -143,7 +143,7 @@ fn invoke(step_enum: &Ident, message: &Type, body: &TokenStream) -> TokenStream 
     }
 }
 
-fn invocations(step_enum: &Ident, steps: &[Step]) -> TokenStream {
+fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
     let mut names = BTreeSet::new();
     let arms = Arms::of(step_enum, steps, |step| {
         let call = &step.invoke;
@@ -165,7 +165,7 @@ fn invocations(step_enum: &Ident, steps: &[Step]) -> TokenStream {
     }
 }
 
-fn due(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+fn due(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let times = Arms::of(step_enum, steps, |step| {
         let (values, call) = called(step.at.as_ref()?, None, &mut names);
@@ -185,7 +185,7 @@ fn due(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream>
     })
 }
 
-fn finally(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+fn finally(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let cleanups = Arms::of(step_enum, steps, |step| {
         let (values, call) = called(step.finally.as_ref()?, None, &mut names);
@@ -206,7 +206,7 @@ fn finally(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStr
     })
 }
 
-fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+fn compensate(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let compensations = Arms::of(step_enum, steps, |step| {
         let (values, call) = called(step.rollback.as_ref()?, Some(quote!(failure)), &mut names);
@@ -228,7 +228,7 @@ fn compensate(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<Token
     })
 }
 
-fn on_child_failure(step_enum: &Ident, message: &Type, steps: &[Step]) -> Option<TokenStream> {
+fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<TokenStream> {
     let mut names = BTreeSet::new();
     let handlers = Arms::of(step_enum, steps, |step| {
         let handler = step.on_child_failure.as_ref()?;
@@ -306,7 +306,7 @@ struct Arms {
 }
 
 impl Arms {
-    fn of(step_enum: &Ident, steps: &[Step], mut arm: impl FnMut(&Step) -> Option<TokenStream>) -> Self {
+    fn of(step_enum: &Path, steps: &[Step], mut arm: impl FnMut(&Step) -> Option<TokenStream>) -> Self {
         let arms = steps.iter().filter_map(|step| {
             let (variant, arm) = (&step.variant, arm(step)?);
             Some(quote!(#step_enum::#variant => #arm,))

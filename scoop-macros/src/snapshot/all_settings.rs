@@ -1,33 +1,38 @@
-/// The steps of `Checkout`, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckoutStep {
-    /// The step `charge`.
-    Charge,
-    /// The step `ship`.
-    Ship,
-    /// The step `thank`.
-    Thank,
-}
-impl ::scoop::Step for CheckoutStep {
-    const ALL: &'static [Self] = &[
-        Self::Charge,
-        Self::Charge,
-        Self::Ship,
-        Self::Ship,
-        Self::Ship,
-        Self::Thank,
-    ];
-    fn index(self) -> usize {
-        match self {
-            Self::Charge => 0,
-            Self::Ship => 2,
-            Self::Thank => 5,
+#[allow(non_snake_case)]
+mod __steps_of_Checkout_at_0 {
+    /// The steps of `Checkout`, in their order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CheckoutStep {
+        /// The step `charge`.
+        Charge,
+        /// The step `ship`.
+        Ship,
+        /// The step `thank`.
+        Thank,
+    }
+    impl ::scoop::Step for CheckoutStep {
+        const ALL: &'static [Self] = &[
+            Self::Charge,
+            Self::Charge,
+            Self::Ship,
+            Self::Ship,
+            Self::Ship,
+            Self::Thank,
+        ];
+        fn index(self) -> usize {
+            match self {
+                Self::Charge => 0,
+                Self::Ship => 2,
+                Self::Thank => 5,
+            }
         }
     }
 }
+#[allow(unused_imports)]
+pub use __steps_of_Checkout_at_0::CheckoutStep;
 impl ::scoop::Saga for Checkout {
     type Message = OrderPlaced;
-    type Step = CheckoutStep;
+    type Step = __steps_of_Checkout_at_0::CheckoutStep;
     const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
         "checkout",
         ::scoop::__private::topic::<Self>(),
@@ -47,9 +52,11 @@ impl ::scoop::Saga for Checkout {
             ]
         },
     );
-    fn timeout(step: CheckoutStep) -> ::core::option::Option<::core::time::Duration> {
+    fn timeout(
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+    ) -> ::core::option::Option<::core::time::Duration> {
         match step {
-            CheckoutStep::Charge => {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 ::core::option::Option::Some(
                     ::core::time::Duration::from_millis(30000u64),
                 )
@@ -58,11 +65,14 @@ impl ::scoop::Saga for Checkout {
         }
     }
     fn retry(
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         what: ::scoop::__private::Attempted,
     ) -> ::core::option::Option<::scoop::__private::Retry> {
         match (step, what) {
-            (CheckoutStep::Ship, ::scoop::__private::Attempted::Step) => {
+            (
+                __steps_of_Checkout_at_0::CheckoutStep::Ship,
+                ::scoop::__private::Attempted::Step,
+            ) => {
                 ::core::option::Option::Some(
                     ::scoop::__private::Retry::new(5)
                         .backoff(
@@ -73,7 +83,10 @@ impl ::scoop::Saga for Checkout {
                         .when(Self::is_transient),
                 )
             }
-            (CheckoutStep::Thank, ::scoop::__private::Attempted::Compensation) => {
+            (
+                __steps_of_Checkout_at_0::CheckoutStep::Thank,
+                ::scoop::__private::Attempted::Compensation,
+            ) => {
                 ::core::option::Option::Some(
                     ::scoop::__private::Retry::new(9).when(scoop::Error::is_permanent),
                 )
@@ -81,9 +94,11 @@ impl ::scoop::Saga for Checkout {
             _ => ::core::option::Option::None,
         }
     }
-    fn sleep(step: CheckoutStep) -> ::core::option::Option<::core::time::Duration> {
+    fn sleep(
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+    ) -> ::core::option::Option<::core::time::Duration> {
         match step {
-            CheckoutStep::Charge => {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 ::core::option::Option::Some(
                     ::core::time::Duration::from_millis(172800000u64),
                 )
@@ -100,28 +115,30 @@ impl ::scoop::Saga for Checkout {
     }
     async fn invoke(
         &self,
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::scoop::__private::StepEnd> {
         use ::scoop::__private::{done, jump_with, output, send, stored, value_if_any};
         ::core::result::Result::Ok(
             match step {
-                CheckoutStep::Charge => {
+                __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                     output(
                         stored::<Payment>(),
                         send(self.charge(scope, message)).await?,
                     )?
                 }
-                CheckoutStep::Ship => done(send(self.ship(scope, message)).await?),
-                CheckoutStep::Thank => {
+                __steps_of_Checkout_at_0::CheckoutStep::Ship => {
+                    done(send(self.ship(scope, message)).await?)
+                }
+                __steps_of_Checkout_at_0::CheckoutStep::Thank => {
                     let any_from_thank = value_if_any(
                         stored::<Thanks>(),
                         scope,
                         "thank",
                     )?;
                     jump_with::<
-                        CheckoutStep,
+                        __steps_of_Checkout_at_0::CheckoutStep,
                         _,
                     >(
                         stored::<Thanks>(),
@@ -133,14 +150,14 @@ impl ::scoop::Saga for Checkout {
     }
     async fn due(
         &self,
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::std::time::SystemTime> {
         use ::scoop::__private::{send, stored, value_of};
         ::core::result::Result::Ok(
             match step {
-                CheckoutStep::Ship => {
+                __steps_of_Checkout_at_0::CheckoutStep::Ship => {
                     let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                     send(self.opening(scope, message, &from_charge)).await?
                 }
@@ -150,13 +167,13 @@ impl ::scoop::Saga for Checkout {
     }
     async fn finally(
         &self,
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<()> {
         use ::scoop::__private::{send, stored, value_if_any};
         match step {
-            CheckoutStep::Charge => {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 let any_from_charge = value_if_any(
                     stored::<Payment>(),
                     scope,
@@ -164,7 +181,7 @@ impl ::scoop::Saga for Checkout {
                 )?;
                 send(self.close(scope, message, any_from_charge.as_ref())).await?
             }
-            CheckoutStep::Ship => {
+            __steps_of_Checkout_at_0::CheckoutStep::Ship => {
                 let any_from_charge = value_if_any(
                     stored::<Payment>(),
                     scope,
@@ -178,18 +195,18 @@ impl ::scoop::Saga for Checkout {
     }
     async fn compensate(
         &self,
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
         failure: &::scoop::Failure,
     ) -> ::scoop::Result<()> {
         use ::scoop::__private::{send, stored, value_of};
         match step {
-            CheckoutStep::Charge => {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                 send(self.refund(scope, message, &from_charge, failure)).await?
             }
-            CheckoutStep::Thank => {
+            __steps_of_Checkout_at_0::CheckoutStep::Thank => {
                 let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                 send(self.refund(scope, message, &from_charge, failure)).await?
             }

@@ -31,23 +31,28 @@ const _: () = {
     #[allow(unused_imports)]
     use step as _;
 };
-/// The steps of `Checkout`, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckoutStep {
-    /// The step `charge`.
-    Charge,
-    /// The step `ship`.
-    Ship,
-}
-impl ::scoop::Step for CheckoutStep {
-    const ALL: &'static [Self] = &[Self::Charge, Self::Ship];
-    fn index(self) -> usize {
-        self as usize
+#[allow(non_snake_case)]
+mod __steps_of_Checkout_at_0 {
+    /// The steps of `Checkout`, in their order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CheckoutStep {
+        /// The step `charge`.
+        Charge,
+        /// The step `ship`.
+        Ship,
+    }
+    impl ::scoop::Step for CheckoutStep {
+        const ALL: &'static [Self] = &[Self::Charge, Self::Ship];
+        fn index(self) -> usize {
+            self as usize
+        }
     }
 }
+#[allow(unused_imports)]
+pub use __steps_of_Checkout_at_0::CheckoutStep;
 impl ::scoop::Saga for Checkout {
     type Message = OrderPlaced;
-    type Step = CheckoutStep;
+    type Step = __steps_of_Checkout_at_0::CheckoutStep;
     const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
         "checkout",
         ::scoop::__private::topic::<Self>(),
@@ -64,20 +69,20 @@ impl ::scoop::Saga for Checkout {
     }
     async fn invoke(
         &self,
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
     ) -> ::scoop::Result<::scoop::__private::StepEnd> {
         use ::scoop::__private::{done, output, send, stored, value_of};
         ::core::result::Result::Ok(
             match step {
-                CheckoutStep::Charge => {
+                __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                     output(
                         stored::<Payment>(),
                         send(self.charge(scope, message)).await?,
                     )?
                 }
-                CheckoutStep::Ship => {
+                __steps_of_Checkout_at_0::CheckoutStep::Ship => {
                     let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                     done(send(self.ship(scope, message, &from_charge)).await?)
                 }
@@ -86,14 +91,14 @@ impl ::scoop::Saga for Checkout {
     }
     async fn compensate(
         &self,
-        step: CheckoutStep,
+        step: __steps_of_Checkout_at_0::CheckoutStep,
         scope: &mut ::scoop::Scope<'_>,
         message: &OrderPlaced,
         failure: &::scoop::Failure,
     ) -> ::scoop::Result<()> {
         use ::scoop::__private::{send, stored, value_of};
         match step {
-            CheckoutStep::Charge => {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 let from_charge = value_of(stored::<Payment>(), scope, "charge")?;
                 send(self.refund(scope, message, &from_charge, failure)).await?
             }

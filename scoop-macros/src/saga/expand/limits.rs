@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::Ident;
+use syn::{Ident, Path};
 
 use super::Arms;
 use crate::saga::model::{Retry, Step, When};
@@ -12,7 +12,7 @@ use crate::saga::model::{Retry, Step, When};
 /// The function of this name that says for each step how long something takes, if it does.
 pub(super) fn durations(
     name: &str,
-    step_enum: &Ident,
+    step_enum: &Path,
     steps: &[Step],
     of: impl Fn(&Step) -> Option<Duration>,
 ) -> Option<TokenStream> {
@@ -35,7 +35,7 @@ fn duration(duration: Duration) -> TokenStream {
 }
 
 /// How often each step, or its compensation, is tried again.
-pub(super) fn retry(step_enum: &Ident, steps: &[Step]) -> Option<TokenStream> {
+pub(super) fn retry(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
     let arms = steps.iter().flat_map(|step| {
         let (variant, retries) = (&step.variant, [&step.retry, &step.rollback_retry]);
         let attempted = [quote!(Step), quote!(Compensation)].into_iter().zip(retries);

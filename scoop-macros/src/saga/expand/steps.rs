@@ -1,16 +1,21 @@
 //! The steps as an enum and as data.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use proc_macro2::{Literal, Span, TokenStream};
-use quote::quote;
-use syn::Ident;
+use quote::{format_ident, quote};
+use syn::{Ident, Path};
 
 use crate::names;
 use crate::saga::model::{Outline, Step, Variant};
 
 /// The enum that jumps and the engine name the steps by.
+///
+/// It has a module of its own, so that only its import and the saga itself conflict with another `#[saga]` block of the
+/// type, and not each trait of the enum.
 pub(super) fn step_enum(outline: &Outline) -> TokenStream {
     let Outline { ident, step_enum, variants, .. } = outline;
-    let step_enum = ours(step_enum);
+    let (step_enum, module) = (ours(step_enum), module(outline));
     let about = format!(" The steps of `{ident}`, in their order.");
     let docs = variants.iter().map(|it| format!(" The step `{}`.", it.name));
     let names: Vec<_> = variants.iter().map(|it| ours(&it.ident)).collect();
@@ -27,14 +32,50 @@ pub(super) fn step_enum(outline: &Outline) -> TokenStream {
             }
         }
     });
+    // Another block is reported at its attribute.
+    let (from, import) = (unplaced(&module), unplaced(&step_enum));
     quote! {
-        #[doc = #about]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum #step_enum {
-            #(#[doc = #docs] #names,)*
+        #[allow(non_snake_case)]
+        mod #module {
+            #[doc = #about]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum #step_enum {
+                #(#[doc = #docs] #names,)*
+            }
+            #trait_impl
         }
-        #trait_impl
+        #[allow(unused_imports)]
+        pub use #from::#import;
     }
+}
+
+/// The identifier at the place of the attribute.
+fn unplaced(ident: &Ident) -> Ident {
+    Ident::new(&ident.to_string(), Span::call_site())
+}
+
+/// The enum by the path that no other block of the type has.
+pub(super) fn step_path(outline: &Outline) -> Path {
+    let (module, step_enum) = (module(outline), ours(&outline.step_enum));
+    syn::parse_quote!(#module::#step_enum)
+}
+
+/// The module of the enum. No other block has one of that name: also not a saga of the same name in a module around this
+/// one, which `use super::*` would import.
+fn module(Outline { ident, .. }: &Outline) -> Ident {
+    let module = format_ident!("__steps_of_{ident}_at_{:x}", place(), span = ident.span());
+    ours(&module)
+}
+
+/// A number that stands for the place of the attribute; zero outside of a compilation.
+fn place() -> u64 {
+    if !proc_macro::is_available() {
+        return 0;
+    }
+    let span = proc_macro::Span::call_site();
+    let mut hasher = DefaultHasher::new();
+    (span.file(), span.line(), span.column()).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The position of the first step that the variant is for the protocol.
