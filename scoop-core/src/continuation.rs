@@ -82,7 +82,7 @@ pub enum Stuck {
     /// A step that must be undone was removed.
     #[error(
         "saga `{saga}` has no step `{step}`, which has a compensation in the definition under which the run completed \
-         it; keep that step, or write `#[step(was = \"{step}\")]` on the step whose compensation undoes it"
+         it; keep that step, or write a step with `was = \"{step}\"` whose compensation undoes that and nothing else"
     )]
     NoCompensation {
         /// The saga.

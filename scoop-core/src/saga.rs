@@ -72,12 +72,18 @@ pub struct RecordedStep {
     /// What it is for.
     #[serde(default, skip_serializing_if = "StepKind::is_code")]
     pub kind: StepKind,
-    /// Whether there is code to undo it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether there is code to undo it. A record that does not say so counts as if there were.
+    #[serde(default = "unknown")]
     pub compensated: bool,
-    /// Whether there is code that handles the failures of its children.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether there is code that handles the failures of its children. A record that does not say so counts as if there
+    /// were.
+    #[serde(default = "unknown")]
     pub handles_child_failure: bool,
+}
+
+/// What nothing is known of is not passed over.
+fn unknown() -> bool {
+    true
 }
 
 /// What a step is for. What the user writes as one step may be two for the protocol.

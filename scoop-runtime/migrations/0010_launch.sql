@@ -31,6 +31,15 @@ BEGIN
         RAISE EXCEPTION 'permission denied for hierarchy %: another message has started it', taken
             USING ERRCODE = 'insufficient_privilege';
     END IF;
+    -- The times of the caller are of a range that every worker can represent and calculate with.
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(messages) AS a (due timestamptz, deadlines timestamptz[])
+        CROSS JOIN LATERAL unnest(a.deadlines || a.due) AS given (time)
+        WHERE given.time < '0001-01-01 00:00+00' OR given.time >= '10000-01-01 00:00+00'
+    ) THEN
+        RAISE EXCEPTION 'a time of a launched message is not between the years 1 and 9999'
+            USING ERRCODE = 'datetime_field_overflow';
+    END IF;
     WITH asked AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(messages) AS m (
             id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz, deadlines timestamptz[],

@@ -1,20 +1,25 @@
--- Lists the sagas that messages are delivered to, in place of their former names. A saga that is listed already
+-- Lists the sagas that messages are delivered to, in place of their former names on the same topic. A saga that is listed already
 -- stays as it is. One statement, so that each message is delivered under one of the names and not under both: also if
 -- the program is the older one, and a newer one has given its saga another name.
 -- Locks: the new rows of handler, and those of other names of the same sagas.
 -- $1 topics and $2 handlers (pairs), $3 handlers and $4 their former names (pairs)
-WITH former AS MATERIALIZED (
-    SELECT handler, was FROM unnest($3::text[], $4::text[]) AS f (handler, was)
+WITH mine AS MATERIALIZED (
+    SELECT topic, handler FROM unnest($1::text[], $2::text[]) AS m (topic, handler)
+),
+former AS MATERIALIZED (
+    SELECT m.topic, f.handler, f.was
+    FROM unnest($3::text[], $4::text[]) AS f (handler, was) JOIN mine m ON m.handler = f.handler
 ),
 replaced AS (
     UPDATE scoop.handler h
     SET until = clock_timestamp()
     WHERE h.until IS NULL
-      AND (h.handler IN (SELECT was FROM former) OR h.was && $2::text[] AND h.handler <> ALL ($2::text[]))
+      AND ((h.topic, h.handler) IN (SELECT topic, was FROM former)
+           OR h.was && ARRAY(SELECT m.handler::text FROM mine m WHERE m.topic = h.topic) AND h.handler <> ALL ($2::text[]))
 )
 INSERT INTO scoop.handler (topic, handler, was)
 SELECT topic, handler, (SELECT array_agg(former.was) FROM former WHERE former.handler = mine.handler)
-FROM unnest($1::text[], $2::text[]) AS mine (topic, handler)
+FROM mine
 ORDER BY topic, handler
 ON CONFLICT (topic, handler) WHERE until IS NULL DO UPDATE SET was = excluded.was
 WHERE scoop.handler.was IS DISTINCT FROM excluded.was

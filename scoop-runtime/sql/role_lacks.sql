@@ -22,4 +22,7 @@ SELECT privilege || ' on ' || name FROM needed WHERE NOT has_table_privilege(nam
 UNION ALL
 SELECT 'UPDATE of a column on scoop.message' WHERE NOT has_any_column_privilege('scoop.message', 'UPDATE')
 UNION ALL
-SELECT 'EXECUTE on scoop.launch(jsonb)' WHERE NOT has_function_privilege('scoop.launch(jsonb)', 'EXECUTE')
+SELECT 'EXECUTE on ' || p.oid::regprocedure
+FROM pg_proc p
+WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'scoop.run'::regclass)
+  AND NOT has_function_privilege(p.oid, 'EXECUTE')

@@ -29,7 +29,8 @@ mine (handler, topic, lane) AS (
     ) THEN true END
 )
 SELECT extract(epoch FROM least(
-           (SELECT min(r.ready_at)
+           -- in a range that allows the calculation, as a row may have an infinite time
+           (SELECT min(greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.ready_at)))
             FROM mine
             CROSS JOIN LATERAL (
                 SELECT r.ready_at
@@ -39,7 +40,7 @@ SELECT extract(epoch FROM least(
                 ORDER BY r.ready_at
                 LIMIT 1
             ) r),
-           (SELECT r.give_up_at
+           (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.give_up_at))
             FROM scoop.run r
             WHERE r.state = 'waiting' AND NOT r.gives_up AND r.give_up_at IS NOT NULL
             ORDER BY r.give_up_at

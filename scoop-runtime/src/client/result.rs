@@ -123,8 +123,9 @@ impl Handle {
                 Outcome::RolledBack(failure) => {
                     (NoResult::RolledBack(Box::new(failure.clone())), Some(failure))
                 }
+                // The step of the first failure is not the one whose compensation failed.
                 Outcome::RollbackFailed(RollbackFailure { failure, cause }) => {
-                    (NoResult::RollbackFailed(Box::new(failure)), Some(*cause))
+                    (NoResult::RollbackFailed(Box::new(failure.caused_by([*cause]))), None)
                 }
                 Outcome::Unhandled => (NoResult::Unhandled, None),
             };

@@ -177,6 +177,8 @@ impl Engine {
     ) {
         let _gone = self.gone.clone().drop_guard();
         let drained = CancellationToken::new();
+        // After a panic below, the session ends, so that other workers take the runs over.
+        let _drained = drained.clone().drop_guard();
         let helpers = TaskTracker::new();
         helpers.spawn(liveness::keep(self.clone(), session, drained.clone()));
         helpers.spawn(liveness::reap(self.clone()));

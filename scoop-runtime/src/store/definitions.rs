@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
-use super::engine::READ_COMMITTED;
+use super::engine::{IDLE_BRIEFLY, READ_COMMITTED};
 use super::{Key, Tables};
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
@@ -185,6 +185,7 @@ impl Tables {
         registered: Registered<'_>,
     ) -> sqlx::Result<OffsetDateTime> {
         let mut tx = listener.begin().await?;
+        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *tx).await?;
         self.lock_topology(&mut tx).await?;
         let started_at = self.register_on(&mut tx, lock_key, registered).await?;
         self.reconsider(&mut tx, registered.handlers).await?;

@@ -25,8 +25,13 @@ use crate::registry::{Renamed, Subscription};
 use crate::settings::Backoff;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
-/// and a lock that some lost session still holds does not hold us up for long.
-pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
+/// and a lock that some lost session still holds does not hold us up for long. Idles briefly only, as [`IDLE_BRIEFLY`] says.
+pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'; \
+    SET LOCAL idle_in_transaction_session_timeout = '10s'";
+
+/// The server ends a session that idles in a transaction of the engine: otherwise the locks of a process that is stopped
+/// (`SIGSTOP`) would block the starts and ends of all others.
+pub(super) const IDLE_BRIEFLY: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 /// A run that lost a child.
 #[derive(Clone, Debug, PartialEq, Serialize)]

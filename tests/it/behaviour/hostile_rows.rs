@@ -151,6 +151,29 @@ async fn event_forged_before_the_first_claim_stops_its_own_run_only() -> Result<
     Ok(())
 }
 
+/// A worker has no such times, and the server cannot calculate with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn infinite_times_stop_no_other_run() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    start(&db, &gate).await?.shutdown().await?;
+    let client = db.client();
+    let (past, never) = (client.launch(Work).await?, client.launch(Work).await?);
+    for (root, time) in [(&past, "-infinity"), (&never, "infinity")] {
+        let update = format!(
+            "UPDATE scoop.run SET ready_at = '{time}', give_up_at = 'infinity' WHERE root = '{}'",
+            root.id()
+        );
+        db.execute(&update).await;
+    }
+    let scoop = start(&db, &gate).await?;
+    gate.open(1);
+    assert_eq!(past.ends().await?, Outcome::Committed);
+    others_finish(&scoop, &gate).await?;
+    assert_eq!(never.tree().await?.roots()[0].state, RunState::NotBegun);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_end_makes_its_run_stuck() -> Result<()> {
     forged_end(Work, "worker", "COMMITTED", "one_commit").await

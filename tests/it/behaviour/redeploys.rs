@@ -430,7 +430,7 @@ async fn rollback_without_a_compensation_waits_for_a_program_that_has_it() -> Re
     let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     let tree = left[0].comes_to(is_stuck).await?;
     assert!(tree.to_string().contains("has no step `one`, which has a compensation"), "{tree}");
-    assert!(tree.to_string().contains("keep that step, or write `#[step(was = \"one\")]`"), "{tree}");
+    assert!(tree.to_string().contains("keep that step, or write a step with `was = \"one\"`"), "{tree}");
     let fitting = db.scoop().only::<original::Trip>().only::<Hotel>().start().await?;
     assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
     fitting.shutdown().await?;
@@ -750,6 +750,36 @@ async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Re
     for scoop in [old, again, hotel] {
         scoop.shutdown().await?;
     }
+    Ok(())
+}
+
+/// Programs on other topics, and rows that newer ones have replaced, do not decide who handles a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_on_other_topics_and_replaced_names_take_no_messages() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
+    let old = db.scoop().only::<original::Trip>().start().await?;
+    old.shutdown().await?;
+    db.execute("INSERT INTO scoop.handler (topic, handler, was) VALUES ('elsewhere', 'tour', '{trip}')")
+        .await;
+    db.execute(
+        "INSERT INTO scoop.handler (topic, handler, was, since, until)
+         VALUES ('trips', 'cruise', '{trip}', now() - interval '2 days', now() - interval '1 day')",
+    )
+    .await;
+    db.execute("INSERT INTO scoop.handler (topic, handler) VALUES ('trips', 'cruise')").await;
+    let scoop = db.scoop().only::<original::Trip>().start().await?;
+    let listed = |topic: &'static str, handler: &'static str| {
+        let sql = format!(
+            "SELECT count(*) FROM scoop.handler WHERE topic = '{topic}' AND handler = '{handler}' AND until IS NULL"
+        );
+        let db = &db;
+        async move { db.number(&sql).await }
+    };
+    assert_eq!((listed("elsewhere", "tour").await, listed("trips", "cruise").await), (1, 1));
+    assert_eq!(db.number("SELECT count(*) FROM scoop.worker WHERE 'cruise' = ANY (handlers)").await, 0);
+    assert_eq!(db.number("SELECT count(*) FROM scoop.worker WHERE 'trip' = ANY (handlers)").await, 1);
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -221,6 +221,16 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
              'payload', '{}'::jsonb, 'root', cooperation_lineage[1])))
          FROM scoop.message_event WHERE type = 'EMITTED' LIMIT 1",
     ];
+    let never = ["'due', '-infinity'", "'due', 'infinity'", "'deadlines', jsonb_build_array('-infinity')"];
+    for time in never {
+        let sql = AssertSqlSafe(format!(
+            "SELECT scoop.launch(jsonb_build_array(jsonb_build_object('id', gen_random_uuid(), 'root', gen_random_uuid(),
+                 'topic', 'roles.order', 'payload', '{{\"fails\": false}}'::jsonb, {time})))"
+        ));
+        let error = sqlx::raw_sql(sql).execute(&pool).await.expect_err("no engine can calculate with it");
+        let code = error.as_database_error().and_then(|error| error.code().map(|code| code.to_string()));
+        assert_eq!(code.as_deref(), Some("22008"), "{time}: {error}");
+    }
     let before = db.history().await.rows().len();
     for sql in forgeries {
         match sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await {

@@ -1,6 +1,6 @@
 //! Who listens where; see `handler_*.sql`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Parent;
 use super::super::topology::Struck;
@@ -19,9 +19,10 @@ impl Memory {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
             for listed in state.topology.iter_mut().filter(|listed| listed.until.is_none()) {
-                let is_former =
-                    subscriptions.iter().any(|it| it.was.iter().any(|was| **was == *listed.handler));
-                if is_former || !own(&listed.handler) && listed.was.iter().any(|was| own(was)) {
+                let here = || subscriptions.iter().filter(|it| *it.topic == *listed.topic);
+                let is_former = here().any(|it| it.was.iter().any(|was| **was == *listed.handler));
+                let is_newer = here().any(|it| listed.was.contains(&it.handler));
+                if is_former || !own(&listed.handler) && is_newer {
                     listed.until = Some(now);
                 }
             }
@@ -50,7 +51,10 @@ impl Memory {
         self.run("renamed_sagas", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let mut renamed = BTreeSet::new();
-            for listed in state.topology.iter().filter(|listed| !own(&listed.handler)) {
+            // Of the rows of a name only the newest one counts.
+            let newest: BTreeMap<_, _> =
+                state.topology.iter().map(|listed| ((&listed.topic, &listed.handler), listed)).collect();
+            for listed in newest.into_values().filter(|listed| !own(&listed.handler)) {
                 let former = subscriptions
                     .iter()
                     .filter(|it| *it.topic == *listed.topic && listed.was.contains(&it.handler));
