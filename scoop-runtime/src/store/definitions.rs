@@ -185,7 +185,6 @@ impl Tables {
         registered: Registered<'_>,
     ) -> sqlx::Result<OffsetDateTime> {
         let mut tx = listener.begin().await?;
-        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *tx).await?;
         self.lock_topology(&mut tx).await?;
         let started_at = self.register_on(&mut tx, lock_key, registered).await?;
         self.reconsider(&mut tx, registered.handlers).await?;
@@ -246,7 +245,8 @@ impl Tables {
     /// Begins a change of who lives: no worker claims by what it knew before. The first statement of its transaction, so
     /// that two such transactions lock the rows of workers in one order; and one that waits for refusals under way, so
     /// that [`Tables::reconsider`] sees what these have left.
-    async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+    pub(super) async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *connection).await?;
         sqlx::query(self.sql.topology_change.clone()).execute(connection).await?;
         Ok(())
     }

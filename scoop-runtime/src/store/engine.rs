@@ -25,12 +25,11 @@ use crate::registry::{Renamed, Subscription};
 use crate::settings::Backoff;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
-/// and a lock that some lost session still holds does not hold us up for long. Idles briefly only, as [`IDLE_BRIEFLY`] says.
-pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'; \
-    SET LOCAL idle_in_transaction_session_timeout = '10s'";
+/// and a lock that some lost session still holds does not hold us up for long.
+pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
-/// The server ends a session that idles in a transaction of the engine: otherwise the locks of a process that is stopped
-/// (`SIGSTOP`) would block the starts and ends of all others.
+/// The server ends a session that idles in this transaction: otherwise the locks of a process that is stopped (`SIGSTOP`)
+/// would block the starts and ends of all others.
 pub(super) const IDLE_BRIEFLY: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 /// A run that lost a child.
@@ -434,6 +433,7 @@ impl Tables {
     /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *tx).await?;
         // Then the next statement sees all that live, and a worker that starts later sees what it leaves.
         sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())

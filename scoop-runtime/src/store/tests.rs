@@ -86,6 +86,20 @@ async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
     (store, worker, Launched::new("a", payload, 0).with(context))
 }
 
+/// As of a process that is stopped in the middle of its start.
+#[tokio::test]
+async fn session_that_idles_with_the_locks_of_workers_is_ended() {
+    let (pool, server) = database("idle_locks").await;
+    let (store, ..) = launching(&pool).await;
+    let mut stopped = store.sessions().begin_with(engine::READ_COMMITTED).await.unwrap();
+    store.lock_topology(&mut stopped).await.unwrap();
+    let lock =
+        tokio::time::timeout(Duration::from_secs(60), pool.execute("SELECT FROM scoop.worker FOR UPDATE"));
+    assert!(lock.await.expect("the lock is free").is_ok());
+    assert!(stopped.commit().await.is_err());
+    done(pool, server).await;
+}
+
 /// The queue of `saga`, whose last step is `one`.
 fn lanes() -> Lanes {
     let lanes = Lanes::unreserved(&["a".to_owned()], &["saga".to_owned()]);
