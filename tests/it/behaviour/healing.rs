@@ -57,11 +57,16 @@ async fn connect_all(db: &Database, program: &Scoop, connections: i64) -> Result
 
 /// Ends the sessions of the program.
 async fn cut(db: &Database) {
-    let cut =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name IN ('idle-client', 'idle-client/scoop')
-               AND datname = current_database()";
-    assert!(db.number(cut).await >= 5);
-    eventually("all sessions have ended", async || db.number(CONNECTED).await == 0).await;
+    assert!(end_sessions(db).await >= 5);
+}
+
+/// Ends the sessions that the program has now: how many. It may have new ones at once.
+async fn end_sessions(db: &Database) -> i64 {
+    let now = db.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
+    let older = format!("{CONNECTED} AND backend_start <= to_timestamp({now} / 1000000.0)");
+    let ended = db.number(&older.replace("count(*)", "count(pg_terminate_backend(pid))")).await;
+    eventually("all sessions have ended", async || db.number(&older).await == 0).await;
+    ended
 }
 
 /// Nothing else is done between the cut and the operation.
@@ -104,12 +109,7 @@ async fn cut_connections_of_an_idle_client_fail_no_operation() -> Result<()> {
 
 async fn cut_again(db: &Database, client: &Scoop) -> Result<()> {
     connect_all(db, client, 2).await?;
-    // Those of the pool are not needed; the program's own are.
-    let cut =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name IN ('idle-client', 'idle-client/scoop')
-               AND datname = current_database()";
-    db.number(cut).await;
-    eventually("all sessions have ended", async || db.number(CONNECTED).await == 0).await;
+    end_sessions(db).await;
     Ok(())
 }
 

@@ -194,6 +194,7 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
         client.launch(Order { fails }).unique("1").await?,
     ];
     assert_eq!(once[0].id(), once[1].id());
+    assert_eq!(once[0].ends().await?, Outcome::Committed);
     for order in client.launch_all([Order { fails }, Order { fails }]).await? {
         assert_eq!(order.ends().await?, Outcome::Committed);
     }
