@@ -1,7 +1,7 @@
--- Gives a run another chance that was set aside for want of a definition that fits.
+-- Retries a stuck run: no definition fitted it, or the results of too many attempts in a row are unknown.
 -- Locks: its row of run.
 -- $1 root, $2 id
 UPDATE scoop.run r
-SET state = 'ready', ready_at = clock_timestamp(), reason = NULL, reserved_for = 0, refused_by = NULL
+SET state = 'ready', ready_at = clock_timestamp(), reason = NULL, reserved_for = 0, refused_by = NULL, doubts = 0
 WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND NOT r.held
 RETURNING handler

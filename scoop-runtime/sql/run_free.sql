@@ -1,15 +1,34 @@
--- Frees what these dead processes had taken. The epochs are raised by the next claim, and until
--- then the runs are not running: so a process that only seemed dead cannot settle them any more. What
--- they were in the middle of counts as an attempt in vain.
+-- Frees runs that their owner does not execute: the worker is dead, or has lost the answer to a claim or a settlement. The
+-- result of such an attempt is unknown, so it counts as a failed one. After the first the run is ready at once, then after a
+-- pause that grows, and after the last it is stuck until an operator retries it: it may be what ends the workers.
+-- The epoch is raised by the next claim. Until then the run is not running, so that a worker which only seemed dead cannot
+-- settle it.
 -- Locks: the freed rows of run.
--- $1 the dead; lists with an element for each saga of each: $2 whose, $3 which, $4 its definition
+-- $1 the owners, $2 the ids of the runs that they do execute; lists with an element for each saga of each owner: $3 the owner,
+-- $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how many attempts in a row may end so,
+-- $9 the reason of this one, $10 all such reasons, $11 the reason of a run that is stuck
+WITH lost AS MATERIALIZED (
+    SELECT r.root, r.id, CASE WHEN r.reason = ANY ($10) THEN r.doubts + 1 ELSE 1 END AS doubts
+    FROM scoop.run r
+    WHERE r.owner = ANY ($1) AND r.state = 'running' AND r.id <> ALL ($2)
+    FOR NO KEY UPDATE
+)
 UPDATE scoop.run r
-SET state = 'ready', owner = NULL, ready_at = clock_timestamp(), reason = 'the process that was at it is gone',
+SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_state,
+    owner = NULL,
+    ready_at = clock_timestamp() + CASE
+        WHEN lost.doubts BETWEEN 2 AND $8 - 1 THEN make_interval(secs => least($6 * 2 ^ (lost.doubts - 2), $7))
+        ELSE '0'
+    END,
     (attempts, retries, tried_under) = (
         SELECT t.attempts + 1, t.retries, t.tried_under
         FROM scoop.tried(r.attempts, r.retries, r.tried_under, (
-            SELECT own.definition FROM unnest($2::uuid[], $3::text[], $4::int[]) AS own (worker, handler, definition)
+            SELECT own.definition FROM unnest($3::uuid[], $4::text[], $5::int[]) AS own (worker, handler, definition)
             WHERE own.worker = r.owner AND own.handler = r.handler
         ), NULL) t
-    )
-WHERE r.owner = ANY ($1) AND r.state = 'running'
+    ),
+    doubts = lost.doubts,
+    reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $11 END
+FROM lost
+WHERE r.root = lost.root AND r.id = lost.id
+RETURNING r.root, r.id, r.state = 'stuck' AS stuck

@@ -16,7 +16,8 @@ WITH RECURSIVE begun AS (
     JOIN scoop.message_event emitted
       ON emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)]
             = begun.lineage[cardinality(begun.lineage)]
-     AND emitted.type = 'EMITTED' AND emitted.coroutine_name = begun.handler
+     -- as a text: otherwise the planner reads the index of all EMITTED for each run
+     AND emitted.type::text = 'EMITTED' AND emitted.coroutine_name = begun.handler
     JOIN scoop.message_event child ON child.type = 'SEEN' AND child.message_id = emitted.message_id
     WHERE cardinality(begun.lineage) <= $2 IS NOT FALSE
 )
@@ -48,7 +49,7 @@ emitted AS (
     FROM shown
     JOIN scoop.message_event e
       ON e.cooperation_lineage[cardinality(e.cooperation_lineage)] = shown.lineage[cardinality(shown.lineage)]
-     AND e.type = 'EMITTED' AND e.coroutine_name = shown.handler
+     AND e.type::text = 'EMITTED' AND e.coroutine_name = shown.handler
 ),
 unhandled AS (
     SELECT e.lineage, e.message_id, m.topic, e.created_at, d.root AS redelivered_as
@@ -79,7 +80,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        CASE WHEN cardinality(n.lineage) > $2 THEN (
            SELECT e.id FROM scoop.message_event e
            WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = n.lineage[cardinality(n.lineage)]
-             AND e.type = 'EMITTED' AND e.coroutine_name = n.handler
+             AND e.type::text = 'EMITTED' AND e.coroutine_name = n.handler
            LIMIT 1
        ) IS NOT NULL ELSE false END AS has_more
 FROM shown n

@@ -4,4 +4,4 @@
 -- If I am not listed, it finds nothing: then I own nothing, since whoever struck me out has freed that.
 -- Locks: my row of worker.
 -- $1 worker
-SELECT FROM scoop.worker WHERE id = $1 FOR UPDATE
+SELECT id, handlers, definitions FROM scoop.worker WHERE id = $1 FOR UPDATE

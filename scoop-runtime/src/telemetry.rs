@@ -184,9 +184,9 @@ events! {
     ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = shown(Scrubbed(reason)), remedy = FIND_THE_ROW }
         ("run stuck: the database refuses what its claim writes")
 
-    /// The outcome of several attempts in a row was not known.
+    /// The results of several attempts in a row are unknown.
     ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }
-        ("run stuck: the outcome of several attempts in a row is not known")
+        ("run stuck: the results of several attempts in a row are unknown")
 
     /// The reason why a run stopped could not be written; reconciliation will release the run.
     WARN "release_failed" = release_failed(hierarchy: Uuid, run: Uuid, error: &sqlx::Error)
@@ -213,7 +213,7 @@ events! {
         ("a newer program calls saga `{}` `{}`: its runs under that name are run here, too", Escaped(saga), Escaped(name))
 
     /// Workers died; what they worked on is ready again.
-    WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: u64) { dead = dead, runs = runs }
+    WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: usize) { dead = dead, runs = runs }
         ("dead workers reaped: {dead}, runs taken over: {runs}")
 
     /// The database or its connection failed in an operation that the worker retries.
@@ -331,11 +331,17 @@ const START_ONE_THAT_HAS_IT: &str =
 
 const FIND_THE_ROW: &str = "remove the row of another program that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
 
-const FIND_OUT_WHY: &str =
-    "see what the worker reported before, mend the cause, then restart a program or `Scoop::retry`";
+const FIND_OUT_WHY: &str = "see what the workers logged before, mend the cause, then call `Scoop::retry`";
 
 const START_ONE_THAT_READS: &str =
     "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
+
+/// Reports runs that are stuck since the results of several attempts in a row are unknown, with their hierarchies.
+pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {
+    for (hierarchy, run) in stuck {
+        in_doubt_too_often(*hierarchy, *run);
+    }
+}
 
 /// The remedy for a rollback that failed so.
 fn remedy_of_rollback(failure: &Failure) -> &'static str {

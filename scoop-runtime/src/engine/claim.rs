@@ -277,16 +277,14 @@ pub(super) async fn hand_to_another(
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
-    let Disowned { freed, stuck, woken } = disowned.inspect_err(|_| engine.doubt())?;
+    let Disowned { freed, woken } = disowned.inspect_err(|_| engine.doubt())?;
     engine.announce(&woken);
-    if freed > 0 {
-        telemetry::reconciled(engine.worker, freed);
+    if freed.runs > 0 {
+        telemetry::reconciled(engine.worker, freed.runs);
         // Some of them may have to wait.
         engine.set_a_time();
     }
-    for (hierarchy, run) in stuck {
-        telemetry::in_doubt_too_often(hierarchy, run);
-    }
+    telemetry::unknown_too_often(&freed.stuck);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use crate::ids;
-use crate::store::{MemorySession, Store, Tables};
+use crate::store::{MemorySession, Reaped, Store, Tables};
 use crate::telemetry;
 
 /// How often to look for dead processes at least. Whoever keeps the time looks, too.
@@ -169,11 +169,14 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             swept = Instant::now();
             engine.sweep();
         }
-        match engine.store.reap(engine.worker).await {
-            Ok((0, _)) => {}
-            Ok((dead, freed)) => {
-                telemetry::took_over(engine.worker, dead, freed);
+        match engine.store.reap(engine.worker, engine.settings.backoff).await {
+            Ok(Reaped { workers: 0, .. }) => {}
+            Ok(Reaped { workers, freed }) => {
+                telemetry::took_over(engine.worker, workers, freed.runs);
+                telemetry::unknown_too_often(&freed.stuck);
                 engine.wakeups.claimer.notify_one();
+                // Some of the runs may have to wait.
+                engine.set_a_time();
                 // Nothing is claimed before this worker knows that the dead one is gone.
                 engine.wakeups.clock.notify_one();
                 engine.wakeups.others.notify_one();

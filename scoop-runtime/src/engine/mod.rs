@@ -199,8 +199,9 @@ impl Engine {
         helpers.wait().await;
         // What was woken and claimed in the last moment is handed back.
         self.runs_end().await;
-        if let Err(error) = self.store.leave(self.worker).await {
-            telemetry::operation_abandoned(self.worker, "deregistration", &error);
+        match self.store.leave(self.worker, self.settings.backoff).await {
+            Ok(freed) => telemetry::unknown_too_often(&freed.stuck),
+            Err(error) => telemetry::operation_abandoned(self.worker, "deregistration", &error),
         }
         telemetry::stopped(self.worker);
         self.stopped.cancel();

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::alone::{Alone, Done};
 use super::engine::{IDLE_BRIEFLY, READ_COMMITTED};
+use super::free::UNKNOWN_MAX;
 use super::{Key, Tables};
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
@@ -253,64 +254,14 @@ impl Tables {
 
     /// Gives the runs of these handlers that were reserved or stuck another chance: a worker of them has started,
     /// ended or changed its definitions.
-    async fn reconsider(&self, connection: &mut PgConnection, handlers: &[String]) -> sqlx::Result<()> {
-        sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(&mut *connection).await?;
-        sqlx::query(self.sql.run_retry_stuck.clone()).bind(handlers).execute(connection).await?;
-        Ok(())
-    }
-
-    /// Strikes this worker out, frees what it may have lost track of, and tells the others, since they may
-    /// go on with what it has handed back.
-    pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_topology(&mut tx).await?;
-        let left = sqlx::query_as(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        self.free(&mut tx, &[worker], &left).await?;
-        self.reconsider(&mut tx, &handlers(left)).await?;
-        self.notification(worker).execute(&mut *tx).await?;
-        tx.commit().await
-    }
-
-    /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
-    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
-        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
-        if !look.one(&self.sessions).await? {
-            return Ok((0, 0));
-        }
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_topology(&mut tx).await?;
-        let dead: Vec<Gone> =
-            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        let ids: Vec<_> = dead.iter().map(|(id, ..)| *id).collect();
-        let freed = self.free(&mut tx, &ids, &dead).await?;
-        self.reconsider(&mut tx, &handlers(dead)).await?;
-        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok((ids.len(), freed))
-    }
-
-    /// Frees the runs of workers that have been struck out: how many.
-    async fn free(
+    pub(super) async fn reconsider(
         &self,
         connection: &mut PgConnection,
-        workers: &[Uuid],
-        gone: &[Gone],
-    ) -> sqlx::Result<u64> {
-        let each = || gone.iter().flat_map(|(id, handlers, _)| handlers.iter().map(move |it| (*id, &**it)));
-        let freed = sqlx::query(self.sql.run_free.clone())
-            .bind(workers)
-            .bind(each().map(|(id, _)| id).collect::<Vec<_>>())
-            .bind(each().map(|(_, handler)| handler).collect::<Vec<_>>())
-            .bind(gone.iter().flat_map(|(.., definitions)| definitions).copied().collect::<Vec<_>>())
-            .execute(connection)
-            .await?;
-        Ok(freed.rows_affected())
+        handlers: &[String],
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(&mut *connection).await?;
+        let retry = sqlx::query(self.sql.run_retry_stuck.clone()).bind(handlers).bind(UNKNOWN_MAX);
+        retry.execute(connection).await?;
+        Ok(())
     }
-}
-
-/// A worker that was struck out: its id, its sagas, and of each the definition that it had.
-type Gone = (Uuid, Vec<String>, Vec<i32>);
-
-fn handlers(gone: Vec<Gone>) -> Vec<String> {
-    gone.into_iter().flat_map(|(_, handlers, _)| handlers).collect()
 }

@@ -10,7 +10,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::client::Launch;
-use super::engine::{Disowned, GiveUp, Woken};
+use super::engine::{GiveUp, Woken};
+use super::free::{Disowned, Freed, Reaped};
 use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
@@ -72,9 +73,9 @@ either! {
     ) -> Woken;
     async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Disowned;
     async fn release(&self, releases: &[Release]) -> u64;
-    async fn reap(&self, worker: Uuid) -> (usize, u64);
+    async fn reap(&self, worker: Uuid, backoff: Backoff) -> Reaped;
     async fn sweep(&self) -> Vec<String>;
-    async fn leave(&self, worker: Uuid) -> ();
+    async fn leave(&self, worker: Uuid, backoff: Backoff) -> Freed;
     async fn notify(&self, worker: Uuid) -> ();
 
     async fn give_up(&self, key: Key) -> Option<GiveUp>;

@@ -22,7 +22,6 @@ use crate::children::{Child, ChildQuery, Launches};
 use crate::clock::Now;
 use crate::ids;
 use crate::registry::{Renamed, Subscription};
-use crate::settings::Backoff;
 
 /// Each statement sees what was committed before it began, whatever the database's default is;
 /// and a lock that some lost session still holds does not hold us up for long.
@@ -81,28 +80,6 @@ impl Committed {
         Ok(Self::of(&lineage, has_parent, at))
     }
 }
-
-/// What a worker had lost track of.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Disowned {
-    /// How many runs are free again that it did not work on.
-    pub(crate) freed: usize,
-    /// The runs, with their hierarchies, that were so too often, and are stuck.
-    pub(crate) stuck: Vec<(Uuid, Uuid)>,
-    /// Whose the runs are that nobody had woken, and that are ready now.
-    pub(crate) woken: Vec<String>,
-}
-
-/// How many attempts in a row may end without an answer before a run is stuck. With the pauses of the engine
-/// that takes more than a minute.
-pub(crate) const DOUBTS_MAX: i32 = 12;
-
-/// The reason of a run whose last attempt ended so.
-pub(crate) const IN_DOUBT: &str = "what became of it was not known";
-
-/// The reason of a run that is stuck for it.
-pub(crate) const IN_DOUBT_TOO_OFTEN: &str = "what became of its last attempts was not known, 12 times in a row: \
-    each time the answer of the database was lost, or the worker panicked; see its log";
 
 /// A run that did not go the way it was to go.
 pub(crate) struct Release {
@@ -294,40 +271,6 @@ impl Tables {
             }
         }
         Ok(woken)
-    }
-
-    /// Frees the runs of this worker that it does not work on, and makes the runs ready that it may have
-    /// failed to wake. What is in flight is asked when no claim is under way.
-    pub(crate) async fn disown(
-        &self,
-        worker: Uuid,
-        in_flight: impl Fn() -> Vec<Uuid>,
-        backoff: Backoff,
-    ) -> sqlx::Result<Disowned> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let paused = sqlx::query(self.sql.worker_pause.clone()).bind(worker).execute(&mut *tx).await?;
-        let mut rows = vec![];
-        // Whoever is not listed owns nothing, and holds nothing off that will be his once he is again.
-        if paused.rows_affected() > 0 {
-            let disown = sqlx::query(self.sql.run_disown.clone())
-                .bind(worker)
-                .bind(in_flight())
-                .bind(backoff.first.as_secs_f64())
-                .bind(backoff.longest.as_secs_f64())
-                .bind(DOUBTS_MAX)
-                .bind(IN_DOUBT)
-                .bind(IN_DOUBT_TOO_OFTEN);
-            rows = disown.fetch_all(&mut *tx).await?;
-        }
-        tx.commit().await?;
-        let mut stuck = vec![];
-        for row in &rows {
-            if row.try_get("stuck")? {
-                stuck.push((row.try_get("root")?, row.try_get("id")?));
-            }
-        }
-        // By itself, since it takes its time, and claims are held off until that commit.
-        Ok(Disowned { freed: rows.len(), stuck, woken: self.sweep().await? })
     }
 
     /// Hands runs back. Returns how many were still held under their keys.

@@ -7,6 +7,7 @@ mod client;
 mod definitions;
 mod either;
 mod engine;
+mod free;
 mod history;
 mod launching;
 mod memory;
@@ -40,7 +41,8 @@ mod topology;
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};
-pub(crate) use engine::{Committed, Disowned, Parent, Release};
+pub(crate) use engine::{Committed, Parent, Release};
+pub(crate) use free::{Disowned, Reaped};
 pub(crate) use history::{History, Wanted};
 #[cfg(feature = "simulation")]
 pub use memory::Link;

@@ -124,6 +124,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
+        "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
         "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "cancel_mark" | "cancel_drop" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         _ => ("jsonb", "'[]'"),
@@ -342,6 +343,41 @@ async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
         let of_all = blocks_of(&pool, "run_children", &asked(false)).await;
         assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");
         assert!(of_last_step < 100, "{of_last_step} blocks, analyzed: {looked_at}");
+    }
+    done(pool, server).await;
+}
+
+/// A run with so many children, all of which have failed.
+const CROWD: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5({size} || 'message' || n)::uuid, 'crowd', '{}' FROM generate_series(0, {size}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT md5({size} || 'message' || n)::uuid, type::scoop.message_event_type, events.handler, 'step',
+           array_remove(lineage, NULL), '2020-01-01Z'::timestamptz + n * interval '1 minute' + after
+    FROM generate_series(0, {size}) n
+    CROSS JOIN LATERAL (SELECT md5('root{size}')::uuid AS root, md5('run{size}')::uuid AS run,
+        CASE WHEN n > 0 THEN md5({size} || 'child' || n)::uuid END AS child, CASE WHEN n > 0 THEN 'crowd' END AS emitter,
+        CASE WHEN n > 0 THEN 'member' ELSE 'crowd' END AS handler) ids
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', emitter, ARRAY[root, CASE WHEN n > 0 THEN run END], interval '0'),
+        ('SEEN', handler, ARRAY[root, run, child], interval '1 second'),
+        ('ROLLED_BACK', handler, ARRAY[root, run, child], interval '2 seconds')
+    ) events (type, handler, lineage, after)";
+
+/// Also when the planner takes the table for a small one.
+#[tokio::test]
+async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
+    let (pool, server) = database("tree_of_crowd").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    for size in [50_i32, 4_000] {
+        execute(CROWD.replace("{size}", &size.to_string())).await;
+        let plan = carried_out(&pool, "run_tree", &format!("md5('{size}message0')::uuid, NULL, NULL")).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(size + 1)));
+        let of_each = blocks_read(&plan) / i64::from(size);
+        assert!(of_each < 60, "{of_each} blocks for each of {size} runs");
+        execute("VACUUM ANALYZE".into()).await;
     }
     done(pool, server).await;
 }

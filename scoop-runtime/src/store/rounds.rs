@@ -330,8 +330,8 @@ impl Rounds for Handle {
     }
 
     async fn take_over(&self) -> Result<u64, Error> {
-        let (_, freed) = self.0.call("run", async |store| store.reap(self.0.heir).await).await?;
-        Ok(freed)
+        let reaped = self.0.call("run", async |store| store.reap(self.0.heir, BACKOFF).await).await?;
+        Ok(reaped.freed.runs.try_into().unwrap_or(u64::MAX))
     }
 }
 

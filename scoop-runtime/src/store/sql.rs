@@ -145,7 +145,6 @@ statements! {
     run_children,
     run_claim,
     run_counts,
-    run_disown,
     run_due,
     run_free,
     run_give_up,

@@ -284,7 +284,7 @@ async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
     let (pool, server) = database("unlisted_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
-        store.leave(worker).await.unwrap();
+        store.leave(worker, BACKOFF).await.unwrap();
         launched.run_here("saga");
         let mut session = pool.acquire().await.unwrap();
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
@@ -315,10 +315,10 @@ async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
         blocked(&pool).await;
         in_flight.lock().unwrap().push(key.id);
         tx.commit().await.unwrap();
-        assert_eq!(disowning.await.unwrap().unwrap().freed, 0);
+        assert_eq!(disowning.await.unwrap().unwrap().freed.runs, 0);
         in_flight.lock().unwrap().clear();
         assert_eq!(
-            store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await.unwrap().freed,
+            store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await.unwrap().freed.runs,
             1
         );
     }
@@ -332,7 +332,7 @@ async fn who_is_not_listed_frees_nothing() {
     let (pool, server) = database("disown_unlisted").await;
     let (store, worker, mut launched) = launching(&pool).await;
     let key = launched.run_here("saga");
-    store.leave(worker).await.unwrap();
+    store.leave(worker, BACKOFF).await.unwrap();
     let launched = [launched];
     let comes_back = async || {
         store.register_alone(&pool, worker, 2).await;
@@ -343,10 +343,10 @@ async fn who_is_not_listed_frees_nothing() {
         assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
         vec![]
     };
-    assert_eq!(store.disown(worker, in_flight, BACKOFF).await.unwrap().freed, 0);
+    assert_eq!(store.disown(worker, in_flight, BACKOFF).await.unwrap().freed.runs, 0);
     assert_eq!(comes_back().await, [key.id]);
     assert_eq!(
-        store.disown(worker, Vec::new, BACKOFF).await.unwrap().freed,
+        store.disown(worker, Vec::new, BACKOFF).await.unwrap().freed.runs,
         1,
         "it is listed, and does not work on it"
     );

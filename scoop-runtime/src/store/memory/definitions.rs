@@ -5,6 +5,7 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::super::free::UNKNOWN_MAX;
 use super::super::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 use super::Memory;
 use super::row::RunState;
@@ -179,7 +180,8 @@ impl State {
             self.change(run, |row| (row.reserved_for, row.refused_by) = (0, vec![]));
         }
         let stuck = self.stuck.iter().filter_map(|(_, id, root)| self.row((*root, *id)));
-        let stuck = stuck.filter(|row| !row.held && handlers.iter().any(|own| **own == *row.handler));
+        let stuck = stuck.filter(|row| !row.held && row.doubts < UNKNOWN_MAX);
+        let stuck = stuck.filter(|row| handlers.iter().any(|own| **own == *row.handler));
         let stuck: Vec<RunId> = stuck.map(|row| (row.root(), row.id())).collect();
         let now = self.now();
         for run in stuck {

@@ -7,6 +7,7 @@
 mod claim;
 mod clock;
 mod definitions;
+mod free;
 mod history;
 mod launch;
 mod link;

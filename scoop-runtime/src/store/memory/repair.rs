@@ -114,7 +114,7 @@ impl State {
         self.row(run).filter(|row| !row.held)?;
         let row = self.change(run, |row| {
             row.free(now);
-            row.reason = None;
+            (row.reason, row.reserved_for, row.refused_by, row.doubts) = (None, 0, vec![], 0);
         })?;
         let handler = row.handler.to_string();
         self.intervene(target, (handler.clone(), None, false), asked, now);

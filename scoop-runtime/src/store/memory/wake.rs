@@ -1,15 +1,13 @@
-//! Makes runs ready that wait for nobody any more, and frees what nobody works on: parents after their
-//! children's end, the runs of the dead, and what a worker has lost track of.
+//! Makes parents ready after the end of their children, and runs that a worker hands back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::engine::{Committed, DOUBTS_MAX, Disowned, IN_DOUBT, IN_DOUBT_TOO_OFTEN, Woken};
+use super::super::engine::{Committed, Woken};
 use super::super::{Lanes, Parent, Release};
 use super::Memory;
 use super::definitions::named;
@@ -17,7 +15,6 @@ use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{Lane, RunId, State, after, later};
 use crate::bug::{Bug, made};
-use crate::settings::Backoff;
 
 impl Memory {
     /// Makes the runs ready that wait for nobody any more, and says whose they are.
@@ -72,43 +69,6 @@ impl Memory {
         .await
     }
 
-    /// Frees the runs of this worker that it does not work on, and makes the runs ready that it may have
-    /// failed to wake.
-    pub(crate) async fn disown(
-        &self,
-        worker: Uuid,
-        in_flight: impl Fn() -> Vec<Uuid>,
-        backoff: Backoff,
-    ) -> sqlx::Result<Disowned> {
-        self.run("disown", |state| {
-            let (now, in_flight) = (state.now(), in_flight());
-            let owned = state.owned_by(worker).into_iter();
-            let lost: Vec<_> = owned.filter(|(_, id)| !in_flight.contains(id)).collect();
-            let mut stuck = vec![];
-            for run in &lost {
-                let definition = state.definition_of(worker, *run);
-                state.change(*run, |row| {
-                    row.tried(definition, None);
-                    row.doubts = if row.reason.as_deref() == Some(IN_DOUBT) { row.doubts + 1 } else { 1 };
-                    row.attempts += 1;
-                    if row.doubts < DOUBTS_MAX {
-                        let pause =
-                            if row.doubts > 1 { backoff.pause(row.doubts - 2) } else { Duration::ZERO };
-                        row.free(now + pause);
-                        row.reason = Some(IN_DOUBT.into());
-                    } else {
-                        row.free(now);
-                        row.state = RunState::Stuck;
-                        row.reason = Some(IN_DOUBT_TOO_OFTEN.into());
-                        stuck.push(*run);
-                    }
-                });
-            }
-            Ok(Disowned { freed: lost.len(), stuck, woken: state.sweep() })
-        })
-        .await
-    }
-
     /// Hands runs back. Returns how many were still held under their keys.
     pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
         self.run("release", |state| {
@@ -117,34 +77,9 @@ impl Memory {
         .await
     }
 
-    /// Strikes out the dead and frees what they had taken: how many dead, how many runs.
-    pub(crate) async fn reap(&self, worker: Uuid) -> sqlx::Result<(usize, u64)> {
-        self.run("reap", |state| {
-            let dead: Vec<_> = state.dead(worker).collect();
-            if dead.is_empty() {
-                return Ok((0, 0));
-            }
-            let freed: u64 = dead.iter().map(|dead| state.strike(*dead)).sum();
-            state.sweep();
-            Ok((dead.len(), freed))
-        })
-        .await
-    }
-
     /// Makes the runs ready that nobody came to wake, and says whose they are.
     pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         self.run("sweep", |state| Ok(state.sweep())).await
-    }
-
-    /// Strikes this process out, frees what it may have lost track of, and tells the others, since they may
-    /// go on with what it has handed back.
-    pub(crate) async fn leave(&self, worker: Uuid) -> sqlx::Result<()> {
-        self.run("leave", |state| {
-            state.strike(worker);
-            state.tell(worker);
-            Ok(())
-        })
-        .await
     }
 
     /// Tells the other processes that there may be something to do.
@@ -208,37 +143,12 @@ impl State {
         Some(committed)
     }
 
-    fn sweep(&mut self) -> Vec<String> {
+    pub(super) fn sweep(&mut self) -> Vec<String> {
         let now = self.now();
         let alone = self.waiting().filter(|run| self.is_alone(*run) && !forgotten(*run));
         let alone: Vec<_> = alone.collect();
         let mut wake = |run| self.change(run, |row| row.free(now)).map(|row| row.handler.to_string());
         alone.into_iter().filter_map(&mut wake).collect()
-    }
-
-    /// A worker is gone. What it was in the middle of counts as an attempt in vain.
-    fn strike(&mut self, worker: Uuid) -> u64 {
-        let now = self.now();
-        let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
-        let definitions: Vec<_> = owned.iter().map(|run| self.definition_of(worker, *run)).collect();
-        let gone = self.workers.remove(&worker);
-        self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));
-        for (run, definition) in owned.iter().zip(definitions) {
-            self.change(*run, |row| {
-                row.free(now);
-                row.tried(definition, None);
-                row.attempts += 1;
-                row.reason = Some("the process that was at it is gone".into());
-            });
-        }
-        u64::try_from(owned.len()).unwrap_or(u64::MAX)
-    }
-
-    /// Under which definition a worker continues a run.
-    fn definition_of(&self, worker: Uuid, run: RunId) -> Option<i32> {
-        let (worker, row) = (self.workers.get(&worker)?, self.row(run)?);
-        let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
-        worker.definitions.get(at).copied()
     }
 
     /// Whether the run was held under the key.

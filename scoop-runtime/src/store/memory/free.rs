@@ -1,0 +1,101 @@
+//! Frees the runs that their owner does not execute: those of dead workers, and those that a worker has lost track of.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::super::free::{
+    ANSWER_LOST, Disowned, Freed, Reaped, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, is_unknown,
+};
+use super::Memory;
+use super::row::RunState;
+use super::state::{RunId, State};
+use crate::bug::{Bug, made};
+use crate::settings::Backoff;
+
+impl Memory {
+    /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.
+    pub(crate) async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
+        self.run("leave", |state| {
+            let freed = state.delete_worker(worker, backoff);
+            state.tell(worker);
+            Ok(freed)
+        })
+        .await
+    }
+
+    /// Deletes dead workers and frees their runs.
+    pub(crate) async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
+        self.run("reap", |state| {
+            let dead: Vec<_> = state.dead(worker).collect();
+            let mut reaped = Reaped { workers: dead.len(), freed: Freed::default() };
+            for worker in dead {
+                let freed = state.delete_worker(worker, backoff);
+                reaped.freed.runs += freed.runs;
+                reaped.freed.stuck.extend(freed.stuck);
+            }
+            if reaped.workers > 0 {
+                state.sweep();
+            }
+            Ok(reaped)
+        })
+        .await
+    }
+
+    /// Frees the runs of this worker that are not in flight, and makes the runs ready that it may have failed to wake.
+    pub(crate) async fn disown(
+        &self,
+        worker: Uuid,
+        in_flight: impl Fn() -> Vec<Uuid>,
+        backoff: Backoff,
+    ) -> sqlx::Result<Disowned> {
+        self.run("disown", |state| {
+            let in_flight = in_flight();
+            let lost = state.owned_by(worker).into_iter().filter(|(_, id)| !in_flight.contains(id)).collect();
+            Ok(Disowned { freed: state.free(worker, lost, ANSWER_LOST, backoff), woken: state.sweep() })
+        })
+        .await
+    }
+}
+
+impl State {
+    fn delete_worker(&mut self, worker: Uuid, backoff: Backoff) -> Freed {
+        let owned = if made(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
+        let freed = self.free(worker, owned, WORKER_GONE, backoff);
+        let gone = self.workers.remove(&worker);
+        self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));
+        freed
+    }
+
+    /// Frees these runs of the worker. The results of the attempts are unknown.
+    fn free(&mut self, worker: Uuid, runs: Vec<RunId>, reason: &str, backoff: Backoff) -> Freed {
+        let now = self.now();
+        let mut stuck = vec![];
+        for run in &runs {
+            let definition = self.definition_of(worker, *run);
+            self.change(*run, |row| {
+                row.tried(definition, None);
+                row.attempts += 1;
+                row.doubts = if is_unknown(row.reason.as_deref()) { row.doubts + 1 } else { 1 };
+                if row.doubts < UNKNOWN_MAX {
+                    let pause = if row.doubts > 1 { backoff.pause(row.doubts - 2) } else { Duration::ZERO };
+                    row.free(now + pause);
+                    row.reason = Some(reason.into());
+                } else {
+                    row.free(now);
+                    row.state = RunState::Stuck;
+                    row.reason = Some(UNKNOWN_TOO_OFTEN.into());
+                    stuck.push(*run);
+                }
+            });
+        }
+        Freed { runs: runs.len(), stuck }
+    }
+
+    /// The definition under which a worker continues a run.
+    fn definition_of(&self, worker: Uuid, run: RunId) -> Option<i32> {
+        let (worker, row) = (self.workers.get(&worker)?, self.row(run)?);
+        let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
+        worker.definitions.get(at).copied()
+    }
+}
