@@ -37,9 +37,10 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use self::outside::{Outside, Server, Session};
-use super::tests::{BACKOFF, database, done};
+use super::tests::{database, done};
 use super::*;
 use crate::registry::Subscription;
+use crate::settings::Backoff;
 
 const ITEMS: &str = "rounds.items";
 const ENTRIES: &str = "rounds.entries";
@@ -94,6 +95,9 @@ struct Tested {
     /// A worker that is never enlisted: it only takes over.
     heir: Uuid,
 }
+
+/// The suite knows no pauses.
+const NO_PAUSE: Backoff = Backoff { first: Duration::ZERO, longest: Duration::ZERO };
 
 /// A worker, as long as its session lasts.
 struct Holder {
@@ -187,7 +191,8 @@ impl Tested {
         let (worker, in_flight, doubts) =
             self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
         if doubts {
-            self.call("run", async |store| store.disown(worker, || in_flight.clone(), BACKOFF).await).await?;
+            self.call("run", async |store| store.disown(worker, || in_flight.clone(), NO_PAUSE).await)
+                .await?;
             self.holder(holder, |holder| holder.doubts = false).await?;
         }
         Ok(())
@@ -330,7 +335,7 @@ impl Rounds for Handle {
     }
 
     async fn take_over(&self) -> Result<u64, Error> {
-        let reaped = self.0.call("run", async |store| store.reap(self.0.heir, BACKOFF).await).await?;
+        let reaped = self.0.call("run", async |store| store.reap(self.0.heir, NO_PAUSE).await).await?;
         Ok(reaped.freed.runs.try_into().unwrap_or(u64::MAX))
     }
 }

@@ -9,6 +9,7 @@ mod clock;
 mod contexts;
 mod crowds;
 mod deadlines;
+mod deadly_runs;
 mod decisions;
 mod depths;
 mod endless_steps;

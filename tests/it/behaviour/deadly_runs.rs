@@ -1,0 +1,102 @@
+//! A run that ends each process that executes it: the pauses between its attempts, and their end.
+
+use std::time::Duration;
+
+use super::*;
+use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
+
+/// How many processes may end in a row.
+const ATTEMPTS: u32 = 12;
+
+struct Deadly {
+    gate: Gate,
+}
+
+#[saga(name = "deadly")]
+#[subscribes(Root)]
+impl Deadly {
+    #[step]
+    async fn execute(&self, _: &mut Scope<'_>, _: &Root) -> Result<()> {
+        self.gate.pass().await;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Bystander;
+
+#[saga(name = "bystander")]
+#[subscribes(Child)]
+impl Bystander {
+    #[step]
+    async fn execute(&self, _: &mut Scope<'_>, _: &Child) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn start(builder: scoop::Builder, gate: &Gate) -> Result<Scoop> {
+    Ok(builder.only::<Deadly>().provide(Deadly { gate: gate.clone() }).start().await?)
+}
+
+/// A process that ends while it executes the only run that is due.
+async fn die_of_it(db: &Database) -> Result<()> {
+    in_a_process_that_dies(db, |builder: scoop::Builder| async {
+        let gate = Gate::default();
+        let scoop = start(builder, &gate).await?;
+        gate.arrivals(1).await;
+        Ok((scoop, ()))
+    })
+    .await
+}
+
+/// The pause before the next attempt, in milliseconds, once the run is free.
+async fn pause_of_the_free_run(db: &Database) -> i64 {
+    let free = "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND owner IS NULL";
+    eventually("the run is free", async || db.number(free).await == 1).await;
+    db.number(
+        "SELECT (1000 * extract(epoch FROM ready_at - clock_timestamp()))::bigint
+         FROM scoop.run WHERE handler = 'deadly'",
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<()> {
+    let db = Database::new().await;
+    start(db.scoop(), &Gate::default()).await?.shutdown().await?;
+    let observer = db.scoop().poll_interval(Duration::from_millis(50)).only::<Bystander>().start().await?;
+    let root = observer.launch(Root).await?;
+
+    let mut pauses = vec![];
+    for attempt in 1..=ATTEMPTS {
+        db.execute("UPDATE scoop.run SET ready_at = clock_timestamp() WHERE handler = 'deadly'").await;
+        die_of_it(&db).await?;
+        let pause = pause_of_the_free_run(&db).await;
+        if attempt < ATTEMPTS {
+            pauses.push(pause);
+        }
+    }
+    assert!(pauses[0] <= 0, "the first pause: {} ms", pauses[0]);
+    for (pause, planned) in pauses[6..].iter().zip([3_200, 6_400, 12_800, 25_600, 30_000]) {
+        assert!(*pause <= planned && *pause > planned / 2, "{pauses:?} ms");
+    }
+
+    let stuck = observer.stuck_runs().await?;
+    assert_eq!(stuck.len(), 1);
+    assert!(stuck[0].reason.contains("the worker ended"), "{}", stuck[0].reason);
+    assert!(stuck[0].reason.contains("Scoop::retry"), "{}", stuck[0].reason);
+
+    // A program that starts leaves it as it is.
+    let gate = Gate::default();
+    gate.open(1);
+    let scoop = start(db.scoop(), &gate).await?;
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(observer.stuck_runs().await?.len(), 1);
+
+    gate.open(1);
+    observer.retry(stuck[0].id()).await?;
+    let ended = tokio::time::timeout(Duration::from_secs(20), root.ends());
+    assert_eq!(ended.await.expect("an operator has retried it")?, Outcome::Committed);
+    scoop.shutdown().await?;
+    observer.shutdown().await.map_err(Into::into)
+}
