@@ -16,9 +16,9 @@ pub use scoop_runtime::{
     FailedStep, Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing,
     LoggedEvent, Mending, Migrate, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered,
     RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId,
-    RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, Status, Step, StepEnd,
-    StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun, embedded,
-    migrate, migration_files, testing,
+    RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, SkippedHierarchy, Status,
+    Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun,
+    embedded, migrate, migration_files, testing,
 };
 
 pub mod guide;

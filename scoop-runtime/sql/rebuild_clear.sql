@@ -1,3 +1,10 @@
--- Empties the working set, but for its ballast (see `0005_lean.sql`).
--- Locks: all other rows of run.
-DELETE FROM scoop.run WHERE root <> '00000000-0000-0000-0000-000000000000'
+-- Empties the working set, except for its ballast (see `0005_lean.sql`) and the rows of some hierarchies. Returns how many
+-- rows are gone and how many are kept.
+-- Locks: the deleted rows of run.
+-- $1 the hierarchies that keep their rows
+WITH cleared AS (
+    DELETE FROM scoop.run
+    WHERE root <> '00000000-0000-0000-0000-000000000000' AND root <> ALL ($1::uuid[])
+    RETURNING id
+)
+SELECT (SELECT count(*) FROM cleared) AS cleared, (SELECT count(*) FROM scoop.run WHERE root = ANY ($1::uuid[])) AS kept

@@ -85,7 +85,11 @@ part (id) AS (
         OFFSET 0
     ) begun
 )
-SELECT * FROM (
+SELECT record.lineage[1] AS root, record.*,
+       -- a program knows the years 1 to 9999
+       record.created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z'
+           AND coalesce(record.redelivered_at, record.created_at) BETWEEN '0001-01-01Z' AND '9999-12-31Z' AS has_times
+FROM (
     SELECT e.lineage, e.message_id, e.type, e.handler, e.topic, e.step, e.jump, e.definition, e.handling, e.exception,
            e.context, e.created_at, e.id, d.redelivered_at
     FROM part

@@ -58,7 +58,7 @@ pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use memory::InMemory;
 pub use migrate::{Migrate, migrate, migration_files};
 pub use name::{HierarchyId, Named, RunId, Wanted};
-pub use rebuild::Rebuild;
+pub use rebuild::{Rebuild, SkippedHierarchy};
 pub use redelivery::{Redeliver, Redelivered};
 pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};
 pub use requests::{CancelAnswer, Request, RollbackAnswer};

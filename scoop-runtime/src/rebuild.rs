@@ -13,16 +13,28 @@ use uuid::Uuid;
 pub(crate) use self::fold::{Listened, Rebuilt, rebuild};
 pub(crate) use self::past::{Recorded, Revival};
 use crate::patience::Vain;
-use crate::{RuntimeError, Scoop};
+use crate::{HierarchyId, RuntimeError, Scoop};
 
-/// What became of the working set when it was [rebuilt](Scoop::rebuild_working_set).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of a [rebuild](Scoop::rebuild_working_set) of the working set.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rebuild {
-    /// How many runs were in it before.
+    /// The number of runs before.
     pub before: u64,
-    /// How many are in it now.
+    /// The number of runs now.
     pub after: u64,
+    /// The hierarchies that cannot be rebuilt, by their ids. Their runs are as they were.
+    pub skipped: Vec<SkippedHierarchy>,
+}
+
+/// A hierarchy that cannot be [rebuilt](Scoop::rebuild_working_set): a record was damaged, or is not readable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkippedHierarchy {
+    /// Its id.
+    pub hierarchy: HierarchyId,
+    /// The reason.
+    pub reason: String,
 }
 
 impl Scoop {
@@ -36,6 +48,9 @@ impl Scoop {
     ///
     /// It reads what is on record of the hierarchies that are not at rest, in one transaction; of the others only ids and
     /// names, in indexes. Messages can be launched meanwhile, but a launch waits for the end of it.
+    ///
+    /// A hierarchy whose record cannot be read, or whose runs the database refuses, keeps the runs that it has, and is one of
+    /// [`Rebuild::skipped`]; all others are rebuilt. Then it takes twice the time.
     ///
     /// # Errors
     ///
@@ -51,6 +66,9 @@ impl Scoop {
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), RuntimeError> {
     /// let rebuild = Scoop::client(pool).rebuild_working_set().await?;
     /// println!("{} runs were unfinished, {} are", rebuild.before, rebuild.after);
+    /// for skipped in rebuild.skipped {
+    ///     println!("not rebuilt: {}, {}", skipped.hierarchy, skipped.reason);
+    /// }
     /// # Ok(())
     /// # }
     /// ```

@@ -65,6 +65,11 @@ pub(crate) struct Rebuilt {
 }
 
 impl Rebuilt {
+    /// The id of the hierarchy.
+    pub(crate) fn root(&self) -> Uuid {
+        self.lineage.first().copied().unwrap_or_default()
+    }
+
     /// Whether it keeps what its steps returned at hand. Who was told to turn back reads it.
     pub(crate) fn remembers(&self) -> bool {
         self.begun && !self.told && self.state != "ended"

@@ -1,28 +1,60 @@
-//! Reads all that is on record, and writes the working set that follows from it.
+//! Reads all that is on record, and writes the working set that follows from it. A hierarchy that cannot be rebuilt keeps
+//! its rows, and the others are rebuilt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
 use scoop_core::{Context, EventKind, read_output_name};
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{PgConnection, Row};
+use sqlx::{Acquire, PgConnection, Row};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::Tables;
 use super::engine::READ_COMMITTED;
 use super::rows::lineage;
+
+use crate::error::is_of_contents;
 use crate::patience::note;
-use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, root_of};
+use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, rebuild, root_of};
 use crate::repair::Remedy;
 
 /// How many runs are written at once.
 const BATCH_MAX: usize = 1_000;
 
+/// Why hierarchies cannot be rebuilt.
+type Reasons = BTreeMap<Uuid, String>;
+
+/// One attempt to rebuild the working set.
+struct Pass {
+    before: u64,
+    after: u64,
+    at_fault: Reasons,
+}
+
 impl Tables {
-    /// Makes the working set anew, unless so many processes are alive.
+    /// Makes the working set anew, unless so many processes are alive. If some hierarchies turn out to be at fault, that is
+    /// repeated without them: in a transaction of its own, since their rows are gone in the first one.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+        let mut skipped = BTreeMap::new();
+        loop {
+            match self.rebuild_but(&skipped).await? {
+                Ok(Pass { before, after, at_fault }) if at_fault.is_empty() => {
+                    let skipped = skipped.into_iter();
+                    let skipped =
+                        skipped.map(|(id, reason)| SkippedHierarchy { hierarchy: id.into(), reason });
+                    return Ok(Ok(Rebuild { before, after, skipped: skipped.collect() }));
+                }
+                Ok(Pass { at_fault, .. }) => skipped.extend(at_fault),
+                Err(alive) => return Ok(Err(alive)),
+            }
+        }
+    }
+
+    /// The same, except for these hierarchies. If others are at fault, nothing has changed.
+    async fn rebuild_but(&self, skipped: &Reasons) -> sqlx::Result<Result<Pass, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         // Before others have to wait, who may have all other connections.
         let mut reader = self.sessions.lend().await?;
@@ -31,38 +63,109 @@ impl Tables {
         if alive > 0 {
             return Ok(Err(alive));
         }
-        let cleared = sqlx::query(self.sql.rebuild_clear.clone()).execute(&mut *tx).await?;
-        let after = self.rebuild_all(&mut tx, &mut reader).await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(Ok(Rebuild { before: cleared.rows_affected(), after }))
+        let roots: Vec<_> = skipped.keys().copied().collect();
+        let cleared = sqlx::query(self.sql.rebuild_clear.clone()).bind(roots).fetch_one(&mut *tx).await?;
+        let [cleared, kept] = [cleared.try_get("cleared")?, cleared.try_get("kept")?].map(i64::cast_unsigned);
+        let mut pass = Pass { before: cleared + kept, after: kept, at_fault: Reasons::new() };
+        self.rebuild_all(&mut tx, &mut reader, skipped, &mut pass).await?;
+        match pass.at_fault.is_empty() {
+            true => tx.commit().await.inspect_err(note)?,
+            false => tx.rollback().await?,
+        }
+        Ok(Ok(pass))
     }
 
     /// Hierarchy by hierarchy. What is on record is read on another connection, as it comes.
-    async fn rebuild_all(&self, tx: &mut PgConnection, reader: &mut PgConnection) -> sqlx::Result<u64> {
+    async fn rebuild_all(
+        &self,
+        tx: &mut PgConnection,
+        reader: &mut PgConnection,
+        skipped: &Reasons,
+        pass: &mut Pass,
+    ) -> sqlx::Result<()> {
         let topology = sqlx::query(self.sql.rebuild_topology.clone()).fetch_all(&mut *tx).await?;
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
         let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *tx).await?;
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
-        let (mut hierarchy, mut rebuilt, mut count): (Vec<Recorded>, Vec<Rebuilt>, u64) = Default::default();
+        let (mut hierarchy, mut rebuilt): (Vec<Recorded>, Vec<Rebuilt>) = Default::default();
         loop {
-            let next = events.try_next().await?.map(|row| read_recorded(&row)).transpose()?;
+            let next = match events.try_next().await? {
+                Some(row) => {
+                    let root = row.try_get("root")?;
+                    if skipped.contains_key(&root) || pass.at_fault.contains_key(&root) {
+                        continue;
+                    }
+                    match read_recorded(&row) {
+                        Ok(recorded) => Some(recorded),
+                        Err(error) => {
+                            hierarchy.retain(|recorded| root_of(recorded) != root);
+                            pass.at_fault.insert(root, format!("an event cannot be read: {error}"));
+                            continue;
+                        }
+                    }
+                }
+                None => None,
+            };
             let ends = match (&next, hierarchy.first()) {
                 (Some(next), Some(first)) => root_of(next) != root_of(first),
                 (next, _) => next.is_none(),
             };
             if ends {
-                let revivals = self.revivals(tx, &hierarchy).await?;
-                rebuilt.extend(rebuild(&hierarchy, &revivals, &topology, now));
+                match self.revivals(tx, &hierarchy).await {
+                    Ok(revivals) => rebuilt.extend(rebuild(&hierarchy, &revivals, &topology, now)),
+                    Err(error) if is_of_contents(&error) => {
+                        let root = hierarchy.first().map(root_of);
+                        let reason = format!("a decision of an operator cannot be read: {error}");
+                        pass.at_fault.extend(root.map(|root| (root, reason)));
+                    }
+                    Err(error) => return Err(error),
+                }
                 hierarchy.clear();
             }
             if rebuilt.len() >= BATCH_MAX || next.is_none() {
-                count += self.write_rebuilt(tx, std::mem::take(&mut rebuilt)).await?;
+                self.write_apart(tx, std::mem::take(&mut rebuilt), pass).await?;
             }
             match next {
                 Some(next) => hierarchy.push(next),
-                None => return Ok(count),
+                None => return Ok(()),
             }
         }
+    }
+
+    /// Writes these runs. A part that the database refuses is halved, until the hierarchy at fault is alone.
+    async fn write_apart(
+        &self,
+        tx: &mut PgConnection,
+        rebuilt: Vec<Rebuilt>,
+        pass: &mut Pass,
+    ) -> sqlx::Result<()> {
+        let mut parts = vec![rebuilt];
+        while let Some(mut part) = parts.pop() {
+            let mut savepoint = tx.begin().await?;
+            match self.write_rebuilt(&mut savepoint, &mut part).await {
+                Ok(written) => {
+                    savepoint.commit().await?;
+                    pass.after += written;
+                }
+                Err(error) if is_of_contents(&error) => {
+                    savepoint.rollback().await?;
+                    let roots: BTreeSet<_> = part.iter().map(Rebuilt::root).collect();
+                    match roots.iter().nth(roots.len() / 2).filter(|_| roots.len() > 1) {
+                        Some(middle) => {
+                            let (second, first) = part.into_iter().partition(|run| run.root() >= *middle);
+                            parts.extend([second, first]);
+                        }
+                        None => pass.at_fault.extend(
+                            roots
+                                .into_iter()
+                                .map(|root| (root, format!("the database refuses a run: {error}"))),
+                        ),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// What operators decided of a hierarchy that something of could not be undone.
@@ -79,7 +182,7 @@ impl Tables {
         rows.iter().map(read).collect()
     }
 
-    async fn write_rebuilt(&self, tx: &mut PgConnection, mut rebuilt: Vec<Rebuilt>) -> sqlx::Result<u64> {
+    async fn write_rebuilt(&self, tx: &mut PgConnection, rebuilt: &mut [Rebuilt]) -> sqlx::Result<u64> {
         for run in rebuilt.iter_mut().filter(|run| run.remembers()) {
             let values: Vec<(String, Value)> = sqlx::query_as(self.sql.run_outputs.clone())
                 .bind(run.lineage.last())
@@ -89,7 +192,7 @@ impl Tables {
             run.replied = values.iter().any(|(name, _)| read_output_name(name).is_none());
             run.outputs = newest_outputs(values);
         }
-        let written = sqlx::query(self.sql.rebuild_insert.clone()).bind(Json(&rebuilt)).execute(tx).await?;
+        let written = sqlx::query(self.sql.rebuild_insert.clone()).bind(Json(&*rebuilt)).execute(tx).await?;
         Ok(written.rows_affected())
     }
 }
@@ -110,6 +213,9 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
     let kind: String = row.try_get("type")?;
     let kind = EventKind::from_name(&kind)
         .ok_or_else(|| sqlx::Error::Decode(format!("an event of the unknown type `{kind}`").into()))?;
+    if !row.try_get::<bool, _>("has_times")? {
+        return Err(sqlx::Error::Decode("its time is outside the years 1 to 9999".into()));
+    }
     let context: Option<Json<Context>> = row.try_get("context")?;
     Ok(Recorded {
         lineage: lineage(row)?,
@@ -134,7 +240,7 @@ fn read_listened(row: &PgRow) -> sqlx::Result<Listened> {
         handler: row.try_get("handler")?,
         since: row.try_get("since")?,
         until: row.try_get("until")?,
-        dropped: row.try_get::<Option<OffsetDateTime>, _>("dropped")?.is_some(),
+        dropped: row.try_get("dropped")?,
     })
 }
 

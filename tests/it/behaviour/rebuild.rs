@@ -446,3 +446,65 @@ async fn nothing_is_rebuilt_while_anybody_works() -> Result<()> {
     client.rebuild_working_set().await?;
     Ok(())
 }
+
+/// Hierarchies at their gates, in the order of their ids, after all processes have stopped.
+async fn stopped(db: &Database, count: usize) -> Result<Vec<Handle>> {
+    let gate = Gate::default();
+    let scoop = all(db, &gate).start().await?;
+    let mut roots = vec![];
+    for _ in 0..count {
+        roots.push(scoop.launch(Top::default()).await?);
+        gate.arrivals(1).await;
+    }
+    tokio::join!(scoop.shutdown(), async { gate.open(10_000) }).0?;
+    roots.sort_by_key(Handle::id);
+    Ok(roots)
+}
+
+/// A rebuild of five hierarchies of which the second is damaged by this statement, for `{root}`.
+async fn damaged_by(statement: &str, reason: &str) -> Result<()> {
+    let db = Database::new().await;
+    let roots = stopped(&db, 5).await?;
+    let damaged = &roots[1];
+    db.execute(&statement.replace("{root}", &damaged.id().to_string())).await;
+    let before = db.texts(WORKING_SET).await;
+    db.execute(&format!("DELETE FROM scoop.run WHERE root <> '{}' AND handler <> 'none'", damaged.id()))
+        .await;
+
+    let client = Scoop::client(db.pool().clone());
+    let rebuild = client.rebuild_working_set().await?;
+    let [skipped] = &rebuild.skipped[..] else { panic!("{rebuild:?}") };
+    assert_eq!(skipped.hierarchy, damaged.id());
+    assert!(skipped.reason.contains(reason), "{}", skipped.reason);
+    assert_eq!((rebuild.before, rebuild.after), (1, 5));
+    assert_eq!(db.texts(WORKING_SET).await, before, "the damaged one is as it was, the others are back");
+
+    let scoop = all(&db, &open()).start().await?;
+    for root in roots.iter().filter(|root| root.id() != damaged.id()) {
+        assert_eq!(scoop.find(root.id()).await?.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_with_an_unreadable_event_keeps_its_runs_and_others_are_rebuilt() -> Result<()> {
+    let of_a_step = "type = 'SUSPENDED' AND cooperation_lineage[1] = '{root}'";
+    damaged_by(
+        &format!("UPDATE scoop.message_event SET created_at = 'infinity' WHERE {of_a_step}"),
+        "outside the years 1 to 9999",
+    )
+    .await?;
+    damaged_by(&format!("UPDATE scoop.message_event SET context = '[7]' WHERE {of_a_step}"), "cannot be read")
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchy_whose_runs_the_database_refuses_keeps_them_and_others_are_rebuilt() -> Result<()> {
+    damaged_by(
+        "ALTER TABLE scoop.run ADD CHECK (root <> '{root}' OR step = 'prepare') NOT VALID;
+         UPDATE scoop.message_event SET step = 'other' WHERE type = 'SUSPENDED' AND cooperation_lineage[1] = '{root}'",
+        "the database refuses a run",
+    )
+    .await
+}

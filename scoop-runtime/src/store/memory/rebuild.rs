@@ -36,7 +36,7 @@ impl Memory {
                 rows.into_iter().for_each(|row| state.insert(row));
             }
             let count = |rows| u64::try_from(rows).unwrap_or(u64::MAX);
-            Ok(Ok(Rebuild { before: count(before), after: count(after) }))
+            Ok(Ok(Rebuild { before: count(before), after: count(after), skipped: vec![] }))
         })
         .await
     }
