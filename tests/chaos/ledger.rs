@@ -47,7 +47,14 @@ pub(crate) struct Line {
     pub(crate) key: Uuid,
 }
 
-/// Enters an effect in the step's own transaction.
+/// The error of a user who wraps those of the database.
+#[derive(Debug, thiserror::Error)]
+enum LedgerError {
+    #[error("no entry in the ledger")]
+    Database(#[from] sqlx::Error),
+}
+
+/// Enters an effect in the step's own transaction. Errors of the database are wrapped.
 pub(crate) async fn enter(scope: &mut Scope<'_>, number: i64, what: What) -> Result<()> {
     let row = sqlx::query(
         "INSERT INTO ledger (number, run, handler, what, step, iteration, attempt, key)
@@ -57,7 +64,7 @@ pub(crate) async fn enter(scope: &mut Scope<'_>, number: i64, what: What) -> Res
         row.bind(number).bind(scope.lineage().id()).bind(scope.handler().to_owned()).bind(what.as_str());
     let row = row.bind(scope.step().to_owned()).bind(i64::from(scope.iteration()));
     let row = row.bind(i64::from(scope.attempt())).bind(scope.idempotency_key());
-    row.execute(scope.tx().await?).await?;
+    row.execute(scope.tx().await?).await.map_err(LedgerError::from)?;
     Ok(())
 }
 

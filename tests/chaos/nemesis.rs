@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use scoop::Result;
+use scoop::Saga;
 use scoop::embedded::Shutdown;
 use sqlx::{ConnectOptions, PgConnection};
 
@@ -16,6 +17,7 @@ use crate::dice::Dice;
 use crate::observer::{Observer, SLOW, UnderWay};
 use crate::proxy::{Pace, Proxy};
 use crate::rebuilt;
+use crate::sagas::Carrier;
 
 /// How many events there are at most between two faults.
 const CALM_MAX: u32 = 160;
@@ -31,6 +33,30 @@ const SLOWER: Duration = Duration::from_millis(15);
 
 /// How far clocks are moved, in seconds: from the moment to the year.
 const CLOCKS: [i64; 8] = [-31_536_000, -86_400, -3_600, -5, 5, 3_600, 86_400, 31_536_000];
+
+/// A message with a run, and a second participant's event that this run has begun.
+const FORGE: &str = r#"
+    WITH forged AS (
+        INSERT INTO scoop.message (id, topic, payload)
+        VALUES (gen_random_uuid(), 'chaos.errand', '{"number": 0, "fails": false, "forged": true}')
+        RETURNING id, topic, gen_random_uuid() AS root, gen_random_uuid() AS run
+    ), events AS (
+        INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
+        SELECT id, type::scoop.message_event_type, handler, lineage
+        FROM forged CROSS JOIN LATERAL (VALUES
+            ('EMITTED', NULL, ARRAY[root]), ('SEEN', $1, ARRAY[root, gen_random_uuid()])
+        ) events (type, handler, lineage)
+    )
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
+    SELECT root, run, ARRAY[root, run], id, topic, $1, now() FROM forged"#;
+
+const DELETE_FORGED: &str = "
+    BEGIN;
+    CREATE TEMPORARY TABLE forged ON COMMIT DROP AS SELECT id FROM scoop.message WHERE payload ? 'forged';
+    DELETE FROM scoop.run WHERE message_id IN (SELECT id FROM forged);
+    DELETE FROM scoop.message_event WHERE message_id IN (SELECT id FROM forged);
+    DELETE FROM scoop.message WHERE id IN (SELECT id FROM forged);
+    COMMIT";
 
 /// The ways of doing harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,10 +77,11 @@ pub(crate) enum Fault {
     Crowd,
     MoveClock,
     Rebuild,
+    Forge,
 }
 
 impl Fault {
-    const ALL: [Fault; 16] = [
+    const ALL: [Fault; 17] = [
         Fault::Kill,
         Fault::Dismiss,
         Fault::Freeze,
@@ -71,6 +98,7 @@ impl Fault {
         Fault::Crowd,
         Fault::MoveClock,
         Fault::Rebuild,
+        Fault::Forge,
     ];
 
     /// As the report counts it.
@@ -92,6 +120,7 @@ impl Fault {
             Fault::Crowd => "times the server was full",
             Fault::MoveClock => "clocks moved",
             Fault::Rebuild => "rebuilds of the working set",
+            Fault::Forge => "forged events, each of which stopped its run and no other",
         }
     }
 
@@ -253,6 +282,7 @@ impl Nemesis {
             }
             Fault::Crowd => self.crowd().await,
             Fault::Rebuild => self.rebuild().await,
+            Fault::Forge => self.forge().await,
             Fault::Cut | Fault::Hold | Fault::Slow | Fault::LoseAnswers => self.disturb(fault).await,
         }
     }
@@ -346,6 +376,17 @@ impl Nemesis {
         self.rebuilt += runs;
         self.violations.extend(violations);
         self.hire(workers)
+    }
+
+    /// Writes the beginning of a run before its claim does: that run is stuck, and then an operator deletes it.
+    async fn forge(&self) -> Result<()> {
+        let forged = sqlx::query(FORGE).bind(Carrier::DEFINITION.saga);
+        forged.execute(self.observer.pool()).await?;
+        let stuck = "SELECT count(*) FROM scoop.run JOIN scoop.message ON message.id = run.message_id
+                     WHERE payload ? 'forged' AND state = 'stuck'";
+        self.observer.until(stuck, 1).await?;
+        sqlx::raw_sql(DELETE_FORGED).execute(self.observer.pool()).await?;
+        Ok(())
     }
 
     /// Kills all workers, and returns when nothing of them is left in the server.

@@ -42,6 +42,8 @@ pub(crate) enum End {
     Well,
     Fails,
     Panics,
+    /// With an error whose text cannot be had: its `Display` panics.
+    FailsUnprintably,
 }
 
 /// What a step launches.
@@ -120,7 +122,11 @@ impl Plan {
 
 impl StepPlan {
     fn draw(dice: &mut Dice, levels: u32, failing: bool) -> Self {
-        let bad_end = if dice.percent(20) { End::Panics } else { End::Fails };
+        let bad_end = match dice.below(10) {
+            0..2 => End::Panics,
+            2..4 => End::FailsUnprintably,
+            _ => End::Fails,
+        };
         let children = match dice.below(10) {
             _ if levels == 0 => 0,
             0..6 => 0,

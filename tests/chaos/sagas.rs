@@ -34,6 +34,18 @@ pub(crate) struct Run {
 #[error("a hiccup")]
 struct Hiccup;
 
+/// Its text cannot be had.
+#[derive(Debug)]
+struct Unprintable;
+
+impl std::error::Error for Unprintable {}
+
+impl std::fmt::Display for Unprintable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("{PLANNED_PANIC}")
+    }
+}
+
 /// Fails as often as planned.
 fn hiccup(scope: &Scope<'_>, times: u32) -> Result<()> {
     if scope.attempt() < times { Err(Hiccup.into()) } else { Ok(()) }
@@ -62,6 +74,7 @@ impl Node {
         match plan.end {
             End::Fails if is_last => return Err(Error::msg("it fails as planned")),
             End::Panics if is_last => panic!("{PLANNED_PANIC}"),
+            End::FailsUnprintably if is_last => return Err(Unprintable.into()),
             _ => {}
         }
         launch(scope, job.number, plan).await?;
