@@ -1,7 +1,6 @@
--- Which runs have to give up, since it was asked of them or of one above them? Not those that belong
--- to a rollback. To be repeated until it sees none, since a run that is being settled may launch
--- others that this statement does not see. Of those that it sees it may mark none, if somebody else has
--- meanwhile; what they have launched it has not seen all the same. Says how many it saw and marked.
+-- Marks runs to give up: those of a hierarchy, or of a run and all below it. Runs that belong to a rollback are left out.
+-- Repeat it until it sees none: a run that is being settled may launch children that this statement does not see. Another
+-- transaction may have marked all that it sees; their children may be invisible all the same, so both counts are returned.
 -- Locks: the rows of run that are marked.
 -- $1 root, $2 the id of the hierarchy or run
 WITH seen AS MATERIALIZED (

@@ -1,5 +1,4 @@
--- What waits for this handler, which is not listed any more, and nobody has begun, is not begun. Who
--- waits for that?
+-- Deletes the runs of a retired handler that have not begun, and returns the runs that wait for them.
 -- Locks: its rows of handler, the rows of run that go.
 -- $1 topic, $2 handler
 WITH dropped AS (

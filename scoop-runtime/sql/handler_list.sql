@@ -1,4 +1,4 @@
--- Who is listed where, since when?
+-- Lists the subscriptions of handlers, with their times.
 -- Locks: nothing.
 SELECT h.topic, h.handler, h.since
 FROM scoop.handler h

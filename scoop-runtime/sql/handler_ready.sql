@@ -1,6 +1,5 @@
--- Which of my many handlers have something ready? Goes through the index from one handler that has to
--- the next, so those that have nothing cost nothing. Where it is known how far a queue has been worked off, it is
--- looked at by itself from there on, as run_claim.sql does, and the index is gone through between these alone.
+-- Lists the handlers that have a ready run. Reads the index from one such handler to the next, so handlers without ready
+-- runs cost nothing. A queue with a known position is read from there on, as in run_claim.sql, and left out of that walk.
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $6 the definitions that their runs are reserved for (triples); $3 topics, $4 handlers and
 -- $7 definitions, and how far their queues have been worked off, $5

@@ -1,4 +1,4 @@
--- Takes a handler off the list. What was launched before still waits for it.
+-- Ends the subscription of a handler. Runs of messages launched before remain.
 -- Locks: its row of handler.
 -- $1 topic, $2 handler
 UPDATE scoop.handler

@@ -1,4 +1,4 @@
--- How many deliveries wait for this handler that nobody has begun?
+-- Counts the runs of a handler that have not begun.
 -- Locks: nothing.
 -- $1 topic, $2 handler
 SELECT count(*) FROM scoop.run r

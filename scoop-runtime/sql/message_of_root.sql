@@ -1,4 +1,4 @@
--- Which message started the hierarchy of this root?
+-- Finds the message that started a hierarchy.
 -- Locks: nothing.
 -- $1 the root
 SELECT message_id

@@ -1,6 +1,5 @@
--- Publishes messages that start hierarchies of their own, one run for each handler listed at this
--- moment. None of them may be there already: for those there is message_launch.sql. Lists in place
--- of JSON, and nothing joined, since this is what launching many costs.
+-- Inserts messages that start hierarchies of their own, and a run for each handler subscribed now. None of the messages may
+-- exist: message_launch.sql is for those that may. Arrays instead of JSON and no join, since many launches cost just that.
 -- Locks: nothing.
 -- $1 the ids of the messages, $2 of their roots, $3 of their events, $4 of the run of the first handler of
 -- each, $5 topics, $6 payloads, $7 contexts, $8 when they are due, $9 until when the runs have to be done
@@ -25,7 +24,7 @@ delivered AS (
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
     SELECT m.root, h.run, ARRAY[m.root, h.run], m.id, h.topic, h.handler,
-           -- whoever has to give up before it is due does so in time
+           -- a run that has to give up before it is due does so in time
            least(coalesce(m.due, m.at), m.give_up_at), m.at, m.context, m.give_up_at
     FROM launched m
     CROSS JOIN LATERAL (

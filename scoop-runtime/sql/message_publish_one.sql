@@ -1,5 +1,5 @@
--- Publishes one message, as message_publish.sql does many. In a transaction of the caller, whose
--- session plans as it likes, a list would be planned anew for each call: its length is known then.
+-- Inserts one message, as message_publish.sql inserts many. It runs in transactions of the caller, whose session plans as
+-- it likes: an array would be planned anew for each call, since its length is known then.
 -- Locks: nothing.
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 of the run of its first handler, $5 its topic,
 -- $6 its payload, $7 its context, $8 when it is due, $9 until when the runs have to be done
@@ -14,7 +14,7 @@ delivered AS (
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
     SELECT $2, h.run, ARRAY[$2, h.run], $1, h.topic, h.handler,
-           -- whoever has to give up before it is due does so in time
+           -- a run that has to give up before it is due does so in time
            least(coalesce($8, pg_catalog.statement_timestamp()), $9), pg_catalog.statement_timestamp(), $7, $9
     FROM (
         SELECT h.topic, h.handler,

@@ -1,4 +1,4 @@
--- Takes runs out of the working set: an operator has decided that nothing more of them is executed.
+-- Deletes runs from the working set: an operator has decided that they are not executed any more.
 -- Locks: the rows of run that go.
 -- $1 root, $2 the ids
 DELETE FROM scoop.run r

@@ -1,8 +1,7 @@
--- Which runs of this hierarchy could not be undone, without anybody having settled that since? How far
--- each is, and whether it is back in the working set; ancestors first.
--- Of whoever failed again, the part of the last time counts.
+-- Lists the failed rollbacks of a hierarchy that no operator has settled since, ancestors first: how far each is, and
+-- whether the run is back in the working set. If a rollback failed again, the part of the last failure counts.
 -- Locks: nothing.
--- $1 root, $2 who is named in events that operators are answerable for
+-- $1 root, $2 the source named in the events of operators
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler,
        failed.created_at AS failed_at,
        coalesce(again.step, failed.step) AS part,
@@ -14,8 +13,8 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
             THEN suspended.child_failure_handler_iteration END AS suspended_handling,
        newest.context,
        greatest(newest.created_at, again.failed_at, r.last_event_at) AS newest_at,
-       -- it gave up, and of those that the newest part told to turn back, or that handle what it launched, some had
-       -- not begun, and will not; an operator who skipped that part knew
+       -- it gave up, and some runs whose rollback the newest part requested, or that handle a message of it, had not begun
+       -- and will not; an operator that skipped the part has accepted that
        coalesce(again.exception, failed.exception) ->> 'type' LIKE '%GaveUpException'
        AND suspended.created_at > turned.created_at AND suspended.coroutine_identifier <> $2 AND EXISTS (
            SELECT FROM scoop.message_event sent
@@ -42,7 +41,7 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
                              AND back.message_id = seen.message_id))
                  END
        ) AS leaves_behind,
-       -- launched by the run above while that was on its way back
+       -- launched by the run above during its rollback
        coalesce((
            SELECT emitted.created_at > above.created_at
            FROM scoop.message_event emitted

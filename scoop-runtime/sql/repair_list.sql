@@ -1,5 +1,4 @@
--- Which interventions of operators are in this hierarchy, oldest first? A time outside the years 1 to 9999 is moved to
--- these.
+-- Lists the interventions in a hierarchy, oldest first. A time outside the years 1 to 9999 is moved to these.
 -- Locks: nothing.
 -- $1 root
 SELECT i.run, i.handler, i.step, i.kind, i.note, i.source,

@@ -1,4 +1,4 @@
--- Is anybody at work at or below this run, apart from these runs? And how far is the run itself?
+-- Checks whether other runs at or below this run are active, and returns the state of the run itself.
 -- Locks: nothing.
 -- $1 root, $2 the run's id, $3 the ids of the runs that do not count
 SELECT EXISTS (

@@ -1,4 +1,4 @@
--- Puts on record what an operator did.
+-- Records an intervention of an operator.
 -- Locks: the new row of intervention.
 -- $1 root, $2 run, $3 handler, $4 message, $5 step, $6 kind, $7 whether the step is to run again although
 -- it is suspended, $8 note, $9 who, $10 when, $11 its id

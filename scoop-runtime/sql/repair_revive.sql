@@ -1,5 +1,5 @@
--- Brings runs back that could not be undone, or sees to those that are back already: some go on, some
--- wait for others, some for an operator.
+-- Restores runs whose rollback failed, or updates those that are back already: some continue, some wait for others, some
+-- await an operator.
 -- Locks: the rows of run.
 -- $1 root, $2 the runs: an array of objects, $3 when
 WITH revived AS MATERIALIZED (
@@ -12,19 +12,19 @@ INSERT INTO scoop.run AS r
      suspensions, context, replied, give_up_at, undoing_since, failure, turned_back_at,
      last_event_at, reason, held)
 SELECT $1, v.id, v.parent, v.lineage, v.message_id, m.topic, v.handler, v.state::scoop.run_state,
-       -- higher than any before, so that nobody who once held the run can settle it
+       -- higher than all earlier ones, so that no earlier claim can settle the run
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        true, v.told, true,
        (SELECT count(*) FROM scoop.message_event e
         WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = v.id AND e.type = 'SUSPENDED'
           AND e.created_at < turned.created_at),
        nullif(v.context, '{}'),
-       -- who was told to turn back answers nobody any more
+       -- a run whose rollback was requested does not reply any more
        NOT v.told AND EXISTS (
            SELECT FROM scoop.return_value reply
            WHERE reply.cooperation_lineage[cardinality(reply.cooperation_lineage)] = v.id AND reply.handler_name = v.handler
              AND reply.variable_name NOT LIKE 'Output of %'),
-       -- a deadline that was missed has had its effect; and whoever waits for an operator has none
+       -- a missed deadline has had its effect; and a run that awaits an operator has no deadline
        (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3 AND v.state <> 'stuck'),
        $3, turned.exception, turned.created_at, $3, v.reason, v.state = 'stuck'
 FROM revived v

@@ -1,4 +1,4 @@
--- Which runs could not be undone, without anybody having settled that since, newest first?
+-- Lists failed rollbacks that no operator has settled since, newest first.
 -- Locks: nothing.
 -- $1 older than this (nothing: the newest), $2 and if as old, with a smaller id than this, $3 how many
 SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutine_name AS handler, m.topic,

@@ -1,4 +1,4 @@
--- What follows from the decision of an operator: a part of a rollback, or all of it, counts as done.
+-- Writes the events that follow from the decision of an operator: a part of a rollback, or all of it, counts as done.
 -- Locks: the new rows of message_event.
 -- $1 the events: an array of objects, $2 by whom, as an identifier in events, $3 when
 INSERT INTO scoop.message_event

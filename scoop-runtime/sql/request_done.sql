@@ -1,4 +1,4 @@
--- Was this request carried out by an attempt whose answer was lost? Then its record has this id.
+-- Checks whether an attempt whose answer was lost carried out this request: then a record has its id.
 -- Locks: nothing.
 -- $1 the id of the request
 SELECT EXISTS (SELECT FROM scoop.message_event WHERE id = $1)

@@ -1,5 +1,5 @@
--- Which hierarchy or run has this id? Its lineage, and the message that it is about. A run that nobody
--- has begun is on no record but that of the working set, at which we look only then.
+-- Finds the hierarchy or run of an id: its lineage, and its message. A run that has not begun is only in the working set,
+-- which is read only if the history has no such id.
 -- Locks: nothing.
 -- $1 the id: the last of the lineage
 (SELECT e.cooperation_lineage AS lineage, e.message_id

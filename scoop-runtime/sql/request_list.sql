@@ -1,4 +1,4 @@
--- Which requests to give up were made in this hierarchy, oldest first? A time outside the years 1 to 9999 is none.
+-- Lists the requests to cancel in a hierarchy, oldest first. A time outside the years 1 to 9999 is null.
 -- Locks: nothing.
 -- $1 the root
 SELECT e.cooperation_lineage AS lineage, e.exception,

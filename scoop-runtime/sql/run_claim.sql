@@ -1,22 +1,20 @@
--- Which ready runs shall I take? In turns: of each handler one before of any a second, counting
--- what I am at already, so that no backlog of one handler is in the way of another; at the same turn
--- the longest ready first. Marks them as mine and raises their epoch. The first claim of a run puts
--- its beginning on record: SEEN, or ROLLING_BACK where it was told.
--- Locks: the claimed rows of run and no others, skipping those that others are taking; and my row of
--- worker, so that nobody can declare me dead, and free what I own, without seeing this claim. If
--- somebody has done so already, I take nothing.
--- Runs that were taken leave dead entries in the index behind, at its beginning, until it is vacuumed. So a queue is
--- looked at from where it has been worked off; but what was launched during the last second may be older, if its
--- transaction has just been committed.
+-- Claims ready runs for a worker and raises their epochs. In turns: the first run of each handler comes before the second
+-- of any, and the runs that the worker executes already count, so that the backlog of one handler does not block another;
+-- within a turn the run that has been ready longest comes first. The first claim of a run records its beginning: SEEN, or
+-- ROLLING_BACK if its rollback was requested.
+-- Locks: the claimed rows of run, without those that other claims have locked; and the row of this worker, so that a reaper
+-- that frees the runs of this worker sees this claim. A worker without a row claims nothing.
+-- Claimed runs leave dead entries at the beginning of the index until it is vacuumed. So a queue is read from the known
+-- position; runs launched during the last second may be older, if their transaction has just been committed.
 -- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an
--- object: of how many runs I am at, by handler, $7 ids for as many events: cheaper to make in a program than in the
+-- object: how many runs the worker executes, by handler, $7 ids for as many events: cheaper to make in a program than in the
 -- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair
 -- the definition that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from:
 -- a worker that does not know of another process claims nothing, $11 which runs may be taken, null for any
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
--- what could be taken, with the turn of each: somewhat more, since others may be taking the first
+-- candidates with their turns: more than are claimed, since other claims may lock the first ones
 queue AS (
     SELECT r.ctid, r.ready_at, r.place + coalesce(($6::jsonb ->> mine.handler)::bigint, 0) AS turn
     FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[]) AS mine (topic, handler, reached, lane)
@@ -61,7 +59,7 @@ begun AS (
            CASE WHEN told THEN 'ROLLING_BACK' ELSE 'SEEN' END::scoop.message_event_type,
            handler, $2, lineage, last_event_at,
            CASE WHEN told THEN failure END,
-           -- who was told to turn back knows more by now than it was told
+           -- a run whose rollback was requested may have a newer context than the request had when it was written
            CASE WHEN told THEN (
                SELECT e.context FROM scoop.message_event e
                WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = claimed.message_id

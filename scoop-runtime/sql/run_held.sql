@@ -1,4 +1,4 @@
--- Is this run still held under this key?
+-- Checks whether a run is held under this epoch.
 -- Locks: nothing.
 -- $1 root, $2 id, $3 epoch
 SELECT EXISTS (

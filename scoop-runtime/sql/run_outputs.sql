@@ -1,4 +1,4 @@
--- What did the steps of this run return?
+-- Returns the values of the steps of a run.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler
 SELECT variable_name, value

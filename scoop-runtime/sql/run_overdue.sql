@@ -1,7 +1,6 @@
--- Which waiting runs have missed a deadline? They give up: what they launched, or told to roll back,
--- and nobody has begun is not begun any more. Who else is at work below them is waited for; whether that
--- is anybody, a later statement tells.
--- Locks: the rows of run that are overdue, and those of their children that nobody has begun.
+-- Marks waiting runs that missed a deadline to give up, and deletes their children that have not begun. Other runs below are
+-- waited for; a later statement checks whether there are any.
+-- Locks: the rows of run that are overdue, and those of their children that have not begun.
 -- $1 how many
 WITH overdue AS MATERIALIZED (
     SELECT r.root, r.id

@@ -1,4 +1,4 @@
--- Which runs are ready in these queues? The longest ready first.
+-- Lists the ready runs of these queues, the longest ready first.
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $3 lanes of the queues, $4 how many
 SELECT r.root, r.id

@@ -1,4 +1,4 @@
--- Has this worker recorded an event of this type for the run?
+-- Checks whether this worker has recorded an event of this type for the run.
 -- Locks: nothing.
 -- $1 the run's id, $2 the worker's identifier in events, $3 the type
 SELECT EXISTS (

@@ -1,4 +1,4 @@
--- Did somebody want the newest part of this rollback to run again, and it has not yet?
+-- Checks whether an operator has requested the newest part of this rollback again, and it has not run since.
 -- Locks: nothing.
 -- $1 the run's id
 SELECT EXISTS (

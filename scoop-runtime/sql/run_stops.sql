@@ -1,4 +1,4 @@
--- In how many seconds do these running runs have to give up? Those that need not are left out.
+-- Returns in how many seconds these running runs have to give up. Those without a limit are left out.
 -- Locks: nothing.
 -- $1 roots, $2 ids, $3 epochs
 SELECT r.id,

@@ -1,5 +1,4 @@
--- Lets the runs of these handlers continue under any definition: another worker has started, ended or changed
--- its definitions.
+-- Removes the reservations of the runs of these handlers: a worker has started, ended or changed its definitions.
 -- Locks: the rows of run that were reserved.
 -- $1 handlers
 UPDATE scoop.run r

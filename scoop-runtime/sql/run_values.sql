@@ -1,5 +1,4 @@
--- What did the steps of this run return: the values of these names, and of each of these ranges the one with the last
--- name?
+-- Returns values of the steps of a run: those of these names, and of each of these ranges the one with the last name.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler, $3 the names, $4 and $5 the first and last name of each range
 SELECT named.variable_name, named.value

@@ -1,13 +1,12 @@
--- Which of these runs wait for nobody any more? Asked after the children's commit, so that of two last
--- children at least one finds both gone. Those that had come to the end of their saga, and none of whose children has
--- failed, have committed with that. Of the others, those that I have room for, and a program, are mine from now
--- on, as if I had claimed them by run_claim.sql; the rest become ready. All of them have begun, so
--- there is no event to write of these.
--- A run that has gone on since this statement began, and waits for new children that it does not
--- see, has another epoch than when it was looked up, and is left alone.
--- Locks: my row of worker, if I have room for any or may commit one, as a claim does, and before any other: who
--- holds that goes on to rows of run. If somebody has declared me dead, nothing is mine, and nothing commits: whoever
--- did has swept by then, and nobody would tell those who wait for it. Then the rows of run that are woken, one after the other as $1 has them.
+-- Wakes waiting runs that have no child left. It runs after the commits of the children, so that of two last children at
+-- least one finds both gone. A run that had completed the last step of its saga, and has no failed child, commits here. Of the
+-- others, this worker claims those for which it has slots and a program, as in run_claim.sql; the rest become ready. All have
+-- begun, so claiming them writes no event.
+-- A run that has continued since this statement began, and waits for new children that the statement does not see, has
+-- another epoch by then and stays as it is.
+-- Locks: the row of this worker if it has slots or may commit a run, as a claim does, and before any other row: a transaction
+-- that holds it goes on to rows of run. A worker without a row claims and commits nothing: the reaper has swept by then, and no
+-- worker would notify the parents. Then the rows of run that are woken, one after the other in the order of $1.
 -- $1 the runs: an array of objects with root, id and the time of a child's last event
 -- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 -- $2 worker, $3 topics and $4 handlers (pairs) of its program, $5 of how many of the runs, from the first
@@ -30,7 +29,7 @@ held AS MATERIALIZED (
                ) AS commits
     FROM jsonb_array_elements($1) WITH ORDINALITY AS parent (object, place)
     CROSS JOIN jsonb_to_record(object) AS w (root uuid, id uuid, at timestamptz)
-    -- one time for the deadline and for the event, so that nobody commits after his deadline
+    -- one time for the deadline and for the event, so that no run commits after its deadline
     CROSS JOIN LATERAL (SELECT clock_timestamp() AS now OFFSET 0) clock
     JOIN scoop.run seen ON seen.root = w.root AND seen.id = w.id
     JOIN scoop.run r ON r.root = seen.root AND r.id = seen.id AND r.epoch = seen.epoch AND r.state = 'waiting'

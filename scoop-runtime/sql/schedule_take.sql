@@ -1,4 +1,4 @@
--- Which of these schedules is due? Whoever takes it launches its ticks and moves it on, in the same
+-- Locks a due schedule. The caller launches its ticks and advances it, in the same
 -- transaction; others leave it alone until then. Any of several will do: by age, one that has many
 -- times to make up for would hold up all others.
 -- Locks: the row of schedule.

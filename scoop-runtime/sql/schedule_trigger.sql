@@ -1,4 +1,4 @@
--- Counts a run that somebody wants now. The schedule stays where it is.
+-- Counts a run that was triggered by a call. The schedule does not advance.
 -- Locks: the row of schedule.
 -- $1 the topic, $2 the handler, $3 the root
 UPDATE scoop.schedule

@@ -5,7 +5,7 @@
 WITH told AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, exception, created_at)
     SELECT $5::uuid, $2, 'ROLLBACK_EMITTED', $3, $4,
-           -- later than what the runs did, whatever the clock says
+           -- later than all events of the runs, regardless of the clock
            greatest(clock_timestamp(), max(done.created_at) + interval '1 microsecond')
     FROM scoop.message_event s
     LEFT JOIN scoop.message_event done
@@ -18,7 +18,7 @@ INSERT INTO scoop.run
      epoch, first_epoch, context)
 SELECT $1, s.cooperation_lineage[cardinality(s.cooperation_lineage)], s.cooperation_lineage, s.message_id,
        m.topic, s.coroutine_name, told.created_at, true, true, $4, clock_timestamp(),
-       -- whoever still holds an epoch of the way forward holds none of the way back
+       -- an epoch of the way forward is not valid for the rollback
        (extract(epoch FROM told.created_at) * 1000000)::bigint,
        (extract(epoch FROM told.created_at) * 1000000)::bigint,
        done.context

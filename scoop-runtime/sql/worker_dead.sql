@@ -1,4 +1,4 @@
--- Is any other process dead? Only a look, which costs next to nothing where all live.
+-- Checks whether another worker is dead. This costs next to nothing where all live.
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 the asking worker
 SELECT EXISTS (

@@ -1,4 +1,4 @@
--- Strikes out a process that stops in good order.
+-- Deletes a worker that shuts down.
 -- Locks: its row of worker.
 -- $1 worker
 DELETE FROM scoop.worker WHERE id = $1

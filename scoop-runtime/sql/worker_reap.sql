@@ -1,6 +1,5 @@
--- Which processes are dead? Strikes them out. Waits for claims of theirs that are still under way
--- in the server; what they own can be told only afterwards, so it is freed by another statement
--- of the same transaction.
+-- Deletes dead workers. Waits for their claims that are in progress in the server. So only a later statement of the same
+-- transaction sees all runs that they own, and frees them.
 -- Locks: the advisory locks of the dead until the end of the transaction, their rows of worker.
 -- $1 the asking worker
 DELETE FROM scoop.worker w
