@@ -1,6 +1,7 @@
--- Marks runs to give up: those of a hierarchy, or of a run and all below it. Runs that belong to a rollback are left out.
--- Repeat it until it sees none: a run that is being settled may launch children that this statement does not see. Another
--- transaction may have marked all that it sees; their children may be invisible all the same, so both counts are returned.
+-- Marks runs to give up: those of a hierarchy, or of a run and all below it. Runs that belong to a rollback are left
+-- out. Repeat it until it sees none: a run that is being settled may launch children that this statement does not see.
+-- Another transaction may have marked all that it sees; their children may be invisible all the same, so both counts
+-- are returned.
 -- Locks: the rows of run that are marked.
 -- $1 root, $2 the id of the hierarchy or run
 WITH seen AS MATERIALIZED (

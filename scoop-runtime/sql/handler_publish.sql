@@ -1,6 +1,6 @@
--- Subscribes sagas, and ends the subscriptions of their former names on the same topic. A subscribed saga stays as it is.
--- One statement, so that each message is delivered under exactly one of the names, also if this program is the older one
--- and a newer one has renamed the saga.
+-- Subscribes sagas, and ends the subscriptions of their former names on the same topic. A subscribed saga stays as it
+-- is. One statement, so that each message is delivered under exactly one of the names, also if this program is the
+-- older one and a newer one has renamed the saga.
 -- Locks: the new rows of handler, and those of other names of the same sagas.
 -- $1 topics and $2 handlers (pairs), $3 handlers and $4 their former names (pairs)
 WITH mine AS MATERIALIZED (

@@ -1,5 +1,6 @@
--- Lists the handlers that have a ready run. Reads the index from one such handler to the next, so handlers without ready
--- runs cost nothing. A queue with a known position is read from there on, as in run_claim.sql, and left out of that walk.
+-- Lists the handlers that have a ready run. Reads the index from one such handler to the next, so handlers without
+-- ready runs cost nothing. A queue with a known position is read from there on, as in run_claim.sql, and left out of
+-- that walk.
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $6 the definitions that their runs are reserved for (triples); $3 topics, $4 handlers and
 -- $7 definitions, and how far their queues have been worked off, $5

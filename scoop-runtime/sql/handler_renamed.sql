@@ -1,5 +1,5 @@
--- Lists the names under which newer programs subscribe these sagas. Of the rows of a name only the newest counts: a program
--- that took the name back, or gave it to another saga, has replaced the others.
+-- Lists the names under which newer programs subscribe these sagas. Of the rows of a name only the newest counts: a
+-- program that took the name back, or gave it to another saga, has replaced the others.
 -- Locks: nothing.
 -- $1 topics and $2 handlers (pairs)
 SELECT DISTINCT h.topic, h.handler, m.handler

@@ -1,5 +1,6 @@
--- Inserts messages that start hierarchies of their own, and a run for each handler subscribed now. None of the messages may
--- exist: message_launch.sql is for those that may. Arrays instead of JSON and no join, since many launches cost just that.
+-- Inserts messages that start hierarchies of their own, and a run for each handler subscribed now. None of the messages
+-- may exist: message_launch.sql is for those that may. Arrays instead of JSON and no join, since many launches cost
+-- just that.
 -- Locks: nothing.
 -- $1 the ids of the messages, $2 of their roots, $3 of their events, $4 of the run of the first handler of
 -- each, $5 topics, $6 payloads, $7 contexts, $8 when they are due, $9 until when the runs have to be done

@@ -1,6 +1,6 @@
--- Returns the state of a message. Each row has whether the message exists and how many of its runs are unfinished. If none is
--- unfinished, there is a row for each run with its outcome. One snapshot suffices, since a run leaves the working set in the
--- transaction that records its end.
+-- Returns the state of a message. Each row has whether the message exists and how many of its runs are unfinished. If
+-- none is unfinished, there is a row for each run with its outcome. One snapshot suffices, since a run leaves the
+-- working set in the transaction that records its end.
 -- Locks: nothing.
 -- $1 the root, $2 the message
 SELECT standing.emitted, standing.unfinished, outcome.*

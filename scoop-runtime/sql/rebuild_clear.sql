@@ -1,5 +1,5 @@
--- Empties the working set, except for its ballast (see `0005_lean.sql`) and the rows of some hierarchies. Returns how many
--- rows are gone and how many are kept.
+-- Empties the working set, except for its ballast (see `0005_lean.sql`) and the rows of some hierarchies. Returns how
+-- many rows are gone and how many are kept.
 -- Locks: the deleted rows of run.
 -- $1 the hierarchies that keep their rows
 WITH cleared AS (

@@ -1,7 +1,7 @@
--- All that is on record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its runs
--- has ended, none has a request to roll back that it has not begun, and each handler listed for its message has begun.
--- A run whose rollback failed again has another ROLLBACK_FAILED here.
--- Which are not at rest is found in indexes that have no more than ids and names; of the others nothing is read.
+-- All that is on record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its
+-- runs has ended, none has a request to roll back that it has not begun, and each handler listed for its message has
+-- begun. A run whose rollback failed again has another ROLLBACK_FAILED here. Which are not at rest is found in indexes
+-- that have no more than ids and names; of the others nothing is read.
 -- Locks: nothing.
 WITH RECURSIVE
 -- runs as handler and message: begun without an end, rolling back without one, requested to roll back without having

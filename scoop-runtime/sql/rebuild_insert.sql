@@ -1,5 +1,5 @@
--- Inserts runs into the empty working set. The epochs of runs that have begun are higher than all earlier ones, so that no
--- earlier claim can settle them.
+-- Inserts runs into the empty working set. The epochs of runs that have begun are higher than all earlier ones, so that
+-- no earlier claim can settle them.
 -- Locks: the new rows of run.
 -- $1 the runs: an array of objects
 INSERT INTO scoop.run

@@ -1,6 +1,6 @@
 -- Finds messages on a topic that have no run and never had one. Reads a page of events in the order of their ids, which
--- begin with a time. Each row has the id of the last event read; without a message there is one row without one.
--- The cost is one look at each event of the page and two for each message on the topic in it, regardless of the history.
+-- begin with a time. Each row has the id of the last event read; without a message there is one row without one. The
+-- cost is one look at each event of the page and two for each message on the topic in it, regardless of the history.
 -- Locks: nothing.
 -- $1 the topic, $2 since when, $3 the event after which to begin, $4 how many events to read at most,
 -- $5 how many messages to return at most

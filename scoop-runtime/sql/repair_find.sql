@@ -13,8 +13,8 @@ SELECT failed.cooperation_lineage AS lineage, failed.message_id, failed.coroutin
             THEN suspended.child_failure_handler_iteration END AS suspended_handling,
        newest.context,
        greatest(newest.created_at, again.failed_at, r.last_event_at) AS newest_at,
-       -- it gave up, and some runs whose rollback the newest part requested, or that handle a message of it, had not begun
-       -- and will not; an operator that skipped the part has accepted that
+       -- it gave up, and some runs whose rollback the newest part requested, or that handle a message of it, had not
+       -- begun and will not; an operator that skipped the part has accepted that
        coalesce(again.exception, failed.exception) ->> 'type' LIKE '%GaveUpException'
        AND suspended.created_at > turned.created_at AND suspended.coroutine_identifier <> $2 AND EXISTS (
            SELECT FROM scoop.message_event sent

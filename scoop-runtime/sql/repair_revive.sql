@@ -1,5 +1,5 @@
--- Restores runs whose rollback failed, or updates those that are back already: some continue, some wait for others, some
--- await an operator.
+-- Restores runs whose rollback failed, or updates those that are back already: some continue, some wait for others,
+-- some await an operator.
 -- Locks: the rows of run.
 -- $1 root, $2 the runs: an array of objects, $3 when
 WITH revived AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Returns the kind of an id (message, hierarchy or run) and the runs that handle its message. At most one kind; a row for
--- each run, or one without a run. Read only to word an error.
+-- Returns the kind of an id (message, hierarchy or run) and the runs that handle its message. At most one kind; a row
+-- for each run, or one without a run. Read only to word an error.
 -- Locks: nothing.
 -- $1 the id, $2 how many runs at most
 WITH named AS (

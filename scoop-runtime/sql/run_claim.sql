@@ -1,16 +1,16 @@
--- Claims ready runs for a worker and raises their epochs. In turns: the first run of each handler comes before the second
--- of any, and the runs that the worker executes already count, so that the backlog of one handler does not block another;
--- within a turn the run that has been ready longest comes first. The first claim of a run records its beginning: SEEN, or
--- ROLLING_BACK if its rollback was requested.
--- Locks: the claimed rows of run, without those that other claims have locked; and the row of this worker, so that a reaper
--- that frees the runs of this worker sees this claim. A worker without a row claims nothing.
--- Claimed runs leave dead entries at the beginning of the index until it is vacuumed. So a queue is read from the known
--- position; runs launched during the last second may be older, if their transaction has just been committed.
--- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an
--- object: how many runs the worker executes, by handler, $7 ids for as many events: cheaper to make in a program than in the
--- server, $8 for each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair
--- the definition that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from:
--- a worker that does not know of another process claims nothing, $11 which runs may be taken, null for any
+-- Claims ready runs for a worker and raises their epochs. In turns: the first run of each handler comes before the
+-- second of any, and the runs that the worker executes already count, so that the backlog of one handler does not block
+-- another; within a turn the run that has been ready longest comes first. The first claim of a run records its
+-- beginning: SEEN, or ROLLING_BACK if its rollback was requested.
+-- Locks: the claimed rows of run, without those that other claims have locked; and the row of this worker, so that a
+-- reaper that frees the runs of this worker sees this claim. A worker without a row claims nothing. Claimed runs leave
+-- dead entries at the beginning of the index until it is vacuumed. So a queue is read from the known position; runs
+-- launched during the last second may be older, if their transaction has just been committed.
+-- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an object: how many runs
+-- the worker executes, by handler, $7 ids for as many events: cheaper to make in a program than in the server, $8 for
+-- each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair the definition
+-- that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from: a worker that
+-- does not know of another process claims nothing, $11 which runs may be taken, null for any
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),

@@ -1,4 +1,5 @@
--- Counts how often each step of a run ended, and how often apart from its child failure handler. Reads the whole way forward.
+-- Counts how often each step of a run ended, and how often apart from its child failure handler. Reads the whole way
+-- forward.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler, $3 until when
 SELECT e.step, count(*) AS instances, count(*) FILTER (WHERE e.child_failure_handler_iteration IS NULL) AS runs

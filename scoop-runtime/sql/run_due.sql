@@ -1,6 +1,6 @@
--- Returns in how many seconds the next run of this worker is ready, or the next waiting run is overdue; negative if that is
--- past, null if there is none. Also whether a worker is dead, which costs next to nothing where all live, and the current
--- topology.
+-- Returns in how many seconds the next run of this worker is ready, or the next waiting run is overdue; negative if
+-- that is past, null if there is none. Also whether a worker is dead, which costs next to nothing where all live, and
+-- the current topology.
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker
 --

@@ -1,11 +1,13 @@
--- Frees runs that their owner does not execute: the worker is dead, or has lost the answer to a claim or a settlement. The
--- result of such an attempt is unknown, so it counts as a failed one. After the first the run is ready at once, then after a
--- pause that grows, and after the last it is stuck until an operator retries it: it may be what ends the workers.
--- The epoch is raised by the next claim. Until then the run is not running, so that a worker which only seemed dead cannot
--- settle it.
+-- Frees runs that their owner does not execute: the worker is dead, or has lost the answer to a claim or a settlement.
+-- The result of such an attempt is unknown, so it counts as a failed one. After the first the run is ready at once,
+-- then after a pause that grows, and after the last it is stuck until an operator retries it: it may be what ends the
+-- workers. The epoch is raised by the next claim. Until then the run is not running, so that a worker which only seemed
+-- dead cannot settle it.
 -- Locks: the freed rows of run.
--- $1 the owners, $2 the ids of the runs that they do execute; lists with an element for each saga of each owner: $3 the owner,
--- $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how many attempts in a row may end so,
+-- $1 the owners, $2 the ids of the runs that they do execute; lists with an element for each saga of each owner: $3 the
+-- owner,
+-- $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how many attempts in a row may end
+-- so,
 -- $9 the reason of this one, $10 all such reasons, $11 the reason of a run that is stuck
 WITH lost AS MATERIALIZED (
     SELECT r.root, r.id, CASE WHEN r.reason = ANY ($10) THEN r.doubts + 1 ELSE 1 END AS doubts

@@ -1,5 +1,5 @@
--- Returns why a run has to give up: the requests to cancel it or an ancestor, and the context of its deadlines. No row if it
--- need not, or if the worker does not hold it.
+-- Returns why a run has to give up: the requests to cancel it or an ancestor, and the context of its deadlines. No row
+-- if it need not, or if the worker does not hold it.
 -- Locks: nothing.
 -- $1 root, $2 id, $3 epoch
 SELECT r.context, r.undoing_since, clock_timestamp() AS now,

@@ -1,6 +1,6 @@
--- Returns the way forward of a run: its newest suspension of either direction, with the window of the newest part of its
--- rollback if the history is long; then the suspensions and launches of the way forward, newest first: all of that window, or
--- a number from the end on. If these are all, the values of the steps as well, by name.
+-- Returns the way forward of a run: its newest suspension of either direction, with the window of the newest part of
+-- its rollback if the history is long; then the suspensions and launches of the way forward, newest first: all of that
+-- window, or a number from the end on. If these are all, the values of the steps as well, by name.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler, $3 how the names of the parts of its rollback begin,
 -- $4 how many events, $5 until when, without the newest suspension; null for all that

@@ -1,5 +1,5 @@
--- Makes a run stuck whose rollback failed again: it awaits an operator, and the failure is recorded. The run has recorded its
--- failed children. Returns the run if it was held under this epoch.
+-- Makes a run stuck whose rollback failed again: it awaits an operator, and the failure is recorded. The run has
+-- recorded its failed children. Returns the run if it was held under this epoch.
 -- Locks: its row of run, and those of its failed children; the new row of repeated_failure.
 -- $1 root, $2 id, $3 epoch, $4 the part that failed, $5 how often the children's failures had been
 -- handled before, if they were why, $6 the failure, $7 reason

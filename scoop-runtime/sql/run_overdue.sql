@@ -1,5 +1,5 @@
--- Marks waiting runs that missed a deadline to give up, and deletes their children that have not begun. Other runs below are
--- waited for; a later statement checks whether there are any.
+-- Marks waiting runs that missed a deadline to give up, and deletes their children that have not begun. Other runs
+-- below are waited for; a later statement checks whether there are any.
 -- Locks: the rows of run that are overdue, and those of their children that have not begun.
 -- $1 how many
 WITH overdue AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Makes runs ready that this worker holds: after a failed attempt (with a pause and the reason), or at a shutdown (without).
--- A run that has to give up does not pause between the retries of a step, and no pause exceeds a deadline.
+-- Makes runs ready that this worker holds: after a failed attempt (with a pause and the reason), or at a shutdown
+-- (without). A run that has to give up does not pause between the retries of a step, and no pause exceeds a deadline.
 -- Locks: the released rows of run.
 -- $1 roots, $2 ids, $3 epochs, $4 pauses in seconds, $5 reasons, null where there was no attempt,
 -- $6 whether the attempt is one of those that the step is granted, $7 the definition of the program, $8 whether the

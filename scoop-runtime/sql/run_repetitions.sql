@@ -1,4 +1,5 @@
--- Counts how often this step of the run ended in a row until then, without its child failure handler. Reads as many events.
+-- Counts how often this step of the run ended in a row until then, without its child failure handler. Reads as many
+-- events.
 -- Locks: nothing.
 -- $1 the run's id, $2 its handler, $3 until when, $4 the names that the step has or had
 SELECT count(*)

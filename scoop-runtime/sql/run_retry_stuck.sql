@@ -1,5 +1,5 @@
--- Makes stuck runs of these sagas ready: a program that has the sagas started, ended or changed its definitions. Not those
--- that only an operator may retry.
+-- Makes stuck runs of these sagas ready: a program that has the sagas started, ended or changed its definitions. Not
+-- those that only an operator may retry.
 -- Locks: the rows of run that become ready.
 -- $1 handlers, $2 after how many attempts with an unknown result a run waits for an operator
 UPDATE scoop.run r

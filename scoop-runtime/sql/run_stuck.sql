@@ -1,6 +1,6 @@
--- Which runs can no living program continue, longest first? Those that all living definitions of their saga have refused,
--- with the reason; those that are due and whose saga no living worker has; and those whose outcome was unknown too often, or
--- whose claim the database refuses. Not those that could not be undone.
+-- Which runs can no living program continue, longest first? Those that all living definitions of their saga have
+-- refused, with the reason; those that are due and whose saga no living worker has; and those whose outcome was unknown
+-- too often, or whose claim the database refuses. Not those that could not be undone.
 -- Locks: nothing.
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (

@@ -1,7 +1,6 @@
--- Makes waiting runs ready that have no child left and that no worker woke: it died, or lost the answer to the commit of the
--- last child. Returns their handlers.
--- A run that has continued since this statement began, and waits for new children that the statement does not see, has
--- another epoch by then and stays as it is.
+-- Makes waiting runs ready that have no child left and that no worker woke: it died, or lost the answer to the commit
+-- of the last child. Returns their handlers. A run that has continued since this statement began, and waits for new
+-- children that the statement does not see, has another epoch by then and stays as it is.
 -- Locks: the rows of run that become ready.
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp()

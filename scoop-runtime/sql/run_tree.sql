@@ -4,8 +4,8 @@
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
 -- Of a large hierarchy a part: runs above before those below, as far as is asked.
 -- Locks: nothing.
--- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if there
--- are more; null for all
+-- $1 the root message, $2 down to which depth, that of its own runs being 1, and $3 how many runs at most, one more if
+-- there are more; null for all
 WITH RECURSIVE begun AS (
     SELECT seen.cooperation_lineage AS lineage, seen.message_id, seen.coroutine_name AS handler
     FROM scoop.message_event seen

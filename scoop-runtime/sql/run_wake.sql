@@ -1,19 +1,19 @@
--- Wakes waiting runs that have no child left. It runs after the commits of the children, so that of two last children at
--- least one finds both gone. A run that had completed the last step of its saga, and has no failed child, commits here. Of the
--- others, this worker claims those for which it has slots and a program, as in run_claim.sql; the rest become ready. All have
--- begun, so claiming them writes no event.
--- A run that has continued since this statement began, and waits for new children that the statement does not see, has
--- another epoch by then and stays as it is.
--- Locks: the row of this worker if it has slots or may commit a run, as a claim does, and before any other row: a transaction
--- that holds it goes on to rows of run. A worker without a row claims and commits nothing: the reaper has swept by then, and no
--- worker would notify the parents. Then the rows of run that are woken, one after the other in the order of $1.
+-- Wakes waiting runs that have no child left. It runs after the commits of the children, so that of two last children
+-- at least one finds both gone. A run that had completed the last step of its saga, and has no failed child, commits
+-- here. Of the others, this worker claims those for which it has slots and a program, as in run_claim.sql; the rest
+-- become ready. All have begun, so claiming them writes no event. A run that has continued since this statement began,
+-- and waits for new children that the statement does not see, has another epoch by then and stays as it is.
+-- Locks: the row of this worker if it has slots or may commit a run, as a claim does, and before any other row: a
+-- transaction that holds it goes on to rows of run. A worker without a row claims and commits nothing: the reaper has
+-- swept by then, and no worker would notify the parents. Then the rows of run that are woken, one after the other in
+-- the order of $1.
 -- $1 the runs: an array of objects with root, id and the time of a child's last event
 -- (the filter by type makes the planner take the array for short, so that runs are looked up by index)
 -- $2 worker, $3 topics and $4 handlers (pairs) of its program, $5 of how many of the runs, from the first
 -- on, it has room for, $6 the names of the last steps of these sagas, none if no run is to commit here,
--- $7 the worker's identifier in events, $8 an id for the event of each of the runs, $9 for each pair the definition that
--- its runs are reserved for, 0 for those that are not, $10 the definition of its program, $11 the topology that the
--- pairs follow from, as in run_claim.sql
+-- $7 the worker's identifier in events, $8 an id for the event of each of the runs, $9 for each pair the definition
+-- that its runs are reserved for, 0 for those that are not, $10 the definition of its program, $11 the topology that
+-- the pairs follow from, as in run_claim.sql
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $2 AND topology = $11 AND ($5 > 0 OR cardinality($6::text[]) > 0) FOR KEY SHARE
 ),

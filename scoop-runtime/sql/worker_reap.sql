@@ -1,5 +1,5 @@
--- Deletes dead workers. Waits for their claims that are in progress in the server. So only a later statement of the same
--- transaction sees all runs that they own, and frees them.
+-- Deletes dead workers. Waits for their claims that are in progress in the server. So only a later statement of the
+-- same transaction sees all runs that they own, and frees them.
 -- Locks: the advisory locks of the dead until the end of the transaction, their rows of worker.
 -- $1 the asking worker
 DELETE FROM scoop.worker w

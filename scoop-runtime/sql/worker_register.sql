@@ -1,6 +1,7 @@
 -- Enters a living process, whose session is this one and holds the advisory lock $2 already.
 -- Locks: its row of worker.
--- $1 worker, $2 lock key, $3 the handlers it runs, $6 the topic of each and $4 its definition, $5 since when it runs; null: from now on
+-- $1 worker, $2 lock key, $3 the handlers it runs, $6 the topic of each and $4 its definition, $5 since when it runs;
+-- null: from now on
 INSERT INTO scoop.worker
     (id, lock_key, backend, backend_since, role, topics, handlers, definitions, started_at, topology)
 SELECT $1, $2, a.pid, a.backend_start, a.usesysid, $6, $3, $4, coalesce($5, clock_timestamp()),

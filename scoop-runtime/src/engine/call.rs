@@ -1,4 +1,4 @@
-//! Calls the user's code for one move of a run, and says what follows from how it ended.
+//! Calls the user code of one move of a run, and derives the conclusion from its result.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -23,10 +23,10 @@ use crate::store::SetAside;
 use crate::sync::lock;
 use crate::telemetry::{self, Code};
 
-/// How long a failed step may take to roll back before its failure goes on record all the same.
+/// How long a failed step may take to roll back before its failure is recorded anyway.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
-/// Calls the user's code. If it went well and opened a transaction, that is still open.
+/// Calls the user code. After a success its transaction is still open, if it opened one.
 pub(super) async fn call_and_conclude(
     engine: &Engine,
     job: &Job,
@@ -65,7 +65,7 @@ pub(super) async fn call_and_conclude(
         }
         Err(Failed::Error(error)) => error,
     };
-    // What a failed step did is undone before anything else happens.
+    // The transaction of a failed step is rolled back before anything else happens.
     let undone = undo(opened).await;
     let failure = judge(job, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
@@ -82,8 +82,8 @@ pub(super) async fn call_and_conclude(
     conclude_failed(engine, job, call, context, failure).await
 }
 
-/// What an error of user code comes to: the failure of the step, or a reason to run it again. Nothing is left of the
-/// error after that. A panic in any function of the error, or in one that is asked about it, is the failure.
+/// Turns an error of user code into the failure of the step, or a reason to run it again, and drops the error. A panic
+/// in any function of the error, or of a function that gets it, is the failure.
 fn judge(
     job: &Job,
     what: &str,
@@ -98,7 +98,7 @@ fn judge(
         if of_infrastructure { Some(Halt::Infrastructure(why(what, &error))) } else { otherwise(&error) }
     });
     let failure = user_code::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
-    // By itself: a panic in this during the unwinding of another one could not be caught.
+    // In a call of its own: a panic in this during the unwinding of another one could not be caught.
     let dropped = user_code::discard(source, error);
     let (halt, panic) = match halt {
         Ok(halt) => (halt, dropped.err()),
@@ -112,14 +112,13 @@ fn judge(
     }
 }
 
-/// Why a run stops after this error, which may quote data.
+/// The reason for which a run stops after this error, which may quote data.
 fn why(what: &str, error: &Error) -> Why {
     let logged = telemetry::quotes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     Why { recorded: format!("{what}: {error}"), logged }
 }
 
-/// What follows from the failure of the code that was called, which left this context behind; once the steps that
-/// were tried are cleaned up after.
+/// Concludes the failure of user code, which left this context behind, after the cleanup of the steps that were tried.
 pub(super) async fn conclude_failed(
     engine: &Engine,
     job: &Job,
@@ -136,7 +135,7 @@ pub(super) async fn conclude_failed(
     }
 }
 
-/// How long to wait before the failed code is tried again, if it is to be.
+/// The pause before the failed code is retried, if it is to be.
 fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Duration> {
     let (step, what) = match action {
         Action::Invoke { step, .. } => (*step, Attempted::Step),
@@ -146,8 +145,8 @@ fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Durat
     job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
 }
 
-/// The steps that have to be cleaned up after if the run ends here: the one that is next, if it was tried, and those that
-/// another program tried in its place.
+/// The steps to clean up after if the run ends here: the next one, if it was tried, and those that another program
+/// tried in its place.
 pub(super) fn cleanups_of(job: &Job, action: &Action) -> Vec<usize> {
     let Action::Invoke { step, .. } = action else {
         return vec![];
@@ -160,9 +159,8 @@ pub(super) fn cleanups_of(job: &Job, action: &Action) -> Vec<usize> {
     own.into_iter().chain(job.tried.others.iter().copied()).filter(cleans_up).collect()
 }
 
-/// Cleans up after steps that failed. What that writes to the database is committed together with
-/// the record of the failure; what it launches is not, as the failed step has no instance that could
-/// wait for it.
+/// Cleans up after failed steps. Its writes are committed together with the record of the failure; its launches are
+/// not, since the failed step has no instance that could wait for them.
 async fn clean_up(
     engine: &Engine,
     job: &Job,
@@ -195,13 +193,13 @@ async fn clean_up(
         return Ok((call.conclude(context, Err(failure)), opened));
     };
     let undone = undo(opened).await;
-    // If the database failed: the failure of the step is not on record yet, so both are to be run again.
+    // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
         judge(job, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
-/// What failed user code leaves to be undone.
+/// What remains to be rolled back after failed user code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Undone {
     /// It had no transaction.
@@ -212,8 +210,8 @@ pub(super) enum Undone {
     LostConnection,
 }
 
-/// Rolls the transaction of a failed step back. Where the step was stopped in the middle of a
-/// statement that takes long, nobody waits for that; but its connection counts until it is free.
+/// Rolls back the transaction of a failed step. If the step was stopped during a long statement, the engine does not
+/// wait for that statement; but its connection counts until it is free.
 pub(super) async fn undo(opened: Option<Opened>) -> Undone {
     let Some(opened) = opened else {
         return Undone::Nothing;
@@ -224,7 +222,7 @@ pub(super) async fn undo(opened: Option<Opened>) -> Undone {
     }
 }
 
-/// Why the payload is not a message of the saga.
+/// The reason for which the payload is not a message of the saga.
 enum Unfit {
     /// The run has not begun: this is a mistake of the emitter, unless another program can decode the payload.
     Fresh(Why),
@@ -232,7 +230,7 @@ enum Unfit {
     Begun(Why),
 }
 
-/// The payload as the saga's message, once for all steps.
+/// Decodes the payload as the message of the saga, once for all steps.
 fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Unfit> {
     if let Some(message) = job.message.get() {
         return Ok(message.get());
@@ -254,15 +252,14 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Unfit> {
     }
 }
 
-/// Why user code did not end well.
+/// Results of user code other than success.
 enum Failed {
     Error(Error),
-    /// It was stopped, and nothing follows from that for its run.
+    /// It was stopped, which has no consequence for its run.
     Abandoned,
 }
 
-/// Calls the user's code. What it returned, the transaction that it opened, and the context that it
-/// left behind.
+/// Calls the user code. Returns its value, the transaction that it opened, and its context.
 async fn perform(
     engine: &Engine,
     job: &Job,
@@ -305,9 +302,9 @@ async fn perform(
     (outcome, opened, context)
 }
 
-/// Warns of values in a failure that the code which gets it cannot find, once for each code of failures.
+/// Warns of values in a failure that the code which gets it cannot find, once for each failure code.
 fn warn_of_unread_values(engine: &Engine, job: &Job, step: &str, failure: &Failure) {
-    // A panic in a function of the type: whether it reads the value is not known.
+    // A panic in a function of the type: whether it reads the value is unknown.
     let unread = user_code::run(&job.run.source, || failure.unread_types().collect::<Vec<_>>());
     for coded in unread.unwrap_or_default() {
         if lock(&engine.unread).insert(coded.code()) {
@@ -321,7 +318,7 @@ fn took_longer(job: &Job, call: &Call<'_>, limit: Duration) -> Failure {
     Failure::new("StepTimeout", text, &job.run.source)
 }
 
-/// Why a step that ended well is to fail all the same.
+/// The reason for which a step that succeeded fails nevertheless.
 fn rehearsed(engine: &Engine, job: &Job, call: &Call<'_>) -> Option<Error> {
     let rehearsal = engine.settings.rehearsal.as_ref()?;
     let (saga, source) = (&job.saga.definition.saga, &job.run.source);
@@ -334,7 +331,7 @@ fn rehearsed(engine: &Engine, job: &Job, call: &Call<'_>) -> Option<Error> {
     rehearsal.fails(saga, job.key.id, call.step(), *iteration, source).map(Error::failure)
 }
 
-/// Where the call stands, as its scope tells it.
+/// The place of the call, as recorded by its scope.
 fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
     let (iteration, handler_iteration) = match call.action() {
         Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),

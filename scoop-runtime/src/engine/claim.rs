@@ -1,10 +1,10 @@
-//! Takes ready runs from the working set and sets them going.
+//! Claims ready runs from the working set and starts them.
 //!
-//! One task for all handlers. It claims as many runs as there are free slots, in one statement
-//! and one commit, and goes on while there is more. The slots go to the handlers in turns, so that
-//! no backlog of one keeps another waiting. When there is no more to claim it waits to be woken: by
-//! this process, by a notification of another, or, since both only make it quick, by the clock (see
-//! [`super::time`]). It looks once more by itself if the last claim may have overlooked something.
+//! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
+//! repeats that while there are more. Handlers get slots in turns, so that the backlog of one does not block another.
+//! Without more to claim it waits for a signal of this process, for a notification of another one, or for the timer
+//! ([`super::time`]), since signals and notifications only reduce latency. It looks once more by itself if the last
+//! claim may have missed a run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,50 +19,50 @@ use super::{Engine, execute};
 use crate::store::{Claimed, Disowned, Key, Progress, Refusing, SetAside, Unclaimed};
 use crate::telemetry;
 
-/// How many runs are claimed at once. More brings nothing, as measured.
+/// The number of runs claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
 
-/// While there is more to claim than there are slots, some are gathered first: this part of all of
-/// them, or what is free after this time. A claim costs much the same for one run and for ten.
+/// While there is more to claim than there are slots, the claimer waits for this part of all slots, or for this time. A
+/// claim costs much the same for one run and for ten.
 const GATHERED_PART: usize = 4;
 const GATHERING_MAX: Duration = Duration::from_millis(10);
 
-/// If a program has more handlers than this, those that have something ready are looked for first.
+/// A program with more handlers than this first asks which of them have ready runs.
 const HANDLERS_FEW: usize = 20;
 
-/// How long nothing is claimed after the database failed.
+/// The pause of the claimer after the database failed.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// When to look a second time for what became of a lost answer. What the server had not yet read when the connection
-/// broke it carries out all the same, and that may be after the first look.
+/// The time of the second reconciliation after a lost answer. The server may execute a statement after the connection
+/// broke, and after the first reconciliation.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
-/// How often all that is ready is looked at, however old, while other claims go on from where the last one has come to.
-/// What was hidden from a claim is seen by then.
+/// The interval at which a claim reads the queues from the beginning; other claims continue at the position of the last
+/// one. Runs that were hidden from a claim are visible by then.
 const LOOK_BACK: Duration = Duration::from_millis(200);
 
-/// How soon to look again after a commit of somebody else is expected; doubled each time.
+/// The first pause before the claimer looks for the commit of a foreign transaction; it doubles each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
 
-/// What came of an attempt to claim.
+/// The result of an attempt to claim.
 enum Claims {
-    /// As many runs as there were slots for, so there may be more.
+    /// As many runs as slots, so there may be more.
     AsMany,
     Fewer,
-    /// Nothing: there is something else to do first.
+    /// None: the claimer has to reconcile or stop first.
     Interrupted,
 }
 
-/// What is known from the claims before.
+/// The state of the claimer between claims.
 struct Past {
     /// There was more to claim than there were slots.
     more: bool,
-    /// When to look a second time for what became of a lost answer.
+    /// The time of the second reconciliation after a lost answer.
     second_look: Option<Instant>,
     progress: Progress,
-    /// When all that is ready is to be looked at again.
+    /// The time at which the queues are read from the beginning again.
     look_back: Instant,
-    /// The last claim may have overlooked something.
+    /// The last claim may have missed a run.
     overlooks: bool,
 }
 
@@ -72,7 +72,7 @@ impl Past {
         Self { more: false, second_look: None, progress, look_back, overlooks: false }
     }
 
-    /// How far the queues have been worked off; every now and then that is forgotten.
+    /// The positions in the queues, which are dropped at intervals.
     fn for_next_claim(&mut self) -> &mut Progress {
         let now = Instant::now();
         if self.look_back <= now {
@@ -82,7 +82,7 @@ impl Past {
         &mut self.progress
     }
 
-    /// When to look, if nobody says so before.
+    /// The time of the next look without a signal.
     fn next_look(&self) -> Option<Instant> {
         let look_back = self.overlooks.then_some(self.look_back);
         look_back.into_iter().chain(self.second_look).min()
@@ -110,7 +110,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
                 }
             }
         }
-        // What is expected may be due later than it comes.
+        // An expected run may be due later than its commit.
         if engine.wakeups.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
             engine.set_a_time();
         }
@@ -128,7 +128,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     }
 }
 
-/// Returns then, or never.
+/// Sleeps until `time`; never returns for `None`.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -136,8 +136,8 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// As many slots as are free, at least one; nothing when the engine stops, or something has to be looked up. If it is
-/// known that there is more to claim, some are gathered.
+/// Takes all free slots, at least one. `None` when the engine stops, or has to reconcile. If there is known to be more
+/// to claim, it waits for several slots.
 async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> Option<OwnedSemaphorePermit> {
     let first = async {
         let part = u32::try_from(engine.settings.concurrency / GATHERED_PART).unwrap_or(u32::MAX);
@@ -165,7 +165,7 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
     Some(permits)
 }
 
-/// Looks for what was lost, if anything may have been, whoever has the slots; and claims a run for each that is free.
+/// Reconciles if answers were lost, even without a free slot; then claims a run for each free slot.
 async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<Claims> {
     let in_doubt = engine.in_doubt.swap(false, Ordering::Relaxed);
     let is_due = past.second_look.is_some_and(|at| at <= Instant::now());
@@ -187,7 +187,7 @@ async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<C
     Ok(claims)
 }
 
-/// Sets going what was claimed for these slots, and leaves those that are too many.
+/// Starts claimed runs in these slots, and hands runs back that cannot be started.
 pub(super) async fn start_all(
     engine: &Arc<Engine>,
     claimed: Vec<Result<Claimed, Unclaimed>>,
@@ -228,12 +228,12 @@ fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
     begin(engine, flight, claimed, Seat::new(share, Slot::Common(slot)));
 }
 
-/// Sets a claimed run going, which keeps what was taken for it.
+/// Starts a claimed run in its slot.
 pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: Seat) {
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 
-/// Sees to a run of a claim that this worker cannot work on: hands it over, if another program may read its record.
+/// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.
 async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
@@ -246,7 +246,8 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
     }
 }
 
-/// Hands a run over to a worker with a definition that may fit. If there is none, marks it as stuck, if that is wanted.
+/// Hands a run over to a worker with a definition that may fit. If there is none, and `or_stuck` is set, the run is
+/// stuck.
 pub(super) async fn hand_to_another(
     engine: &Engine,
     key: Key,
@@ -271,9 +272,9 @@ pub(super) async fn hand_to_another(
     }
 }
 
-/// Frees the runs that the books say we work on, but we do not. What is in flight is asked when
-/// nobody can make a run ours: a launch or a wake-up that was under way has committed by then, with its
-/// runs in flight since before, and one that comes later waits.
+/// Frees the runs that the database assigns to this worker and that are not in flight. The runs in flight are listed
+/// while no statement can assign a run to this worker: an earlier launch or wake-up has committed, with its runs in
+/// flight since before, and a later one waits.
 async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
@@ -281,7 +282,7 @@ async fn disown(engine: &Engine) -> sqlx::Result<()> {
     engine.announce(&woken);
     if freed.runs > 0 {
         telemetry::reconciled(engine.worker, freed.runs);
-        // Some of them may have to wait.
+        // Some of the runs may have to wait.
         engine.set_a_time();
     }
     telemetry::unknown_too_often(&freed.stuck);

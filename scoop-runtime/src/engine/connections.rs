@@ -1,11 +1,10 @@
-//! Where steps get their transactions, and how these end.
+//! The transactions of steps: how they begin and end.
 //!
-//! A step that waits holds no connection; one that asks for a transaction gets one of a limited
-//! number. While others wait for theirs, a connection does not go back to the pool: the commit of one
-//! step and the beginning of the next are one round trip. Those who wait take turns, saga by saga,
-//! so that no crowd of one keeps another one waiting. While nobody waits, the next step of the same run
-//! will hardly be long in coming: its transaction is begun as well, and kept warm. Another run that takes the
-//! connection has it begun anew, since its transaction may not be older than what it was launched for.
+//! A waiting step holds no connection; a step that asks for a transaction gets one of a limited number. While other
+//! steps wait for one, a connection does not go back to the pool: the commit of one step and the beginning of the next
+//! are one round trip. Sagas take turns, so that many steps of one do not block another. While no step waits, the next
+//! step of the same run is likely to come soon: its transaction is begun along with the commit, and kept. Another run
+//! that takes that connection begins anew, since its transaction must not be older than the launch of its message.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -25,26 +24,27 @@ use crate::sync::{Mutex, lock};
 use crate::uninterrupted::uninterrupted;
 use crate::warm::{USES_MAX, Warm};
 
-/// Fails on a standby, so that no step is called there that could not write.
+/// Fails on a standby, where a step could not write.
 const BEGIN: &str = "BEGIN READ WRITE";
 
-/// Marks a transaction as one that the engine has begun: gone with it, if the step ends it by itself. The
-/// same text each time, since whoever counts the server's statements counts each text.
+/// Marks a transaction as begun by the engine: the mark is gone if the step ends the transaction. The text is always
+/// the same, since statistics of the server count each text.
 const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
 
-/// What [`MARK`] has set.
+/// The value that [`MARK`] has set.
 pub(super) const MARKED: &str = "held";
 
-/// Puts a session back as it was before its first step: settings, temporary tables, advisory locks, subscriptions and
-/// cursors that a step has left. Fails if [`READY`] has not been carried out there, or if a step has deallocated the
-/// statement that it prepares.
+/// Resets a session to its state before its first step: settings, temporary tables, advisory locks, subscriptions and
+/// cursors of a step. Fails if [`READY`] was not executed there, or if a step has deallocated the statement that it
+/// prepares.
 ///
-/// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise they
-/// would belong to that of the step, which could then no longer set its isolation level, and would take them back with it.
+/// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise
+/// they would belong to that of the step, which could then no longer set its isolation level, and would take them back
+/// with it.
 const RESET: &str = "RESET ALL; EXECUTE scoop_session; DISCARD TEMP; UNLISTEN *; CLOSE ALL; BEGIN; COMMIT; ";
 
-/// What is to be known of a session in which [`RESET`] has failed: the number of its statements, whether it is ready
-/// after all, and what makes it so. Settings that were changed when the connection was made are to be kept.
+/// The facts about a session in which [`RESET`] has failed: the number of its statements, whether it is ready after
+/// all, and the statements that make it ready. Settings that were made with the connection are kept.
 const READY: &str = "
     SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE NOT from_sql) AS statements,
            EXISTS (SELECT FROM pg_catalog.pg_prepared_statements
@@ -54,50 +54,51 @@ const READY: &str = "
             FROM (SELECT name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
                   UNION ALL SELECT 'role', pg_catalog.current_setting('role')) changed) AS prepare";
 
-/// How many sessions are looked at in which a step has deallocated statements.
+/// The number of sessions checked after a step has deallocated statements.
 const SPOILED_MAX: u32 = 1_000;
 
 /// The name of a saga.
 type Saga = Cow<'static, str>;
 
-/// Hands out the transactions of steps. Cheap to clone.
+/// Provides the transactions of steps. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Connections {
     pool: PgPool,
-    /// What a transaction begins with that was not passed on, see [`Sessions::preamble`](crate::store::Sessions::preamble).
+    /// The beginning of a transaction on a fresh connection, see
+    /// [`Sessions::preamble`](crate::store::Sessions::preamble).
     preamble: &'static str,
     queue: Arc<Mutex<Queue>>,
-    /// Begun, and nobody's.
+    /// Begun, and not in use.
     warm: Warm<Opened>,
 }
 
 /// The transaction of a step.
 pub(crate) struct Opened {
     pub(crate) transaction: Transaction<'static, Postgres>,
-    /// Who has something to do once this is committed.
+    /// The handlers to notify after the commit.
     pub(crate) started: Vec<String>,
-    /// How many steps this connection has served without a rest.
+    /// The number of steps since this connection was last idle.
     steps: u32,
-    /// The run that it was begun for, if that has not asked yet.
+    /// The run that it was begun for, until that run asks for it.
     begun_for: Option<Uuid>,
     permit: Permit,
 }
 
-/// The right to one of the connections for steps. Whoever drops it passes it on.
+/// The right to one of the connections for steps. Its drop passes the right on.
 struct Permit(Arc<Mutex<Queue>>);
 
 struct Queue {
-    /// How many connections nobody has a right to.
+    /// The number of free rights.
     free: usize,
-    /// The sagas that somebody waits for, in turn.
+    /// The sagas with waiting steps, in turn.
     turns: VecDeque<Saga>,
     waiting: HashMap<Saga, VecDeque<Waiter>>,
 }
 
-/// A step that wants a transaction.
+/// A step that waits for a transaction.
 type Waiter = oneshot::Sender<Turn>;
 
-/// What a waiter gets when it is its turn.
+/// The grant of a waiting step.
 enum Turn {
     /// The transaction, begun.
     Transaction(Opened),
@@ -106,7 +107,7 @@ enum Turn {
 }
 
 impl Connections {
-    /// So many at a time, from this pool.
+    /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
         Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), warm: Warm::default() }
@@ -141,8 +142,8 @@ impl Connections {
         .await
     }
 
-    /// Commits. If another step waits for a connection it gets this one, in the same round trip; if none does, it is
-    /// for the next step of the run that goes on, if there is one.
+    /// Commits. A waiting step gets this connection in the same round trip; without one, the next step of the run gets
+    /// it if the run continues.
     pub(crate) async fn commit(&self, opened: Opened, goes_on: Option<Uuid>) -> sqlx::Result<()> {
         let Opened { mut transaction, steps, permit, .. } = opened;
         let rests = steps >= USES_MAX;
@@ -163,7 +164,7 @@ impl Connections {
             Ok(Next::Spoiled) | Err(_) => Turn::Permit(permit),
         };
         match (next, turn) {
-            // Whoever does not wait any more leaves it to the next one, by dropping it.
+            // A step that does not wait any more passes it on by dropping it.
             (Some(waiter), turn) => drop(waiter.send(turn)),
             (None, Turn::Transaction(opened)) => self.keep(opened),
             (None, Turn::Permit(permit)) => drop(permit),
@@ -171,12 +172,12 @@ impl Connections {
         committed.map(drop)
     }
 
-    /// What a session has to do between two steps. Behind a proxy it is another session for each transaction anyway.
+    /// The reset of a session between two steps. Behind a proxy each transaction has another session anyway.
     fn reset(&self) -> &'static str {
         if self.preamble.is_empty() { RESET } else { "" }
     }
 
-    /// Keeps it for its run, unless somebody has begun to wait meanwhile.
+    /// Keeps it for its run, unless a step waits by now.
     fn keep(&self, mut opened: Opened) {
         loop {
             self.warm.put(opened);
@@ -193,7 +194,7 @@ impl Connections {
     }
 }
 
-/// What follows a commit on its connection.
+/// The state of a connection after a commit.
 enum Next {
     /// The transaction of the next step is begun.
     Begun,
@@ -220,20 +221,20 @@ async fn commit_and_begin(
     }
 }
 
-/// Begins on a connection on which that has failed for want of a statement, or on another one.
+/// Begins after the reset failed for want of a statement, on that connection or another one.
 async fn begin_anew(pool: &PgPool, begin: SqlStr) -> sqlx::Result<Transaction<'static, Postgres>> {
     for _ in 0..SPOILED_MAX {
         let mut connection = pool.acquire().await?;
         match is_made_ready(&mut connection).await? {
             true => return Transaction::begin(connection, Some(begin)).await,
-            // Statements that its cache counts on are gone.
+            // Statements that its cache relies on are gone.
             false => connection.close().await?,
         }
     }
     Err(sqlx::Error::BeginFailed)
 }
 
-/// Has a session ready for [`RESET`], unless a step has deallocated its statements.
+/// Makes a session ready for [`RESET`], unless a step has deallocated its statements.
 async fn is_made_ready(connection: &mut PgConnection) -> sqlx::Result<bool> {
     let found = sqlx::query(READY).persistent(false).fetch_one(&mut *connection).await?;
     let statements: i64 = found.try_get("statements")?;
@@ -247,16 +248,16 @@ async fn is_made_ready(connection: &mut PgConnection) -> sqlx::Result<bool> {
     Ok(true)
 }
 
-/// Whether a prepared statement is not there.
+/// Whether a prepared statement is missing.
 fn lacks_statement(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26000")
 }
 
 impl Opened {
-    /// As new, if it was begun for another run.
+    /// Begins it anew if it was begun for another run.
     async fn for_run(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
-            // Nothing was done in it, so nothing is left of that either.
+            // It is empty, so nothing of it remains.
             commit_and_begin(&mut self.transaction, "").await?;
         }
         Ok(self)
@@ -267,7 +268,7 @@ impl Opened {
         PgTransactionManager::get_transaction_depth(&self.transaction) > 1
     }
 
-    /// Rolls back. An error says that the connection is lost, where the server rolls back.
+    /// Rolls back. An error means that the connection is lost: then the server rolls back.
     pub(crate) async fn rollback(self) -> sqlx::Result<()> {
         let Self { mut transaction, permit, .. } = self;
         // Otherwise the innermost would be rolled back in place of the whole.
@@ -281,7 +282,7 @@ impl Opened {
 }
 
 impl Permit {
-    /// A free one, or a place in the queue.
+    /// A free right, or a position in the queue.
     fn or_turn(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Turn>> {
         let mut held = lock(queue);
         match held.free.checked_sub(1) {
@@ -303,14 +304,14 @@ impl Drop for Permit {
             next
         };
         if let Some(waiter) = next {
-            // Whoever does not wait any more passes it on in turn.
+            // A step that does not wait any more passes it on in turn.
             let _ = waiter.send(Turn::Permit(Self(self.0.clone())));
         }
     }
 }
 
 impl Queue {
-    /// A place at the end of the queue of this saga.
+    /// A position at the end of the queue of this saga.
     fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Turn> {
         let (waiter, turn) = oneshot::channel();
         let waiters = self.waiting.entry(saga.clone()).or_default();
@@ -321,7 +322,7 @@ impl Queue {
         turn
     }
 
-    /// Whose turn it is.
+    /// The next waiting step.
     fn next(&mut self) -> Option<Waiter> {
         loop {
             let saga = self.turns.pop_front()?;
@@ -357,7 +358,7 @@ mod tests {
         lock(queue).wait(saga)
     }
 
-    /// Which of these has got its turn.
+    /// Returns which of these steps has got its grant.
     fn served(turns: &mut [oneshot::Receiver<Turn>]) -> Vec<usize> {
         let got = |turn: &mut oneshot::Receiver<Turn>| turn.try_recv().is_ok();
         (0..turns.len()).filter(|at| got(&mut turns[*at])).collect()
@@ -419,7 +420,7 @@ mod tests {
             connections.commit(opened, Some(RUN)).await.unwrap();
             let kept = connections.warm.take().expect("it is kept");
             assert_eq!((kept.steps, lock(&connections.queue).free), (step + 1, 0));
-            // Nothing else has run since, so it has not been given back.
+            // No other task has run since, so it has not been given back.
             connections.warm.put(kept);
         }
         let opened = connections.begin(&saga, RUN).await.unwrap();
@@ -431,7 +432,7 @@ mod tests {
         done(pool, server).await;
     }
 
-    /// When a transaction began, and when somebody else wrote something just before it was asked for.
+    /// The time at which a transaction began, and that of a write of another session just before it was asked for.
     #[tokio::test]
     async fn another_run_has_a_transaction_that_is_no_older_than_itself() {
         let (pool, server) = database("another_run").await;
@@ -483,7 +484,7 @@ mod tests {
         done(pool, server).await;
     }
 
-    /// The turn has come, but whoever it came for does not look any more.
+    /// The grant has been sent, but its step does not wait any more.
     #[tokio::test]
     async fn a_permit_that_nobody_takes_goes_on() {
         let queue = queue(0);
@@ -518,7 +519,7 @@ mod interleavings {
             }
             Err(turn) => match block_on(turn) {
                 Ok(Turn::Permit(permit)) => permit,
-                Ok(Turn::Transaction(_)) => unreachable!("nobody has begun one"),
+                Ok(Turn::Transaction(_)) => unreachable!("no step has begun one"),
                 Err(_) => panic!("a waiter was forgotten"),
             },
         };

@@ -9,9 +9,10 @@
 //! A saga that a newer program has renamed (`was`) is run under the new name, too ([`add_names`]): that name keeps
 //! its subscription after the newer program has ended.
 //!
-//! The types that a saga reads are part of its definition. Those of its message and values are known at the start; which
-//! replies it reads is known only when it does. A type of replies becomes part of the definition when this program fails to decode
-//! a stored reply as that type ([`add_reply_type`]): then this worker has another definition than those that may read it.
+//! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
+//! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
+//! program fails to decode a stored reply as that type ([`add_reply_type`]): then this worker has another definition
+//! than those that may read it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Goes with one run from step to step, as long as nothing has to be waited for.
+//! Executes one run step by step, until it has to wait.
 //!
-//! Each turn asks the protocol what is next, calls the user's code if that is what is next
-//! ([`super::call`]), and has what follows written ([`super::lanes`]).
+//! Each turn asks the protocol for the next move, calls the user code of that move ([`super::call`]), and persists the
+//! conclusion ([`super::lanes`]).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::store::{Claimed, FailedPart, Key, Release, SetAside, Surroundings};
 use crate::telemetry::{self, At};
 use crate::testing::Commit;
 
-/// A run that this process works on.
+/// A run in execution.
 pub(super) struct Job {
     pub(super) key: Key,
     pub(super) saga: Arc<RunnableSaga>,
@@ -42,17 +42,17 @@ pub(super) struct Job {
     pub(super) definition: Option<i32>,
     /// Whether it continues under the definition at hand only, which newer ones have refused.
     reserved: bool,
-    /// What travels with it, by the books.
+    /// Its context, as recorded.
     pub(super) stored: Context,
     /// The failed attempts before.
     pub(super) tried: Tried,
-    /// Why it has to give up instead of what is next, if it has to.
+    /// Why it has to give up before the next move, if it has to.
     pub(super) reasons: Vec<Failure>,
-    /// What it holds, until it leaves that to its parent.
+    /// Its slot, until it leaves that to its parent.
     pub(super) seat: Option<Seat>,
-    /// What a rehearsal has let through.
+    /// The faults that a rehearsal has let pass.
     pub(super) rehearsed: Option<Commit>,
-    /// The decision whose commit is not known to have succeeded.
+    /// The decision whose commit has an unknown result.
     pub(super) undecided: Option<Box<Outcome>>,
 }
 
@@ -64,25 +64,25 @@ impl Job {
     }
 }
 
-/// Why a run does not go on here.
+/// Why the execution of a run ends.
 pub(super) enum Halt {
-    /// It waits for others, or has ended.
+    /// It waits for children, or has ended.
     Settled,
-    /// The ground under the step failed; the step is to run again after a pause.
+    /// Infrastructure failure (database or connection): retry after a backoff.
     Infrastructure(Why),
-    /// The step failed, which does not count yet: it is to run again after this pause.
+    /// The step failed and is retried after this pause.
     Retry { why: Why, pause: Duration },
     /// No definition at hand can continue it.
     Stuck(Why),
-    /// It has a reply that this program does not read as a value of this type.
+    /// It has a reply that this program cannot decode as a value of this type.
     UnfitReply { why: Why, reply_type: String },
-    /// It could not be undone, once more.
+    /// Its rollback failed again.
     FailedAgain(Box<FailedPart>),
-    /// It is not known whether the last thing was written.
+    /// The result of the last commit is unknown.
     InDoubt(String),
-    /// Somebody else has taken it over.
+    /// Another worker has taken it over.
     TakenOver,
-    /// Its code was stopped, since the engine stops and waits for it no longer.
+    /// Its code was stopped, since the engine stops and does not wait for it any longer.
     Abandoned,
 }
 
@@ -136,13 +136,13 @@ impl Job {
     }
 }
 
-/// A run that this process works on, for the books: when this is gone, it does not any more.
+/// Registers a run as in flight in this process until dropped.
 pub(super) struct InFlight {
     engine: Arc<Engine>,
     key: Key,
 }
 
-/// No claim has this.
+/// An epoch of no claim.
 const NOT_CLAIMED_YET: i64 = i64::MIN;
 
 impl InFlight {
@@ -151,8 +151,8 @@ impl InFlight {
         Self { engine, key }
     }
 
-    /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may
-    /// expect the same run.
+    /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may expect the same
+    /// run.
     pub(super) fn expect(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
         Self::begin(engine, Key { root, id, epoch: NOT_CLAIMED_YET })
     }
@@ -160,7 +160,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        // The same run may have come back to this process under a later claim, which stays.
+        // The same run may be in flight under a later claim, which stays.
         self.engine.in_flight().remove(&(self.key.id, self.key.epoch));
         if std::thread::panicking() {
             self.engine.doubt();
@@ -168,7 +168,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Works on a claimed run until it waits, ends, or has to be left to others.
+/// Executes a claimed run until it waits, ends, or has to be left to other workers.
 pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     let engine = flight.engine.clone();
     let Some(saga) = engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
@@ -211,13 +211,13 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         }
         Err(halt) => Some(halt),
     };
-    // Whoever has begun to give up comes to the end of that: what cleans up is owed.
+    // A run that is giving up finishes that even during a shutdown: its cleanup must run.
     while halt.is_none() && !(job.is_left(&engine) && job.reasons.is_empty()) {
         halt = advance(&engine, &mut job).await.err();
     }
     match halt {
         Some(halt) if !matches!(halt, Halt::Abandoned) => halted(&engine, &job, halt, flight).await,
-        // Others go on with it.
+        // Other workers continue it.
         _ => {
             release(&engine, Release::at_once(job.key), flight).await;
             engine.announce(&[job.saga.definition.saga.to_string()]);
@@ -225,7 +225,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     }
 }
 
-/// Looks up by which definitions the run got where it stands, and what was tried there.
+/// Reads the definitions under which the run completed its newest step, and under which steps were tried.
 async fn position(engine: &Engine, job: &mut Job, tried_under: &[i32]) -> Result<(), Halt> {
     job.run.recorded = recorded(engine, &job.saga, job.definition).await?;
     if job.attempt() > 0 {
@@ -241,13 +241,13 @@ async fn position(engine: &Engine, job: &mut Job, tried_under: &[i32]) -> Result
     Ok(())
 }
 
-/// Has written why the run does not go on. It is in flight until that is done, so that nobody takes it for lost
-/// meanwhile; and not any more when its state is in doubt, so that it is found.
+/// Records why execution stopped. The run stays in flight until then, so that reconciliation skips it. If its state is
+/// in doubt, the guard is dropped first, so that reconciliation finds it.
 async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     match halt {
         Halt::Settled | Halt::Abandoned => {}
         Halt::TakenOver => {
-            // Or it was ours that was written, and the answer lost.
+            // Or this worker wrote it, and the answer was lost.
             drop(flight);
             engine.doubt();
             if !report_recorded(engine, job).await {
@@ -283,7 +283,7 @@ async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
     }
 }
 
-/// Leaves the run to a program that can continue it.
+/// Hands the run over to a program that can continue it.
 async fn refuse(engine: &Engine, job: &Job, why: &Why, flight: InFlight) {
     match hand_to_another(engine, job.key, (&job.saga.definition.saga, true), &why.recorded).await {
         SetAside::Stuck => telemetry::stuck(job.at(&job.step()), why.logged()),
@@ -307,7 +307,7 @@ async fn report_recorded(engine: &Engine, job: &Job) -> bool {
     recorded
 }
 
-/// Whether this applied: the run was still held under its claim.
+/// Whether this took effect: the run was held under its claim.
 async fn set_aside(
     engine: &Engine,
     job: &Job,
@@ -343,7 +343,7 @@ async fn retry(
     }
 }
 
-/// Whether this applied: the run was still held under its claim.
+/// Whether this took effect: the run was held under its claim.
 async fn release(engine: &Engine, release: Release, flight: InFlight) -> bool {
     let key = release.key;
     let released = engine.store.release(&[release]).await;
@@ -356,7 +356,7 @@ async fn release(engine: &Engine, release: Release, flight: InFlight) -> bool {
     })
 }
 
-/// One turn: what is next, and what follows from it.
+/// One turn: the next move, and its conclusion.
 async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     recall(engine, &job.saga, &mut job.run).await?;
     if std::mem::take(&mut job.overdue) {
@@ -364,7 +364,7 @@ async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     }
     let (conclusion, opened) = match std::mem::take(&mut job.reasons) {
         reasons if reasons.is_empty() => {
-            // From here on what is next has been tried, however the call ends.
+            // From here on the next move counts as tried, however the call ends.
             job.tried.next = true;
             match next(job)? {
                 Continuation::Record(record) => (record.conclude(), None),
@@ -376,7 +376,7 @@ async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
     settle(engine, job, conclusion, opened).await
 }
 
-/// What follows from giving up. Steps with failed attempts are cleaned up after.
+/// Concludes giving up. Cleans up after steps with failed attempts.
 async fn give_up(
     engine: &Engine,
     job: &mut Job,
@@ -401,14 +401,14 @@ pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec
     reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
 }
 
-/// The database failed; or its record differs from the expected one, and only another program may be able to read it.
+/// The database failed; or the record differs from the expected one, and only another program may be able to read it.
 pub(super) fn unread(what: &str, error: &sqlx::Error) -> Halt {
     let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     let why = Why { recorded: format!("{what}: {error}"), logged };
     if is_of_contents(error) { Halt::Stuck(why) } else { Halt::Infrastructure(why) }
 }
 
-/// What the protocol says is next for this run.
+/// The next move of this run by the protocol.
 pub(super) fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
     Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string().into()))
 }

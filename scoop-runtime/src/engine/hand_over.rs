@@ -1,12 +1,11 @@
-//! Hands runs to slots of this process without a claim of their own: those of messages that it launches,
-//! and those that wait no longer, since their last child has ended here. They are claimed by the very
-//! statement that launches or wakes them, and go on when that has answered.
+//! Starts runs in slots of this process without a separate claim: runs of messages that it launches, and parents whose
+//! last child has ended here. The statement that launches or wakes them claims them, and they start when it has
+//! answered.
 //!
-//! The id of each is known here, and it counts as in flight before the statement is sent. So whoever looks
-//! for runs that we own without working on them cannot take it for one: he waits until no
-//! statement is under way that makes runs ours, keeps others off, and only then asks what is in flight
-//! (see [`super::claim`]). If the answer is lost, the run is no longer in flight, and is found in
-//! that way.
+//! The id of each run is known before the statement is sent, and is registered as in flight. So reconciliation does not
+//! take it for lost: it waits for statements that assign runs to this worker, blocks new ones, and only then lists what
+//! is in flight (see [`super::claim`]). If the answer is lost, the run is not in flight any more, and reconciliation
+//! finds it.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use crate::telemetry;
 use crate::unhandled::Unhandled;
 use crate::uninterrupted::uninterrupted;
 
-/// Room for one run.
+/// A slot for one run of a launch.
 struct Room {
     /// The position of its message.
     message: usize,
@@ -33,20 +32,20 @@ struct Room {
     slot: Slot,
 }
 
-/// How a launch begins.
+/// The start of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With one run, in this process, and there is no other: no other handler was listed. When that has committed,
-    /// all that was launched has.
+    /// One run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
+    /// everything that was launched.
     LoneRunHere,
     Otherwise,
 }
 
-/// Launches messages in a transaction of their own, and begins with as many of their runs as there
-/// are slots for. Of the rest, whoever has their handlers is told.
+/// Launches messages in a transaction of their own, and starts as many of their runs as there are slots. Notifies
+/// workers of the handlers of the other runs.
 ///
 /// After an attempt whose answer was lost, `again` skips the messages launched by it. The runs that it claimed are
-/// no longer in flight, and are found by that.
+/// no longer in flight, so reconciliation finds them.
 pub(super) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<Launched>>,
@@ -61,7 +60,7 @@ pub(super) async fn launch(
         tell(engine, messages, &launch, vec![]);
         Start::Otherwise
     } else {
-        // What is claimed has to begin.
+        // Claimed runs have to start.
         uninterrupted(launch_here(engine.clone(), messages.clone(), rooms)).await?
     };
     if again {
@@ -78,7 +77,7 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
     if engine.stopping.is_cancelled() {
         return rooms;
     }
-    // When something is due, or whether it has missed a deadline, the claim will see.
+    // A claim checks due times and deadlines.
     let at_once = messages.iter_mut().enumerate().filter(|(_, message)| !message.sets_a_time());
     for (at, message) in at_once {
         let own = sagas.handlers_of(message.topic);
@@ -95,7 +94,7 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
     rooms
 }
 
-/// Launches, and begins with what was claimed.
+/// Launches, and starts the claimed runs.
 async fn launch_here(
     engine: Arc<Engine>,
     messages: Arc<Vec<Launched>>,
@@ -106,7 +105,7 @@ async fn launch_here(
     let launch = match engine.store.launch_here(claimer, &messages).await {
         Ok(launch) => launch,
         Err(error) => {
-            // From here on what may have been claimed all the same is not in flight.
+            // From here on runs that may have been claimed anyway are not in flight.
             drop(rooms);
             let refused = error.as_database_error().is_some() || Unhandled::of(&error).is_some();
             if is_transient(&error) || !refused {
@@ -118,7 +117,7 @@ async fn launch_here(
     };
     let mut begun = vec![];
     for Room { message, key, handler, flight, share, slot } in rooms {
-        // Not if its message was there before, or its handler is not listed any more.
+        // Not if its message existed, or its handler is not subscribed any more.
         if launch.claimed.contains(&key.id) {
             begun.push(handler.clone());
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
@@ -130,7 +129,7 @@ async fn launch_here(
     Ok(if lone { Start::LoneRunHere } else { Start::Otherwise })
 }
 
-/// Notifies other workers of runs that do not begin here. The runs of the handlers in `begun` have begun.
+/// Notifies workers of runs that do not start here. The runs of the handlers in `begun` have started.
 fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<String>) {
     if launch.launched > 0 {
         let handlers = [begun, launch.handlers.clone()].concat();
@@ -142,16 +141,14 @@ fn tell(engine: &Engine, messages: &[Launched], launch: &Launch, begun: Vec<Stri
     }
 }
 
-/// Wakes those of these parents that wait for nobody any more. As many as there are slots for go on here,
-/// whatever their turn is: they finish what was begun. Of the rest, whoever has their handlers is
-/// told. `slots` are those that their children have left them.
+/// Wakes those of these parents that have no child left. As many as there are slots continue here, regardless of turns:
+/// they finish work that has begun. Workers of the handlers of the others are notified. `slots` come from their
+/// children.
 ///
-/// Those that have no step left, and no child that failed, commit at once; returns their own parents, who have lost a
-/// child with that.
+/// A parent without a step left and without a failed child commits in the same statement; returns the parents of these.
 ///
-/// After an error it is to be called without `anything_new`: if the claims of the first call were carried out
-/// and only the answer was lost, nothing must look as if it were in flight; and if it was an end that the
-/// database refuses, that is its run's own affair.
+/// After an error it is to be called without `anything_new`: if the first call claimed runs and only the answer was
+/// lost, nothing must count as in flight; and if the database refused a commit, that concerns only its run.
 pub(super) async fn wake(
     engine: &Arc<Engine>,
     parents: &[Parent],
@@ -164,8 +161,8 @@ pub(super) async fn wake(
         None
     };
     let room = slots.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-    // Under which epochs is not known. Those that do not wake are not touched by it: whoever works
-    // on one of them has it in flight under his own.
+    // Their epochs are unknown. A parent that does not wake stays as it is: an execution of it has it in flight under
+    // the epoch of that execution.
     let room_for = parents.iter().take(room);
     let expected: Vec<_> =
         room_for.map(|parent| InFlight::expect(engine.clone(), parent.root, parent.id)).collect();
@@ -177,9 +174,9 @@ pub(super) async fn wake(
     let woken = match woken {
         Ok(woken) => woken,
         Err(error) => {
-            // From here on what may have been claimed all the same is not in flight.
+            // From here on runs that may have been claimed anyway are not in flight.
             drop(expected);
-            // Who may have committed all the same has a parent that nobody tells.
+            // A run that may have committed anyway has a parent that is not notified.
             if room > 0 || commits {
                 engine.doubt();
             }
@@ -195,7 +192,7 @@ pub(super) async fn wake(
     Ok(bereft)
 }
 
-/// Tells who waits for roots that have committed. Returns the parents of the others, each with one of these slots, as
+/// Notifies clients of roots that have committed. Returns the parents of the others, each with one of these slots, as
 /// far as there are any.
 fn pass_on(
     engine: &Engine,

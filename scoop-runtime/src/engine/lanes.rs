@@ -1,5 +1,5 @@
-//! Has written what follows from a move: in the step's own transaction if it opened one (the
-//! transactional lane), otherwise together with other runs (the batched lane).
+//! Persists a conclusion: in the transaction of the step if it opened one (the transactional lane), otherwise batched
+//! with other runs (the batched lane).
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ use crate::store::{FailedPart, Parent, Settled, Settlement};
 use crate::telemetry;
 use crate::unhandled::Unhandled;
 
-/// How many events are gathered at most before they are written.
+/// The number of events that are coalesced at most.
 const GATHERED_EVENTS_MAX: usize = 100;
 
-/// Has what follows written: in the transaction of the step, if that opened one.
+/// Persists the conclusion: in the transaction of the step, if it opened one.
 pub(super) async fn settle(
     engine: &Engine,
     job: &mut Job,
@@ -44,14 +44,14 @@ pub(super) async fn settle(
     }
 }
 
-/// Adds what follows without any code of the user, so that it costs no commit of its own: the
-/// COMMITTED after a last step, the parts of a rollback that undo nothing.
+/// Coalesces moves without user code, so that they need no commit of their own: the COMMITTED after a last step, and
+/// parts of a rollback that undo nothing.
 async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
     while !conclusion.involves_others() && conclusion.events.len() < GATHERED_EVENTS_MAX {
         let Fate::GoesOn(run) = &mut conclusion.fate else {
             break;
         };
-        // What cannot be read now is read in the next turn.
+        // A record that cannot be read now is read in the next turn.
         if recall(engine, saga, run).await.is_err() {
             break;
         }
@@ -93,7 +93,7 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
     }
 }
 
-/// The transactional lane: what follows is written in the step's own transaction.
+/// The transactional lane: the conclusion is written in the transaction of the step.
 async fn settle_within(
     engine: &Engine,
     job: &mut Job,
@@ -102,7 +102,7 @@ async fn settle_within(
 ) -> Result<(), Halt> {
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&job.run, &conclusion);
-    // A failure goes on record even if what the cleanup wrote does not.
+    // A failure is recorded even if the writes of the cleanup are not.
     let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, job, conclusion);
     let definition = settlement.definition();
@@ -128,11 +128,11 @@ async fn settle_within(
     }
 }
 
-/// What followed was not written, since somebody else has the run, or since it has to give up.
+/// The conclusion was not written, since another worker has the run, or since the run has to give up.
 async fn refused(engine: &Engine, job: &mut Job, after: After, in_transaction: bool) -> Result<(), Halt> {
     let reasons = reasons_to_give_up(engine, job).await?;
     if reasons.is_empty() {
-        // What the step did is rolled back, so if the run is held, it was the step that had it otherwise.
+        // The writes of the step are rolled back, so if the run is still held, the step has caused that.
         if in_transaction && engine.store.is_held(job.key).await.unwrap_or(false) {
             let failure = Failure::new("TransactionError", OWN_RUN, &job.run.source);
             return fail(engine, job, after.context, failure).await;
@@ -140,15 +140,15 @@ async fn refused(engine: &Engine, job: &mut Job, after: After, in_transaction: b
         job.undecided = after.outcome;
         return Err(Halt::TakenOver);
     }
-    // What the step changed of the context outlives it.
+    // Changes of the context by the step outlive it.
     job.run.context = after.context;
     job.reasons = reasons;
     Ok(())
 }
 
-/// What is to be known of a conclusion when it has been written.
+/// The part of a conclusion that is needed after it has been written.
 struct After {
-    /// Where the run stands, if it goes on.
+    /// The state of the run, if it continues.
     run: Option<Run>,
     backward: bool,
     context: Context,
@@ -177,15 +177,15 @@ impl After {
 
 /// Why the transaction of a step was not committed.
 enum Uncommitted {
-    /// The run does not go on here.
+    /// The execution of the run ends.
     Halt(Halt),
-    /// It is the step's own doing.
+    /// The step has caused it.
     Failed(String),
     /// A message of the step requires a handler, and there is none.
     Unhandled(Unhandled),
 }
 
-/// Writes what follows into the transaction of the step, and commits it.
+/// Writes the conclusion into the transaction of the step, and commits it.
 async fn commit_with(
     engine: &Engine,
     settlement: Settlement,
@@ -245,13 +245,13 @@ const WENT_ON: &str = "a statement of the step failed, and the step went on as i
 
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
-/// Whose fault it is that nothing could be written.
+/// Classifies the error of a commit.
 fn not_written(error: sqlx::Error) -> Uncommitted {
     if let Some(unhandled) = Unhandled::of(&error) {
         return Uncommitted::Unhandled(unhandled.clone());
     }
     if is_transient_within_step(&error) {
-        // Where the server answered, there is no doubt.
+        // The server answered, so the result is known.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
         return Uncommitted::Halt(if answered {
@@ -267,13 +267,13 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     }
 }
 
-/// The step, whose code returned well and left this context behind, has failed after all.
+/// Concludes that the step, whose code succeeded and left this context behind, has failed after all.
 async fn fail(engine: &Engine, job: &mut Job, context: Context, failure: Failure) -> Result<(), Halt> {
     let (conclusion, opened) = match next(job)? {
         Continuation::Call(call) => conclude_failed(engine, job, call, context, failure).await?,
         Continuation::Record(record) => (record.conclude(), None),
     };
-    // It does not come back here: a failure is written even if its transaction cannot be.
+    // Recurses at most once: a failure is persisted even when its transaction cannot be.
     Box::pin(settle(engine, job, conclusion, opened)).await
 }
 
@@ -299,7 +299,7 @@ async fn is_open(transaction: &mut Transaction<'static, Postgres>) -> sqlx::Resu
     Ok(current.as_deref() == Some(MARKED))
 }
 
-/// What was settled is true now: whoever has to know is told, and the run goes on if it can.
+/// Applies a committed settlement: notifies parents and clients, and the run continues if it can.
 fn proceed(
     engine: &Engine,
     job: &mut Job,

@@ -1,12 +1,12 @@
-//! Shows the other processes that this one lives, and takes over from those that do not.
+//! Shows other processes that this one lives, and takes over the runs of dead ones.
 //!
-//! Each process holds an advisory lock in a session of its own, the one that listens. The server
-//! frees the lock the moment that session is gone, so death needs no time-out: a worker that gets the
-//! lock of another has found it dead. Any role that may connect can queue for that lock and keep the worker from getting
-//! it, so a worker is also dead if the backend of its session is gone (`scoop.is_gone`). A process that merely lost the
-//! session takes a new lock; what was taken over meanwhile it can no longer settle, as the epochs were raised.
+//! Each process holds an advisory lock in a session of its own, which also listens. The server frees the lock as soon
+//! as that session is gone, so no time-out is needed: a worker that gets the lock of another one has found it dead. Any
+//! role that may connect can queue for that lock and keep workers from getting it, so a worker is also dead if the
+//! backend of its session is gone (`scoop.is_gone`). A process that lost only the session takes a new lock; it cannot
+//! settle runs that were taken over meanwhile, since their epochs were raised.
 //!
-//! Of a database in memory a session is a value that somebody has.
+//! For a database in memory, a session is a value that lives as long as its owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,31 +20,30 @@ use crate::ids;
 use crate::store::{MemorySession, Reaped, Store, Tables};
 use crate::telemetry;
 
-/// How often to look for dead processes at least. Whoever keeps the time looks, too.
+/// The longest interval between checks for dead workers. The timer checks as well.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often to look for what may have been lost in spite of all care.
+/// The interval of reconciliations without a known reason.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Has the server ask a silent client whether it is still there: a host that vanished without a
-/// word is noticed after about ten seconds. Without effect on a unix socket, where the kernel
-/// tells at once.
+/// Makes the server check a silent client: the loss of a host is noticed after about ten seconds. No effect on a Unix
+/// socket, where the kernel reports it at once.
 const KEEPALIVES: &str =
     "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
 
-/// The session that proves that this process lives, and hears the others.
+/// The session that shows that this process lives, and receives notifications.
 pub(super) enum Session {
     Postgres(PgListener),
     Memory(MemorySession),
 }
 
-/// Who said something.
+/// The sender of a notification.
 enum Heard {
     Ourselves,
     Others,
-    /// Nobody: the session is gone.
+    /// None: the session is gone.
     End,
 }
 
@@ -62,7 +61,7 @@ impl Session {
         }
     }
 
-    /// Waits until somebody says something.
+    /// Waits for a notification.
     async fn hear(&mut self, engine: &Engine) -> Heard {
         let by_us = match self {
             Self::Postgres(listener) => match listener.try_recv().await {
@@ -78,7 +77,7 @@ impl Session {
         }
     }
 
-    /// Frees the lock: the connection goes back to a pool that outlives us.
+    /// Frees the lock: the connection goes back to a pool that outlives the engine.
     pub(super) async fn close(self) {
         if let Self::Postgres(mut listener) = self
             && let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut listener).await
@@ -88,11 +87,10 @@ impl Session {
     }
 }
 
-/// Opens a session that listens. It takes a lock that nobody ever held, and only then lets the others
-/// know of it.
+/// Opens a session that listens. It takes a lock with a fresh key, and registers the worker only then.
 async fn listen(engine: &Engine, tables: &Tables) -> sqlx::Result<PgListener> {
     let mut listener = PgListener::connect_with(tables.sessions().listening()).await?;
-    // The lock has to be taken anew before anything else, so we reconnect ourselves.
+    // The lock has to be taken before anything else, so the reconnect is done here.
     listener.eager_reconnect(false);
     sqlx::raw_sql(KEEPALIVES).execute(&mut listener).await?;
     let lock_key = lock_key();
@@ -111,7 +109,7 @@ fn lock_key() -> i64 {
     i64::from_ne_bytes(random.to_ne_bytes())
 }
 
-/// Keeps the session, and passes on what the others say, until the engine is drained.
+/// Keeps the session, and passes on notifications, until the engine is drained.
 pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: CancellationToken) {
     loop {
         let heard = tokio::select! {
@@ -130,7 +128,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
                     () = drained.cancelled() => return,
                     renewed = renew(&engine) => session = renewed,
                 }
-                // What was said meanwhile is lost, and what we held may have been taken over.
+                // Notifications may be lost, and runs of this worker may have been taken over.
                 engine.doubt();
                 engine.look_up();
             }
@@ -138,7 +136,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
     }
 }
 
-/// A new session, however long that takes.
+/// Opens a new session, however long that takes.
 async fn renew(engine: &Engine) -> Session {
     loop {
         match Session::open(engine).await {
@@ -152,13 +150,12 @@ async fn renew(engine: &Engine) -> Session {
     }
 }
 
-/// Frees what dead processes had taken, when there are any. Looks for them at first, and then only
-/// if nobody else does so often enough. And now and then it looks for what was lost although nobody
-/// died.
+/// Frees the runs of dead workers. Checks for dead workers at the start, and then at intervals unless the timer does so
+/// often enough. At longer intervals it reconciles without a known reason.
 pub(super) async fn reap(engine: Arc<Engine>) {
     let poll = engine.settings.poll_interval;
     let (interval, sweep) = match engine.store.tells_of_deaths() {
-        // Nobody has to look, and where time is virtual each look costs as much as any other.
+        // The store reports deaths, and where time is virtual each check costs as much as any other.
         true => (SWEEP_INTERVAL.max(poll), SWEEP_INTERVAL.max(poll)),
         false if poll <= REAP_INTERVAL => (SWEEP_INTERVAL, SWEEP_INTERVAL),
         false => (REAP_INTERVAL, SWEEP_INTERVAL),

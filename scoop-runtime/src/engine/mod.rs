@@ -1,22 +1,23 @@
-//! Runs the sagas of this process: claim → execute → settle → wake, one engine for all of them.
+//! Executes the sagas of this process: claim, execute, settle, wake.
 //!
-//! * [`claim`]: takes ready runs from the working set, many at a time.
-//! * [`hand_over`]: begins with runs that this process itself launches, without a claim of their own.
-//! * [`definitions`]: which runs are left to workers with newer or older definitions.
-//! * [`execute`]: goes with each run from step to step; [`call`] is the code of the user in it
-//!   (behind the boundary of [`user_code`]), and [`lanes`] how it gets written what follows.
-//! * [`running`]: the user code that runs, and when the engine stops waiting for it.
-//! * [`connections`]: where steps get their transactions.
+//! * [`claim`]: claims ready runs from the working set, many at a time.
+//! * [`hand_over`]: starts runs that this process launches or wakes, without a separate claim.
+//! * [`definitions`]: the runs that are left to workers with newer or older definitions.
+//! * [`execute`]: executes a run step by step; [`call`] calls the code of the user (behind the boundary of
+//!   [`user_code`]),
+//!   and [`lanes`] persists the conclusion.
+//! * [`running`]: the user code that runs, and the moment when the engine stops waiting for it.
+//! * [`connections`]: the transactions of steps.
 //! * [`outcome`]: outcomes reported to operators.
-//! * [`settle`]: writes what followed, many runs at a time where the step left no choice.
-//! * [`wake`]: tells whoever waits for it.
-//! * [`time`]: knows when something is due, without any of these having been told.
-//! * [`schedule`]: launches the ticks of sagas that run by themselves.
-//! * [`liveness`]: shows the other processes that this one lives, and takes over from the dead.
+//! * [`settle`]: persists conclusions, many runs at a time, of steps without a transaction.
+//! * [`wake`]: notifies the claimer, parents, other processes and clients.
+//! * [`time`]: detects by the clock what is due, without a notification.
+//! * [`schedule`]: launches the ticks of scheduled sagas.
+//! * [`liveness`]: shows other processes that this one lives, and takes over the runs of dead ones.
 //!
-//! What keeps it right is the epoch of a run: raised by each claim and each settlement, and
-//! demanded by each settlement. Whoever works on a run that somebody else has taken over writes
-//! nothing. Notifications only make it quick; polling finds whatever they miss.
+//! Correctness rests on the epoch of a run: each claim and each settlement raises it, and each settlement demands it.
+//! So a worker whose run was taken over writes nothing. Notifications only reduce latency; polling finds what they
+//! miss.
 
 mod call;
 mod claim;
@@ -61,11 +62,11 @@ use scoop_core::{Failure, Run};
 pub use time::StopSignal;
 pub(crate) use wake::{Bell, End, Waiters};
 
-/// How the identifier of a worker of this implementation begins, in every event it writes.
-/// Other participants can tell by it which rows are ours.
+/// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
+/// participants.
 pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 
-/// Everything the tasks of the engine share.
+/// The state that the tasks of the engine share.
 pub(crate) struct Engine {
     store: Store,
     subscriptions: Vec<Subscription>,
@@ -74,18 +75,18 @@ pub(crate) struct Engine {
     settings: Settings,
     worker: Uuid,
     identifier: String,
-    /// The runs this process works on, each with its claim; what it is said to own beyond these,
-    /// it has lost track of.
+    /// The runs in flight, each with its claim. Other runs that the database assigns to this worker are lost, and are
+    /// reconciled.
     in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
-    /// Set when an answer of the database was lost, so that the books may not agree.
+    /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
     in_doubt: AtomicBool,
-    /// Set when it is time to look for what was lost although nobody knows of it.
+    /// Set when it is time to reconcile without a known reason.
     sweeps: AtomicBool,
-    /// Those that are claimed for.
+    /// The definitions that the worker claims for.
     slots: Arc<Semaphore>,
     spare: shares::Spare,
     shares: shares::Shares,
-    /// Of the user's pool; nothing in memory.
+    /// None for a database in memory.
     pub(crate) connections: Option<Connections>,
     settler: settle::Settler,
     wakeups: wake::Wakeups,
@@ -94,7 +95,7 @@ pub(crate) struct Engine {
     pub(crate) unhandled: Arc<UnhandledWarnings>,
     stopping: CancellationToken,
     stopped: CancellationToken,
-    /// Set when the task of the engine is no more: after a stop, or with its runtime.
+    /// Cancelled when the task of the engine is gone: after a stop, or with its runtime.
     gone: CancellationToken,
     runs: TaskTracker,
     running: running::Running,
@@ -103,7 +104,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts all tasks. Returns when this process is known to the others.
+    /// Starts all tasks. Returns when this worker is registered.
     pub(crate) async fn start(
         store: Store,
         connections: Option<Connections>,
@@ -156,7 +157,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Lists the schedules of this program, and looks for what waits for its sagas.
+    /// Registers the schedules of this program, and warns of runs that wait for its sagas.
     async fn publish(&self) -> sqlx::Result<()> {
         schedule::publish(self).await?;
         definitions::look(self).await?;
@@ -167,8 +168,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs until told to stop, then stops in good order: no new claims, running steps end and
-    /// are settled, what they lead to is handed back, and the others learn that we are gone.
+    /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
+    /// handed back, and the other workers are notified.
     async fn serve(
         self: Arc<Self>,
         session: liveness::Session,
@@ -197,7 +198,7 @@ impl Engine {
         drained.cancel();
         helpers.close();
         helpers.wait().await;
-        // What was woken and claimed in the last moment is handed back.
+        // Runs that were woken and claimed in the last moment are handed back.
         self.runs_end().await;
         match self.store.leave(self.worker, self.settings.backoff).await {
             Ok(freed) => telemetry::unknown_too_often(&freed.stuck),
@@ -207,7 +208,7 @@ impl Engine {
         self.stopped.cancel();
     }
 
-    /// Returns when no run is worked on, or when those that are, are given up: they become free when this worker leaves.
+    /// Returns when no run is in flight, or the runs in flight are given up: they become free when this worker leaves.
     async fn runs_end(&self) {
         tokio::select! {
             biased;
@@ -216,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Tells the engine to stop. It may be told any number of times.
+    /// Stops the engine. Repeated calls have no effect.
     pub(crate) fn stop(&self) {
         self.stopping.cancel();
     }
@@ -242,11 +243,11 @@ impl Engine {
         }
     }
 
-    /// Tells the engine to stop, and stops the code that still runs after this time.
+    /// Stops the engine, and stops the user code that still runs after this time.
     ///
     /// # Errors
     ///
-    /// Which code that was; or as [`Engine::stopped`].
+    /// The user code that was stopped; or as [`Engine::stopped`].
     pub(crate) async fn stop_within(&self, limit: Duration) -> Result<(), RuntimeError> {
         self.stop();
         if let Ok(stopped) = tokio::time::timeout(limit, self.stopped()).await {
@@ -271,12 +272,12 @@ impl Engine {
         &self.store
     }
 
-    /// A signal that this run should stop.
+    /// The signal that this run should stop.
     pub(crate) fn watch(&self, key: Key) -> StopSignal {
         self.watched.watch(key)
     }
 
-    /// Why a run has to give up; nothing if it need not, or is not ours any more.
+    /// Why a run has to give up. `None` if it need not, or is not held by this worker any more.
     pub(crate) async fn reasons_to_give_up(
         &self,
         key: Key,
@@ -295,14 +296,14 @@ impl Engine {
         Ok(reasons)
     }
 
-    /// Somebody asked runs to give up, in this process or in another one.
+    /// Reacts to a request to cancel, of this process or another one.
     pub(crate) fn look_up(&self) {
         self.wakeups.claimer.notify_one();
         self.wakeups.clock.notify_one();
         self.watched.look();
     }
 
-    /// Somebody asked runs to give up. Of these, the waiting ones may be ready.
+    /// Reacts to a request to cancel. Waiting runs that it marked may be ready.
     pub(crate) fn asked_to_give_up(&self, runs: Vec<crate::store::Parent>) {
         for run in runs {
             self.wakeups.child_ended(run, None);
@@ -326,11 +327,12 @@ impl Engine {
         self.sagas().handlers_of(topic).next().is_some()
     }
 
-    /// Something for these handlers has become ready.
+    /// Announces ready runs of these handlers.
     pub(crate) fn announce(&self, handlers: &[String]) {
         let sagas = self.sagas();
         let own = handlers.iter().any(|handler| sagas.has(handler));
-        // Where several definitions are in use, the run may be one that is reserved for another worker, or for this one.
+        // Where several definitions are in use, the run may be one that is reserved for another worker, or for this
+        // one.
         let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
         if own {
             self.wakeups.claimer.notify_one();
@@ -341,25 +343,25 @@ impl Engine {
         }
     }
 
-    /// Something becomes due at a certain time.
+    /// Has the timer look again: something becomes due at a certain time.
     pub(crate) fn set_a_time(&self) {
         self.wakeups.clock.notify_one();
     }
 
-    /// Something may become ready soon, when a transaction that is not ours commits.
+    /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.
     pub(crate) fn expect(&self) {
         self.wakeups.expected.store(true, Ordering::Relaxed);
         self.wakeups.claimer.notify_one();
     }
 
-    /// An answer of the database was lost: what it did has to be looked up.
+    /// Has the worker reconcile, since an answer of the database was lost.
     fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
         self.wakeups.doubts.notify_one();
         self.wakeups.claimer.notify_one();
     }
 
-    /// Nothing is known to be lost; it is looked for all the same.
+    /// Has the worker reconcile, although no answer is known to be lost.
     fn sweep(&self) {
         self.sweeps.store(true, Ordering::Relaxed);
         self.wakeups.doubts.notify_one();

@@ -1,7 +1,7 @@
-//! Reads what a run had done, for its rollback: all of a short history, a window at a time of a long one.
+//! Reads the history of a run for its rollback: all of a short one, a window at a time of a long one.
 //!
-//! What is read does not grow with the history, but for one look: where no part of the rollback names its window yet, the
-//! instances are counted.
+//! The cost does not grow with the history, except once: while no part of the rollback names its window, the instances
+//! are counted.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::execute::{Halt, unread};
 use crate::registry::RunnableSaga;
 use crate::store::{Store, Wanted};
 
-/// A run on its way back has to know what it had done.
+/// The history that the rollback of a run needs.
 pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
     let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
     while run.needs_plan() {
@@ -33,7 +33,8 @@ pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) 
     Ok(())
 }
 
-/// Whether a step that the definition at hand does not have is to be undone follows from the one under which it ended.
+/// Whether the rollback skips a step that the definition at hand does not have follows from the definition under which
+/// it ended.
 async fn with_removed_steps(engine: &Engine, saga: &RunnableSaga, plan: Plan) -> Result<Plan, Halt> {
     let mut known = BTreeMap::new();
     for number in plan.foreign(&saga.definition) {
@@ -49,16 +50,16 @@ struct Log<'a> {
     store: &'a Store,
     definition: &'a Definition,
     names: RollbackNames,
-    /// How many entries a window has.
+    /// The number of entries of a window.
     limit: usize,
 }
 
-/// How a run is to be undone, and how far that is.
+/// The plan of a rollback, and its progress.
 struct Read {
     plan: Plan,
-    /// The newest suspension, on whatever way.
+    /// The newest suspension of either direction.
     last: Option<Suspension>,
-    /// Whether a part of the rollback was done already.
+    /// Whether a part of the rollback is complete.
     any_part_done: bool,
 }
 
@@ -67,7 +68,7 @@ impl<'a> Log<'a> {
         Self { store, definition, names: RollbackNames::of(definition), limit }
     }
 
-    /// The window that the newest part of the rollback is in, or the newest one; all of a short history.
+    /// The window of the newest part of the rollback, or the newest window; all of a short history.
     async fn newest(&self, run: &Run) -> sqlx::Result<Read> {
         let history = self.store.history(&self.names, &self.definition.saga, run, self.limit).await?;
         let plan = match history.window {
@@ -110,12 +111,12 @@ impl<'a> Log<'a> {
             if let Some(cut) = rest.cut(self.definition, &self.names, newest, whole) {
                 return self.plan(run, cut).await;
             }
-            // One execution of a step has more entries than that.
+            // One execution of a step has more entries than a window.
             limit *= 2;
         }
     }
 
-    /// The plan for a window, with what it needs from before.
+    /// The plan of a window, with the facts that it needs from before.
     async fn plan(&self, run: &Run, mut cut: Cut) -> sqlx::Result<Plan> {
         let saga = &self.definition.saga;
         if let Some((steps, until)) = cut.unknown() {

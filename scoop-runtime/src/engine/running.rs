@@ -1,4 +1,4 @@
-//! Which user code runs at this moment, and its end when the engine is told to wait for it no longer.
+//! The user code that runs at this moment, and its end when the engine stops waiting for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::execute::Job;
 use crate::RunId;
 use crate::sync::{Mutex, lock};
 
-/// How long code may take to let go once it is abandoned. Code that blocks its thread never does.
+/// The time for abandoned code to end. Code that blocks its thread never does.
 const LETTING_GO_MAX: Duration = Duration::from_secs(2);
 
 /// A step, or a part of a rollback, whose code runs.
@@ -21,7 +21,7 @@ const LETTING_GO_MAX: Duration = Duration::from_secs(2);
 pub struct RunningStep {
     /// The saga.
     pub saga: String,
-    /// The name under which the call goes on record.
+    /// The name under which the call is recorded.
     pub step: String,
     /// The run.
     pub run: RunId,
@@ -41,7 +41,7 @@ pub(super) struct Running {
     abandoned: CancellationToken,
 }
 
-/// Why user code is not waited for any longer.
+/// Why the engine stops waiting for user code.
 pub(super) enum Stop {
     /// It has taken longer than this, its limit.
     Late(Duration),
@@ -49,7 +49,7 @@ pub(super) enum Stop {
     Abandoned,
 }
 
-/// A call of user code, as long as it takes.
+/// A call of user code.
 pub(super) struct Entry<'a>(&'a Running, Uuid);
 
 impl Running {
@@ -88,7 +88,7 @@ impl Running {
         }
     }
 
-    /// Returns when what was abandoned and has not stopped by then is not waited for any longer.
+    /// Returns when the engine stops waiting for abandoned code that has not ended.
     pub(super) async fn given_up(&self) {
         self.abandoned.cancelled().await;
         tokio::time::sleep(LETTING_GO_MAX).await;

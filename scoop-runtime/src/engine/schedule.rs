@@ -1,8 +1,8 @@
-//! Launches the ticks of sagas that run by themselves.
+//! Launches the ticks of scheduled sagas.
 //!
-//! The times stand in the database, and its clock says which have come. Whoever finds one takes
-//! its row, launches the tick and moves the row on, all in one transaction: so each time has its tick
-//! once, however many processes look, whichever of them die, and whatever their own clocks do.
+//! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its
+//! row, launches the tick and advances the row in one transaction: so each time has exactly one tick, regardless of the
+//! number of processes, their deaths, and their clocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,15 @@ use crate::store::{Fired, Published, Taken};
 use crate::telemetry;
 use crate::timetable::Unfit;
 
-/// How often to look at the clock of the database at least: it may be put, and this process may
-/// be stopped for a while.
+/// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// When to look again for what somebody else has taken, and will have moved on soon.
+/// The pause before another look at a schedule that another process has locked and will advance soon.
 const PAUSE_WHILE_TAKEN: Duration = Duration::from_millis(20);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Lists the schedules of this program. What is new is due one period, or one time of its
-/// expression, from now.
+/// Registers the schedules of this program. A new one is due after one period, or at the next time of its expression.
 pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     let schedules = &engine.schedules;
     if schedules.is_empty() {
@@ -39,7 +37,7 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     engine.store.publish_schedules(&published).await
 }
 
-/// Launches what is due, until the engine stops.
+/// Launches due ticks until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
     let mut followed = Followed::of(&engine.schedules);
     while !followed.topics.is_empty() {
@@ -76,7 +74,7 @@ impl Followed {
         (&self.topics, &self.handlers)
     }
 
-    /// Leaves one to the programs that know how to follow it.
+    /// Leaves a schedule to programs that support it.
     fn forget(&mut self, taken: &Taken) {
         let is = |topic: &String, handler: &String| *topic == taken.topic && *handler == taken.handler;
         let pairs = self.topics.drain(..).zip(self.handlers.drain(..));
@@ -84,7 +82,7 @@ impl Followed {
     }
 }
 
-/// Launches the ticks of at most one schedule. Says how long there is nothing else to do.
+/// Launches the ticks of at most one schedule. Returns the time until the next one is due.
 async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration> {
     let wait = engine.store.schedule_wait(followed.pairs()).await?;
     let wait = wait.map_or(LOOK_MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Writes what followed for runs whose step opened no transaction: many in one commit.
+//! Persists the conclusions of runs whose step opened no transaction: many in one commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::store::{Settled, Settlement, Shape};
 use crate::telemetry;
 use crate::unhandled::Unhandled;
 
-/// How many tasks settle side by side: while one commits, the other gathers.
+/// The number of settler tasks: while one commits, the other collects.
 pub(super) const SETTLERS: usize = 2;
 
-/// How many outcomes are written at most in one commit.
+/// The number of outcomes in one commit.
 const BATCH_MAX: usize = 200;
 
-/// How many outcomes may wait; whoever comes then waits with his.
+/// The capacity of the queue of outcomes. A sender waits while it is full.
 const QUEUE_MAX: usize = 1_000;
 
 type Answer = Result<Settled, Unsettled>;
 
-/// What became of each settlement that applied, by run and epoch.
+/// The result of each settlement that applied, by run and epoch.
 type Answers = BTreeMap<(Uuid, i64), Settled>;
 
-/// An outcome, and who wants to know what became of it.
+/// An outcome, and the sender of its result.
 pub(super) struct Pending {
     settlement: Settlement,
     answer: oneshot::Sender<Answer>,
 }
 
-/// Where the outcomes come in.
+/// The receiver of outcomes.
 pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Pending>>>;
 
-/// Takes outcomes and has them written.
+/// Accepts outcomes and persists them.
 pub(super) struct Settler {
     queue: mpsc::Sender<Pending>,
 }
@@ -44,11 +44,11 @@ pub(super) struct Settler {
 /// Why an outcome was not written.
 #[derive(Debug)]
 pub(super) enum Unsettled {
-    /// Somebody else has taken the run over.
+    /// Another worker has taken the run over.
     TakenOver,
-    /// The database refuses this outcome, and will do so again: what it says.
+    /// The database refuses this outcome, and will refuse it again: the error.
     Refused(String),
-    /// A message that was to be launched requires a handler, and there is none.
+    /// A message of it requires a handler, and there is none.
     Unhandled(Unhandled),
     /// The engine is gone.
     Stopped,
@@ -69,7 +69,7 @@ impl Settler {
     }
 }
 
-/// Writes whatever is there, without waiting for more, until nobody is left to send any.
+/// Writes the outcomes in the queue, without waiting for more, until all senders are gone.
 pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
@@ -80,7 +80,7 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             () = drained.cancelled() => return,
         }
         drop(outcomes);
-        // One that takes a long statement must not have all others take it.
+        // One outcome that needs a long statement must not force it on the others.
         let mut shapes: [Vec<Pending>; 5] = Default::default();
         for pending in batch.drain(..) {
             let place = match pending.settlement.shape() {
@@ -93,8 +93,9 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             shapes[place].push(pending);
         }
         for mut batch in shapes {
-            // In the order in which whoever cancels a hierarchy locks its runs. The two can still wait for each other, since
-            // those of a batch that go on are locked before those that end; then the server has one of them begin again.
+            // In the order in which a cancellation locks the runs of a hierarchy. The two can still wait for each
+            // other, since runs of a batch that continue are locked before those that end; then the server aborts one
+            // of them.
             batch.sort_unstable_by_key(|pending| pending.settlement.place());
             if !batch.is_empty() {
                 settle(&engine, batch).await;
@@ -103,8 +104,7 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
     }
 }
 
-/// Writes a batch. Where the database refuses it, each outcome is tried by itself, so that only
-/// the one at fault suffers.
+/// Writes a batch. If the database refuses it, each outcome is written by itself, so that only the one at fault fails.
 async fn settle(engine: &Engine, batch: Vec<Pending>) {
     let (settlements, answers): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|pending| (pending.settlement, pending.answer)).unzip();
@@ -112,7 +112,7 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
         Ok(mut settled) => {
             for (settlement, answer) in settlements.iter().zip(answers) {
                 let settled = settled.remove(&settlement.id());
-                // Whoever asked may be gone; then nobody needs the answer.
+                // The receiver may be gone; then no component needs the answer.
                 let _ = answer.send(settled.ok_or(Unsettled::TakenOver));
             }
         }
@@ -138,9 +138,8 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
     }
 }
 
-/// Tries until the database answers, or the engine stops. A settlement that was carried out
-/// without an answer is not carried out again, since the epoch of its run has been raised: it then
-/// counts as taken over, and the run is looked up.
+/// Retries until the database answers, or the engine stops. A settlement that was executed without an answer is not
+/// executed again, since the epoch of its run has been raised: it then counts as taken over, and the run is reconciled.
 async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answers> {
     let mut attempts = 0;
     loop {
@@ -149,7 +148,7 @@ async fn write(engine: &Engine, settlements: &[Settlement]) -> sqlx::Result<Answ
             Err(error) => error,
         };
         attempts += 1;
-        // What the server itself turned down again and again may be the fault of one of many.
+        // An error that the server repeats may be the fault of one of many.
         let split = error.as_database_error().is_some() && attempts >= 3 && settlements.len() > 1;
         if !is_transient(&error) || split || engine.stopping.is_cancelled() {
             return Err(error);

@@ -1,4 +1,4 @@
-//! The slots, and which handler has how many of them, so that the next ones go to those that have few.
+//! The slots, and the number of slots of each handler, so that the next ones go to handlers with few.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,41 +7,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// Of so many slots one is spare.
+/// One of so many slots is reserved.
 const SPARE_PART: usize = 16;
 
-/// The spare slots: no claim takes them, so a backlog does not either. They are for runs that this process
-/// launches of handlers that have hardly any: these need not wait until somebody of the crowd has ended.
+/// The reserved slots: no claim takes them, so a backlog does not either. They are for runs that this process launches
+/// of handlers with hardly any run in flight: these need not wait until a run of the backlog has ended.
 pub(super) struct Spare {
     slots: Arc<Semaphore>,
-    /// A handler with so many runs has no right to one.
+    /// A handler with so many runs gets none.
     few: usize,
 }
 
 impl Spare {
-    /// Those of so many slots, and how many are left.
+    /// The reserved ones of so many slots, and how many are free.
     pub(super) fn of(concurrency: usize) -> (Self, usize) {
         let spare = concurrency / SPARE_PART;
         let few = spare.div_ceil(4);
         (Self { slots: Arc::new(Semaphore::new(spare)), few }, concurrency - spare)
     }
 
-    /// One for a run of this handler, if it has few.
+    /// A reserved slot for a run of this handler, if it has few runs.
     pub(super) fn take(&self, shares: &Shares, handler: &str) -> Option<Slot> {
         let permit = (shares.of(handler) < self.few).then(|| self.slots.clone().try_acquire_owned());
         Some(Slot::Spare(permit?.ok()?))
     }
 }
 
-/// The right to work on one run.
+/// The right to execute one run.
 pub(super) enum Slot {
-    /// One of those for any run.
+    /// A slot for any run.
     Common(OwnedSemaphorePermit),
-    /// Goes back to those for few; nobody else can have it.
+    /// A reserved slot, which goes back to the reserved ones.
     Spare(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
 }
 
-/// How many runs of each handler are worked on. Those of which none is are not in it.
+/// The number of runs in execution by handler. Handlers without one have no entry.
 #[derive(Clone, Default)]
 pub(super) struct Shares(Arc<Mutex<BTreeMap<String, usize>>>);
 
@@ -51,7 +51,7 @@ pub(super) struct Share {
     handler: String,
 }
 
-/// What a run holds that is worked on. The share goes first, so that whoever claims for the slot knows.
+/// The slot of a run in execution. The count is dropped first, so that a claim for the slot sees the new count.
 pub(super) struct Seat {
     share: Share,
     slot: Slot,
@@ -62,7 +62,7 @@ impl Seat {
         Self { share, slot }
     }
 
-    /// The slot alone, if it is for a run of whatever handler.
+    /// The slot alone, if it is for a run of any handler.
     pub(super) fn into_slot(self) -> Option<OwnedSemaphorePermit> {
         let Self { share, slot } = self;
         drop(share);
@@ -74,13 +74,13 @@ impl Seat {
 }
 
 impl Shares {
-    /// Counts one more, until that is dropped.
+    /// Adds one to the count of a handler, until that is dropped.
     pub(super) fn take(&self, handler: &str) -> Share {
         *self.map().entry(handler.to_owned()).or_default() += 1;
         Share { shares: self.clone(), handler: handler.to_owned() }
     }
 
-    /// How many there are now, as the database takes it.
+    /// The counts, in the form of the claim.
     pub(super) fn now(&self) -> BTreeMap<String, usize> {
         self.map().clone()
     }
@@ -152,7 +152,7 @@ mod interleavings {
     use super::*;
     use crate::sync::explore;
 
-    /// Whoever gets a slot knows that the one who had it has gone, or it would take turns for another.
+    /// The count of the former run is gone when its slot is granted; otherwise the next claim would use a wrong count.
     #[test]
     fn a_share_is_gone_before_its_slot_is_free() {
         explore(|| {

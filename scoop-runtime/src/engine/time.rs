@@ -1,8 +1,8 @@
-//! Keeps the time: rings the claimer when a run becomes ready by the clock, has those give up that
-//! wait beyond a deadline, and tells running steps when they should stop. It asks for the dead along
-//! with that, so that an idle process asks one question at a time.
+//! The timer: wakes the claimer when a run becomes ready by the clock, has waiting runs give up at their deadlines, and
+//! signals running steps to stop. The same statement checks for dead workers, so that an idle process sends one
+//! statement at a time.
 //!
-//! What is due stands in the database, in indexes. This process knows only when to look next.
+//! Due times are in indexes of the database. This process only knows when to look next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::store::Key;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::telemetry;
 
-/// How many runs are looked at in one statement.
+/// The number of runs that one statement checks.
 const BATCH_MAX: i64 = 1_000;
 
-/// How often to look whether a watched run has to give up, if nobody says so.
+/// The interval at which watched runs are checked without a signal.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// How soon to look again after something was due. It may still be there, if somebody else has it
-/// locked, or claims overlook it for the moment; so the pause is doubled each time, up to the longest.
+/// The pause before another look after something was due. It may still be there, since another transaction has locked
+/// it or claims miss it for the moment; so the pause doubles each time, up to the longest.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
 const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 
-/// Waits for the next thing that is due, again and again.
+/// Waits for the next due time, again and again.
 pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
     let mut pause = PAUSE_WHEN_DUE;
     loop {
@@ -60,7 +60,7 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
     }
 }
 
-/// Sees to what is due. Says how long nothing else will be, if it can be told yet.
+/// Handles what is due. Returns the time until the next one, if it is known yet.
 async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
     if made(Bug::NotificationsOnly) {
@@ -85,27 +85,27 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     for parent in overdue {
         engine.wakeups.child_ended(parent, None);
     }
-    // It says when it has taken all there is; only then can the next time be told.
+    // The claimer signals when it has taken all; only then is the next time known.
     engine.wakeups.was_due.store(true, Ordering::Relaxed);
     engine.wakeups.claimer.notify_one();
     Ok(None)
 }
 
-/// The running steps that want to know when they should stop.
+/// The running steps that wait for a signal to stop.
 #[derive(Default)]
 pub(super) struct Watched {
     runs: Mutex<BTreeMap<Uuid, (Key, CancellationToken)>>,
     changed: Notify,
 }
 
-/// Says when a run should stop: when somebody asked for it, or a deadline has passed.
+/// Signals that a run should stop: it was cancelled, or a deadline has passed.
 ///
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct StopSignal(CancellationToken);
 
 impl StopSignal {
-    /// Returns when the run should stop, at once if that is so already.
+    /// Returns when the run should stop; at once if that is so already.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +121,7 @@ impl StopSignal {
 }
 
 impl Watched {
-    /// A signal for this run.
+    /// The signal of this run.
     pub(super) fn watch(&self, key: Key) -> StopSignal {
         let mut runs = self.runs();
         let (watched, token) = runs.entry(key.id).or_insert_with(|| (key, CancellationToken::new()));
@@ -132,12 +132,12 @@ impl Watched {
         signal
     }
 
-    /// Nobody wants to know any more.
+    /// Removes a run whose signal was dropped.
     pub(super) fn forget(&self, run: Uuid) {
         self.runs().remove(&run);
     }
 
-    /// Somebody may have asked a run to give up.
+    /// A run may have been cancelled.
     pub(super) fn look(&self) {
         self.changed.notify_one();
     }
@@ -178,7 +178,7 @@ pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
     }
 }
 
-/// Raises signals, and says when to look again.
+/// Raises signals, and returns the time of the next check.
 async fn look_after(engine: &Engine, keys: &[Key]) -> sqlx::Result<Duration> {
     let mut wait = WATCH_INTERVAL;
     if keys.is_empty() {
@@ -202,7 +202,7 @@ mod interleavings {
     use super::*;
     use crate::sync::explore;
 
-    /// Whoever looks after the watched runs waits for a change when there are none that it has not seen to.
+    /// The watcher waits for a change when it has checked all watched runs.
     #[test]
     fn every_watched_run_is_looked_after() {
         explore(|| {

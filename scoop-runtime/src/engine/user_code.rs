@@ -1,6 +1,6 @@
-//! The boundary of user code: a panic in it, or in the drop of what it leaves behind, is its failure and gets no further.
+//! The boundary of user code: a panic in it, or in the drop of its values, is its failure and gets no further.
 //!
-//! Whatever the engine calls of the user goes through [`call`] or [`run`], and whatever it drops of the user through
+//! All calls of user code go through [`call`] or [`run`], and all drops of its values through
 //! [`discard`] or [`Held`]. What cannot be caught ends the process: a panic in a drop during the unwinding of another,
 //! and any panic in a program that is built with `panic = "abort"`.
 
@@ -18,8 +18,8 @@ thread_local! {
     static LOCATION: Cell<Option<Frame>> = const { Cell::new(None) };
 }
 
-/// From now on it is known where a panic happened: the payload that is caught does not tell. The
-/// hook that was there before is called as before.
+/// Installs a panic hook that records the place of each panic: the payload that is caught does not have it. The former
+/// hook is called as before.
 pub(super) fn record_locations() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -48,7 +48,7 @@ pub(super) async fn call<T, W>(
     stop: impl Future<Output = W>,
     code: impl Future<Output = Result<T, Error>>,
 ) -> Result<Result<T, Error>, Stopped<W>> {
-    // Whatever the code left half-done is in its scope, which is thrown away with the step.
+    // All unfinished work of the code is in its scope, which is dropped with the step.
     let mut code = Box::pin(AssertUnwindSafe(code).catch_unwind());
     let ended = tokio::select! {
         biased;
@@ -61,7 +61,7 @@ pub(super) async fn call<T, W>(
     }
 }
 
-/// The result of user code that is no future, or its panic as a failure of that source.
+/// The result of user code that is not a future, or its panic as a failure of that source.
 pub(super) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| failure_of(payload, source))
 }
@@ -71,7 +71,7 @@ pub(super) fn discard<T>(source: &str, value: T) -> Result<(), Failure> {
     run(source, || drop(value))
 }
 
-/// A value of user code that is dropped when nothing can fail for it any more: a panic is left at that.
+/// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.
 pub(super) struct Held(Option<Box<dyn Any + Send + Sync>>);
 
 impl Held {

@@ -1,8 +1,8 @@
-//! Tells whoever waits: the claimer of this process, parents, other processes, and clients.
+//! Notifies the claimer of this process, parents, other processes, and clients.
 //!
-//! All of it only makes things quick. A parent that nobody told is found by the sweep (after a
-//! death, after an answer that was lost, and once a minute), everything else by polling. A parent that has no step
-//! left commits with the question whether it is to wake, which saves it a claim and a commit.
+//! Notifications only reduce latency. The sweep finds a parent that was not woken (after a death, after a lost answer,
+//! and once a minute); polling finds everything else. A parent without a step left commits in the statement that would
+//! wake it, which saves a claim and a commit.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,40 +25,40 @@ const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-/// How many parents are looked at in one statement.
+/// The number of parents that one statement checks.
 const BATCH_MAX: usize = 1_000;
 
-/// How often a parent is asked for as soon as a child has ended; from then on with a pause.
+/// How often a parent is checked as soon as a child has ended; later checks wait for a pause.
 const ASKED_AT_ONCE: u32 = 4;
 const ASK_PAUSE: Duration = Duration::from_millis(5);
 
-/// When it no longer counts that a parent was asked for.
+/// The time after which earlier checks of a parent no longer count.
 const FORGET_AFTER: Duration = Duration::from_millis(20);
 
-/// Where the parents come in.
+/// The receiver of parents to check.
 pub(super) type Parents = mpsc::UnboundedReceiver<Bereft>;
 
-/// A parent that lost a child, and the slot of that child, if it is left to it.
+/// A parent whose child has ended, and the slot of that child if it is left to the parent.
 pub(super) type Bereft = (Parent, Option<OwnedSemaphorePermit>);
 
-/// Who is to be told.
+/// The signals between the tasks of the engine.
 pub(super) struct Wakeups {
-    /// There may be something to claim.
+    /// There may be runs to claim.
     pub(super) claimer: Notify,
-    /// Something is in doubt, whoever has the slots.
+    /// Reconciliation is due, regardless of free slots.
     pub(super) doubts: Notify,
-    /// There may be something to claim soon, by a commit that nobody will tell us of.
+    /// A foreign transaction may soon commit new runs without a notification: poll.
     pub(super) expected: AtomicBool,
-    /// Something may be due sooner than was known.
+    /// Something may be due sooner than known.
     pub(super) clock: Notify,
-    /// Something was due, and it is not known what is due next.
+    /// Something was due, and the next time is unknown.
     pub(super) was_due: AtomicBool,
     /// Another process is dead.
     pub(super) reaper: Notify,
-    /// There is something that another process has to do.
+    /// Another process has something to do.
     pub(super) others: Notify,
-    /// A run in flight sends one, and waits for its slot to send another; whoever gives up, or is asked to, is sent
-    /// along, as many as a statement has found.
+    /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
+    /// deadlines one batch.
     parents: mpsc::UnboundedSender<Bereft>,
 }
 
@@ -78,29 +78,28 @@ impl Wakeups {
         (wakeups, queue)
     }
 
-    /// A child has ended and its end is committed: its parent may be ready, and go on in its slot.
+    /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.
     pub(super) fn child_ended(&self, parent: Parent, slot: Option<OwnedSemaphorePermit>) {
-        // Without a receiver the engine has stopped, and the sweep of another one finds it.
+        // Without a receiver the engine has stopped, and the sweep of another worker finds the parent.
         let _ = self.parents.send((parent, slot));
     }
 }
 
-/// Looks whether parents are ready. Those that come in while the database is asked are gathered
-/// for the next question, each once; and those that were asked for lately, for a later one. At the end
-/// nobody is left out.
+/// Checks whether parents can continue. Checks that arrive during a query are deduplicated into the next one; parents
+/// that were checked recently are deferred. A shutdown flushes all of them.
 pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
     let (mut batch, mut questions) = (vec![], Questions::default());
     loop {
         let next = questions.next();
         tokio::select! {
             biased;
-            // The last answer has left some without a child; who has come meanwhile is asked for with them.
+            // The last check committed some parents: their parents are checked next, with those that arrived meanwhile.
             () = std::future::ready(()), if !batch.is_empty() => {
                 while batch.len() < BATCH_MAX && let Ok(bereft) = queue.try_recv() {
                     batch.push(bereft);
                 }
             }
-            // Not while somebody is due, who would then wait for whatever comes.
+            // Before the queue is read: a steady inflow must not starve parents that are due.
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
             () = drained.cancelled() => break,
@@ -116,14 +115,13 @@ pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, draine
     }
 }
 
-/// Looks whether these parents are ready, however long that takes. Some commit with that; returns the parents of
-/// these.
+/// Checks these parents until the database answers. Some commit in that statement; returns the parents of these.
 async fn ask(
     engine: &Arc<Engine>,
     mut parents: Vec<Parent>,
     mut slots: Option<OwnedSemaphorePermit>,
 ) -> Vec<Bereft> {
-    // In the order in which others lock them, too.
+    // In the order in which other transactions lock them.
     parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
     let mut anything_new = true;
     while !parents.is_empty() {
@@ -141,27 +139,26 @@ async fn ask(
     vec![]
 }
 
-/// The parents to ask for, and those that were asked for lately. A parent of many children loses one
-/// all the time, and for nearly all of them the answer is no: so it is asked for at once a few times, then
-/// every now and then, and the last time after the last of them. Holds no parent for longer than
-/// it takes to ask again and to forget it, whatever comes in.
+/// The parents to check, and those that were checked recently. A parent of many children loses one all the time, and
+/// nearly always has others: so it is checked a few times at once, then at intervals, and once after its last child. A
+/// parent stays here no longer than until its next check and its expiry.
 #[derive(Default)]
 struct Questions {
     parents: BTreeMap<Uuid, Asked>,
-    /// Slots for those that are asked for at once, one for each at most.
+    /// Slots for parents that are checked at once, at most one for each.
     slots: Option<OwnedSemaphorePermit>,
-    /// The parents to ask for, by when.
+    /// The parents to check, by time.
     due: BTreeSet<(Instant, Uuid)>,
-    /// When those can be forgotten that nobody has to ask for by then.
+    /// The parents that can be forgotten unless they are checked again, by time.
     forget: VecDeque<(Instant, Uuid)>,
 }
 
-/// A parent that is asked for.
+/// A parent to check.
 #[derive(Default)]
 struct Asked {
-    /// What to ask next, if anything.
+    /// The next check, if there is one.
     waits: Option<Parent>,
-    /// How often it has been asked for, in a row.
+    /// The number of checks in a row.
     times: u32,
     last: Option<Instant>,
 }
@@ -171,7 +168,7 @@ impl Questions {
         bereft.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
     }
 
-    /// A child of this parent has ended.
+    /// Adds the parent of a child that has ended.
     fn add(&mut self, parent: Parent, slot: Option<OwnedSemaphorePermit>, now: Instant) {
         let id = parent.id;
         let asked = self.parents.entry(id).or_default();
@@ -184,7 +181,7 @@ impl Questions {
                 };
                 asked.waits = Some(parent);
                 self.due.insert((at, id));
-                // Whoever has to wait needs none.
+                // A deferred parent needs no slot.
                 if let Some(slot) = slot.filter(|_| at <= now) {
                     match &mut self.slots {
                         Some(slots) => slots.merge(slot),
@@ -195,12 +192,12 @@ impl Questions {
         }
     }
 
-    /// When there is something to ask.
+    /// The time of the next check.
     fn next(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// What is to be asked now.
+    /// Takes the parents to check now.
     fn take(&mut self, now: Instant) -> Vec<Parent> {
         self.forget(now);
         let mut parents = vec![];
@@ -232,7 +229,7 @@ impl Questions {
     }
 }
 
-/// Notifies the other processes, gathered, and outside of all other transactions.
+/// Notifies the other processes: batched, and outside of all other transactions.
 pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         tokio::select! {
@@ -247,28 +244,27 @@ pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken)
     }
 }
 
-/// Clients of this process that wait for the end of a hierarchy.
+/// The clients of this process that wait for the end of a hierarchy.
 #[derive(Default)]
 pub(crate) struct Waiters(Mutex<HashMap<Uuid, Ring>>);
 
-/// What rings all bells of a root.
+/// The sender of completions of a root.
 #[derive(Default)]
 struct Ring {
     sender: watch::Sender<End>,
     bells: usize,
 }
 
-/// How a run of a root's message ended, as far as those are concerned who wait for it.
+/// The end of a run of a root's message, for the clients that wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum End {
     Committed,
-    /// The database knows.
+    /// To be read from the database.
     #[default]
     Other,
 }
 
-/// Rings whenever a run of its root's message ends in this process. When the last of them is gone,
-/// nothing is left of it.
+/// Listens for ends of runs of a root's message in this process. The last listener removes the entry of the root.
 pub(crate) struct Bell<'a> {
     waiters: &'a Waiters,
     root: Uuid,
@@ -276,9 +272,9 @@ pub(crate) struct Bell<'a> {
 }
 
 impl Bell<'_> {
-    /// Returns when it rings, at once if it has since the last time: with what it rang for last.
+    /// Returns the newest end since the last call; at once if there was one.
     pub(crate) async fn rung(&mut self) -> End {
-        // What rings it is there as long as it is.
+        // The sender lives as long as this listener.
         let _ = self.rung.changed().await;
         *self.rung.borrow_and_update()
     }
@@ -298,7 +294,7 @@ impl Drop for Bell<'_> {
 }
 
 impl Waiters {
-    /// A bell for this root.
+    /// A listener for this root.
     pub(crate) fn bell(&self, root: Uuid) -> Bell<'_> {
         let mut map = self.map();
         let ring = map.entry(root).or_default();
@@ -416,7 +412,7 @@ mod tests {
             questions.slots = None;
             questions.add(parent(1, 0), slot(), now);
         }
-        assert!(questions.slots.is_none() && questions.next() > Some(now), "whoever has to wait needs none");
+        assert!(questions.slots.is_none() && questions.next() > Some(now), "a deferred parent needs no slot");
         assert_eq!(slots.available_permits(), 9);
     }
 
@@ -440,7 +436,7 @@ mod interleavings {
     use super::*;
     use crate::sync::explore;
 
-    /// A client looks whether it is over, and waits for the bell if not: it must not have rung between.
+    /// A client checks the state, then waits for the listener: an end between the two must not be lost.
     #[test]
     fn every_bell_rings_and_nothing_is_left_of_it() {
         explore(|| {
