@@ -1,4 +1,5 @@
-//! Writes the thousand sagas of B11, if they are asked for: sagas are types, and the attribute takes no parameters.
+//! Writes the thousand sagas of B11 if the feature is on: sagas are types, and the attribute takes no
+//! parameters.
 
 use std::fmt::Write;
 use std::path::Path;

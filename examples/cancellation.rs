@@ -1,6 +1,6 @@
-//! Asking a hierarchy, or a part of it, to give up. What is unfinished is rolled back: a run that waits
-//! at once, a running step when it ends or when it listens to its stop signal. Whoever launched a part
-//! that gave up sees that as any failure of a child.
+//! Cancels a hierarchy, or a part of it. The unfinished runs are rolled back: a waiting run at once, a running
+//! step when it ends or when it reacts to its stop signal. The parent of a cancelled part handles that like any
+//! other failure of a child.
 //!
 //! ```text
 //! cargo run --example cancellation
@@ -35,7 +35,7 @@ impl FilmStudio {
         Ok(())
     }
 
-    /// Not called if the film itself is to give up.
+    /// Not called if the film itself is cancelled.
     async fn do_without(&self, _: &mut Scope<'_>, _: &FilmShot, why: &Failure) -> Result<()> {
         println!("  we do without: {}", why.root_causes()[0].message);
         Ok(())
@@ -65,7 +65,8 @@ impl RenderFarm {
         let hours = if work.scene == 1 { 0 } else { 100 };
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(hours * 3600)) => Ok(()),
-            // Fails with who asked, and why. Just tidying up and returning would do as well.
+            // Fails with the source and the reason of the cancellation. Tidying up and returning would do as
+            // well.
             () = stop.raised() => scope.check().await,
         }
     }
@@ -102,7 +103,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until exactly so many scenes are being computed, and the others are done; gives one of them.
+/// Waits until exactly so many scenes are being computed, and the others are done. Returns one of them.
 async fn running(film: &Handle, scenes: usize) -> Result<RunInfo> {
     loop {
         let tree = film.tree().await?;

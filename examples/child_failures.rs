@@ -1,6 +1,5 @@
-//! What a saga can do when something that it launched fails: let it be, try somebody else, go another
-//! way, or fail as well. By the time it is asked, all children of the step have ended, and what failed
-//! is undone.
+//! Reactions of a saga to the failure of a child: ignore it, try another one, take another path, or fail as
+//! well. All children of the step have ended by then, and the failed ones are rolled back.
 //!
 //! ```text
 //! cargo run --example child_failures
@@ -14,7 +13,7 @@ struct PartyPlan {
     budget: u32,
 }
 
-/// Somebody is asked for something.
+/// A request to a friend or a business.
 #[derive(Message, Serialize, Deserialize)]
 struct PartyFavour {
     of: String,
@@ -39,7 +38,7 @@ impl Party {
         Ok(())
     }
 
-    /// Lets it be: the saga goes on.
+    /// Ignores the failure: the saga goes on.
     async fn enough_guests(&self, scope: &mut Scope<'_>, _: &PartyPlan, why: &Failure) -> Result<()> {
         let guests = scope.children().await?;
         let coming = guests.iter().filter(|guest| guest.outcome == ChildOutcome::Committed).count();
@@ -53,7 +52,7 @@ impl Party {
         Ok(())
     }
 
-    /// Tries again: if what it launches succeeds, the saga goes on; if not, it is asked once more.
+    /// Tries again: if the new child succeeds, the saga goes on. Otherwise this is called once more.
     async fn another_baker(&self, scope: &mut Scope<'_>, _: &PartyPlan, why: &Failure) -> Result<()> {
         println!("no cake: {}", why.root_causes()[0].message);
         let baker = scope.handler_iteration() + 1;
@@ -67,7 +66,7 @@ impl Party {
         Ok(())
     }
 
-    /// Goes another way.
+    /// Takes another path.
     async fn stay_inside(&self, _: &mut Scope<'_>, _: &PartyPlan, _: &Failure) -> Result<Next<PartyStep>> {
         println!("it rains, so no lanterns");
         Ok(Next::goto(PartyStep::Pay))
@@ -78,7 +77,7 @@ impl Party {
         unreachable!("in the rain?")
     }
 
-    /// Without a handler the failure of a child is the step's own. All favours are undone.
+    /// Without a handler the step fails with its child. All favours are rolled back.
     #[step]
     async fn pay(&self, scope: &mut Scope<'_>, party: &PartyPlan) -> Result<()> {
         scope.launch(favour("the bank", party.budget >= 100)).await?;
@@ -115,7 +114,7 @@ async fn main() -> Result<()> {
 
     println!("\nand with less money");
     let party = scoop.launch(PartyPlan { budget: 10 }).await?;
-    let Outcome::RolledBack(why) = party.wait().await? else { panic!("who paid?") };
+    let Outcome::RolledBack(why) = party.wait().await? else { panic!("the party was paid for") };
     assert_eq!(why.root_causes()[0].message, "the bank said no");
     let tree = party.tree().await?;
     let undone = tree.runs().iter().all(|run| matches!(run.state, RunState::RolledBack(_)));

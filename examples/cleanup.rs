@@ -1,5 +1,5 @@
-//! Cleaning up with `finally`: it runs once the step and what it launched are over, however that came
-//! about. It gets what the step returned, if it got that far.
+//! Cleanup with `finally`: it runs once the step and its children are over, with any outcome. It gets the value
+//! of the step, if there is one.
 //!
 //! ```text
 //! cargo run --example cleanup
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use scoop::prelude::*;
 use uuid::Uuid;
 
-/// A report that is put together in a folder of its own and printed by somebody else.
+/// A report that is assembled in a folder of its own, and printed by another saga.
 #[derive(Message, Serialize, Deserialize)]
 struct ReportWanted {
     id: Uuid,
-    /// What goes wrong: nothing, `"writing"`, `"printing"` or `"sending"`.
+    /// The step that fails: none, `"writing"`, `"printing"` or `"sending"`.
     trouble: String,
 }
 
@@ -52,7 +52,7 @@ impl Reports {
         Ok(Pages(1))
     }
 
-    /// As any step it may run again after a crash, so it does not mind if the folder is gone already.
+    /// Like any step it may run again after a crash, so it accepts that the folder is gone already.
     async fn clear_up(&self, _: &mut Scope<'_>, report: &ReportWanted, pages: Option<&Pages>) -> Result<()> {
         println!("  clearing up after {} pages", pages.map_or(0, |pages| pages.0));
         match fs::remove_dir_all(report.folder()) {
@@ -64,7 +64,7 @@ impl Reports {
     /// The folder is gone when this begins.
     #[step]
     async fn send(&self, _: &mut Scope<'_>, report: &ReportWanted, pages: &Pages) -> Result<()> {
-        assert!(!report.folder().exists(), "nobody cleared up");
+        assert!(!report.folder().exists(), "the folder was not cleared up");
         if report.trouble == "sending" {
             return Err(Error::msg("no stamps"));
         }

@@ -1,6 +1,5 @@
-//! What a whole hierarchy knows without every message carrying it. The context travels down, from
-//! whoever launches a message to its handlers, and along, from step to step, also through a rollback;
-//! it never travels up.
+//! Data for a whole hierarchy that no message has to carry. The context travels down, from the launcher of a
+//! message to its handlers, and along, from step to step, also through a rollback. It never travels up.
 //!
 //! ```text
 //! cargo run --example context
@@ -8,18 +7,18 @@
 
 use scoop::prelude::*;
 
-/// For which insurance company all this is done. Its key is the name of the type.
+/// The insurance company of the claim. Its key is the name of the type.
 #[derive(Debug, PartialEq, ContextKey, Serialize, Deserialize)]
 struct Insurer(String);
 
-/// A key that other programs rely on, whatever the type is called here.
+/// A key that other programs rely on. It does not depend on the name of the type.
 #[derive(Debug, PartialEq, ContextKey, Serialize, Deserialize)]
 #[context(key = "claims.suspicion")]
 struct Suspicion {
     percent: u8,
 }
 
-/// Whom the garage has put on the job.
+/// The mechanic chosen by the garage.
 #[derive(Debug, PartialEq, ContextKey, Serialize, Deserialize)]
 struct Mechanic(String);
 
@@ -49,10 +48,10 @@ impl DamageClaims {
 
     #[step]
     async fn decide(&self, scope: &mut Scope<'_>, _: &DamageReported) -> Result<()> {
-        // Along: what the step before set. Not up: what the garage set.
+        // Along: the value from the previous step. Not up: the value from the garage.
         assert_eq!(scope.get::<Suspicion>()?, Some(Suspicion { percent: 20 }));
         assert_eq!(scope.get::<Mechanic>()?, None);
-        // Kept although the step fails, so that those who undo know what it knew.
+        // Kept although the step fails, so that compensations can read it.
         scope.set(Suspicion { percent: 99 })?;
         Err(Error::msg("this car does not exist"))
     }
@@ -73,16 +72,16 @@ impl ClaimsGarage {
     #[step(rollback = send_bill)]
     async fn inspect(&self, scope: &mut Scope<'_>, car: &InspectCar) -> Result<()> {
         println!("  the garage looks at {} with {:?}", car.plate, scope.get::<Suspicion>()?);
-        // Down: what the launcher of its launcher said, and what its launcher set.
+        // Down: the values from its launcher, and from the launcher above that.
         assert_eq!(scope.get::<Insurer>()?, Some(Insurer("Northwind Mutual".into())));
         assert_eq!(scope.get::<Suspicion>()?, Some(Suspicion { percent: 20 }));
         scope.set(Mechanic("Olga".into()))?;
         Ok(())
     }
 
-    /// Knows what it had set itself, and what the claim had learned when it turned back.
+    /// Reads the garage's own value, and the claim's value from the begin of its rollback.
     async fn send_bill(&self, scope: &mut Scope<'_>, _: &InspectCar, _: &Failure) -> Result<()> {
-        println!("  {:?} went there in vain, with {:?}", scope.get::<Mechanic>()?, scope.get::<Suspicion>()?);
+        println!("  {:?} went for nothing, with {:?}", scope.get::<Mechanic>()?, scope.get::<Suspicion>()?);
         assert_eq!(scope.get::<Mechanic>()?, Some(Mechanic("Olga".into())));
         assert_eq!(scope.get::<Suspicion>()?, Some(Suspicion { percent: 99 }));
         Ok(())
@@ -95,7 +94,7 @@ async fn main() -> Result<()> {
     let damage = DamageReported { plate: "1AB 2345".into() };
     let claim = scoop.launch(damage).with(Insurer("Northwind Mutual".into())).await?;
 
-    // An assertion that does not hold fails its step; in a compensation that is `RollbackFailed`.
+    // A failed assertion fails its step. In a compensation that would be `RollbackFailed`.
     let Outcome::RolledBack(why) = claim.wait().await? else { panic!("{}", claim.tree().await?) };
     assert_eq!(why.message, "this car does not exist");
     scoop.shutdown().await?;

@@ -1,6 +1,6 @@
-//! Where a saga goes next: a step repeats itself, jumps back so that a loop spans several steps, or
-//! goes on. Every instance of a step is on record, and if the saga fails, each is undone by itself,
-//! the newest first, with its own iteration and its own value.
+//! The next step of a saga: a step repeats itself, jumps back so that a loop spans several steps, or goes on.
+//! Every instance of a step is recorded. If the saga fails, each instance is compensated separately, the newest
+//! first, with its own iteration and its own value.
 //!
 //! ```text
 //! cargo run --example control_flow
@@ -8,14 +8,14 @@
 
 use scoop::prelude::*;
 
-/// A round of the delivery van: how many crates go to each door.
+/// A round of the delivery van: the number of crates for each door.
 #[derive(Message, Serialize, Deserialize)]
 struct VanRound {
     crates: Vec<u32>,
     bridge_is_open: bool,
 }
 
-/// At which door the van stands.
+/// The door where the van is.
 #[derive(Serialize, Deserialize)]
 struct Door(usize);
 
@@ -32,7 +32,7 @@ impl Van {
         Ok(Door(door))
     }
 
-    /// One crate at a time; when the last one is out, to the next door.
+    /// Unloads one crate at a time. After the last one the van goes on to the next door.
     #[step(rollback = load_again)]
     async fn unload(&self, scope: &mut Scope<'_>, round: &VanRound, at: &Door) -> Result<Next<VanStep>> {
         println!("  crate {}", scope.iteration());
@@ -50,7 +50,7 @@ impl Van {
         if round.bridge_is_open { Ok(()) } else { Err(Error::msg("the bridge is closed")) }
     }
 
-    /// Gets what this very instance of `drive` returned.
+    /// Gets the value of exactly this instance of `drive`.
     async fn back_up(&self, _: &mut Scope<'_>, _: &VanRound, door: &Door, _: &Failure) -> Result<()> {
         println!("away from door {}", door.0);
         Ok(())

@@ -1,6 +1,6 @@
-//! What a step returns is stored, and found by its type: later steps ask for a `&T`, and where the step
-//! may not have run, for an `Option<&T>`. A step in a loop asks for its own type, and `With` both says
-//! where to go and leaves a value.
+//! The value of a step is stored, and found by its type. Later steps ask for a `&T`, or for an `Option<&T>` if
+//! the step may not have run. A step in a loop asks for its own type. `With` both names the next step and
+//! returns a value.
 //!
 //! ```text
 //! cargo run --example data_between_steps
@@ -18,7 +18,7 @@ struct InvoiceWanted {
 #[derive(Serialize, Deserialize)]
 struct InvoiceNumber(String);
 
-/// What the lines so far come to.
+/// The sum of the lines so far.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Subtotal {
     lines: usize,
@@ -41,7 +41,7 @@ impl Invoicing {
         Ok(InvoiceNumber(format!("2026-{}", &scope.message_id().simple().to_string()[28..])))
     }
 
-    /// Gets what it returned the last time: nothing at first.
+    /// Gets its own previous value: none at first.
     #[step(rollback = strike_out)]
     async fn add_line(
         &self,
@@ -66,7 +66,7 @@ impl Invoicing {
         Ok(Discount { cents: of.cents / 10 })
     }
 
-    /// Takes values in any order. A plain `&Discount` would fail it where that step was skipped.
+    /// Takes values in any order. A plain `&Discount` would fail the step where `Discount` was skipped.
     #[step]
     async fn send(
         &self,
@@ -82,7 +82,7 @@ impl Invoicing {
         invoice.address.as_ref().map(|_| ()).ok_or_else(|| Error::msg("no address"))
     }
 
-    /// Gets the very value of the instance that it undoes, not the newest.
+    /// Gets the value of exactly the instance that it compensates, not the newest.
     async fn strike_out(
         &self,
         scope: &mut Scope<'_>,
@@ -92,7 +92,7 @@ impl Invoicing {
         _why: &Failure,
     ) -> Result<()> {
         let lines = scope.iteration() as usize + 1;
-        println!("{}: line {lines} struck out, it stood at {} cents", number.0, subtotal.cents);
+        println!("{}: line {lines} removed, the sum was {} cents", number.0, subtotal.cents);
         assert_eq!(*subtotal, Subtotal { lines, cents: invoice.cents_by_line[..lines].iter().sum() });
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! Deadlines. What a message's handlers launch inherits the deadline of the message, and may tighten it,
-//! never loosen it. A run that waits is woken the moment its deadline passes; a step that takes long
-//! looks for itself. Who misses a deadline is rolled back, and learns who had set it.
+//! Deadlines. The children of a message's handlers inherit its deadline, and may tighten it, never extend it. A
+//! waiting run is woken the moment its deadline passes; a long step checks its deadline itself. A run that
+//! misses a deadline is rolled back, with the source of the deadline in its failure.
 //!
 //! ```text
 //! cargo run --example deadlines
@@ -51,7 +51,7 @@ impl DinnerKitchen {
     }
 }
 
-/// Nothing interrupts a step, so one that takes long looks in between.
+/// No step is interrupted, so a long one checks its deadline in between.
 async fn fry(scope: &mut Scope<'_>) -> Result<()> {
     for _slice in 0..3600 {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,5 +1,5 @@
-//! Failures as data: an error of one service comes back as itself in another, which knows its type,
-//! and the whole story is one readable tree.
+//! Failures as data: a service gets the error of another service with its type, and the whole story is one
+//! readable tree.
 //!
 //! ```text
 //! cargo run --example failures
@@ -7,20 +7,20 @@
 
 use scoop::prelude::*;
 
-/// Somebody wants a cake.
+/// An order for a cake.
 #[derive(Message, Serialize, Deserialize)]
 struct CakeOrdered {
     flavour: String,
     eggs: u32,
 }
 
-/// The bakery has to have this many eggs.
+/// A request for this many eggs.
 #[derive(Message, Serialize, Deserialize)]
 struct EggsNeeded {
     eggs: u32,
 }
 
-/// Its code is stored with the failure, so that the type can be renamed; so are its fields.
+/// The code is stored with the failure, so that the type can be renamed. The fields are stored, too.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]
 #[failure(code = "larder.short")]
 #[error("{wanted} eggs were wanted, {left} are left")]
@@ -94,7 +94,7 @@ async fn main() -> Result<()> {
 
     let cake = scoop.launch(CakeOrdered { flavour: "wedding".into(), eggs: 500 }).await?;
     let Outcome::RolledBack(failure) = cake.wait().await? else {
-        panic!("nobody has 500 eggs");
+        panic!("the larder has no 500 eggs");
     };
     println!("\n{}", failure.report());
 

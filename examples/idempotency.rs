@@ -1,6 +1,6 @@
-//! Having things done once. A step runs again when its process dies or its connection breaks, so what it
-//! does outside of the database it does under `idempotency_key()`, which stays the same. Messages are
-//! launched once under a key of yours.
+//! Effects that happen once. A step runs again when its process dies or its connection breaks. So it produces
+//! effects outside of the database under `idempotency_key()`, which stays the same. Messages are launched once
+//! under a key of yours.
 //!
 //! ```text
 //! cargo run --example idempotency
@@ -23,12 +23,12 @@ struct WelcomeCustomer {
     customer: Uuid,
 }
 
-/// A payment provider of the outside world, to whom a key means something: a file for each payment.
+/// An external payment provider that supports keys: it stores a file for each payment.
 fn provider(customer: Uuid) -> PathBuf {
     std::env::temp_dir().join(format!("scoop-payments-{customer}"))
 }
 
-/// Says whether the money moved now, or already had under this key.
+/// Returns whether the money moved now, or already had under this key.
 fn pay(customer: Uuid, key: Uuid) -> Result<bool> {
     fs::create_dir_all(provider(customer))?;
     match File::create_new(provider(customer).join(key.to_string())) {
@@ -48,7 +48,7 @@ impl TicketOffice {
     async fn charge(&self, scope: &mut Scope<'_>, ticket: &TicketBought) -> Result<()> {
         let moved = pay(ticket.customer, scope.idempotency_key())?;
         println!("  attempt {}: {}", scope.attempt(), if moved { "paid" } else { "was paid already" });
-        // The answer got lost twice. Such an error is no failure of the step: it runs again.
+        // The answer got lost twice. Such an error does not fail the step: it runs again.
         if scope.attempt() < 2 { Err(Error::infrastructure("the line went dead")) } else { Ok(()) }
     }
 
@@ -59,7 +59,7 @@ impl TicketOffice {
         if moved || scope.attempt() > 0 { Ok(()) } else { Err(Error::msg("that was another payment")) }
     }
 
-    /// However many tickets somebody buys. Nobody waits for it, nor is it undone.
+    /// Sends one letter for any number of tickets. The order neither waits for it nor rolls it back.
     #[step]
     async fn welcome(&self, scope: &mut Scope<'_>, ticket: &TicketBought) -> Result<()> {
         let customer = ticket.customer;
@@ -88,7 +88,7 @@ async fn main() -> Result<()> {
     let scoop = Scoop::builder().embedded().start().await?;
     let customer = Uuid::new_v4();
 
-    // Whoever clicks twice, or asks again because the answer got lost, buys one ticket.
+    // A second click, or a repeated request after a lost answer, buys no second ticket.
     let first = scoop.launch(TicketBought { customer }).unique(format!("{customer}, to Oslo")).await?;
     let again = scoop.launch(TicketBought { customer }).unique(format!("{customer}, to Oslo")).await?;
     assert_eq!(first.id(), again.id());
@@ -101,7 +101,7 @@ async fn main() -> Result<()> {
     assert_eq!(back.wait().await?, Outcome::Committed);
     assert_eq!(fs::read_dir(provider(customer))?.count(), 4);
 
-    // Both tickets led to one letter: who launches it now finds the same one.
+    // Both tickets led to one letter: another launch finds the same one.
     let key = format!("welcome {customer}");
     let letter = scoop.launch(WelcomeCustomer { customer }).unique(key).await?;
     assert_eq!(letter.wait().await?, Outcome::Committed);

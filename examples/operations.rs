@@ -1,8 +1,8 @@
-//! A compensation that fails, and what an operator does about it.
+//! A compensation that fails, and its repair by an operator.
 //!
-//! Three orders are taken back while the bank is closed, so that nobody can be paid back. What failed is
-//! listed; one refund is retried when the bank has opened, one is skipped, one was made by hand. Ends by
-//! itself, and fails if anything is not as it says.
+//! Three orders are rolled back while the bank is closed, so that no refund is possible. The failures are
+//! listed. One refund is retried when the bank has opened, one is skipped, one was made by hand. The program
+//! ends on its own, and fails if a result is not the expected one.
 //!
 //! ```text
 //! cargo run --example operations
@@ -21,7 +21,7 @@ struct OrderPlaced {
     order: u32,
 }
 
-/// Where the money is. It pays nothing back while it is closed.
+/// The bank account. The bank pays nothing back while it is closed.
 #[derive(Clone, Default)]
 struct Bank {
     open: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ async fn main() -> Result<ExitCode> {
 
     let [first, second, third] = &*orders else { unreachable!("there are three") };
     let answers = [
-        // Too early: it fails again, and that is seen in the same place.
+        // Too early: it fails again, and is listed again.
         scoop.retry(run_of(&scoop, first).await?).source("the night shift").await?,
         scoop.skip(run_of(&scoop, second).await?, "it was for free").source("support").await?,
         scoop.resolve(run_of(&scoop, third).await?, "paid in cash, ticket 4711").source("support").await?,
@@ -118,7 +118,7 @@ async fn main() -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What of these orders could not be undone and is not settled.
+/// Failed compensations of these orders that are not settled.
 async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedCompensation>> {
     let mut listed = scoop.failed_compensations().await?;
     listed.retain(|failed| orders.iter().any(|order| failed.hierarchy() == order.id()));

@@ -1,5 +1,5 @@
-//! Tests of a saga without a database: each of its steps fails once, each runs twice, and each commit meets
-//! a crash. Time is virtual, so that a stay of two weeks takes no time.
+//! Tests of a saga without a database: each of its steps fails once, each runs twice, and each commit meets a
+//! crash. Time is virtual, so that a stay of two weeks takes no time.
 //!
 //! ```text
 //! cargo run --example rehearsal
@@ -20,7 +20,8 @@ struct TripBooked {
 #[derive(Message, Serialize, Deserialize)]
 struct BookRoom;
 
-/// Somebody else's service: it knows bookings and mails by their keys, so that asking twice is asking once.
+/// An external service: it identifies bookings and mails by their keys, so that a repeated request has no
+/// effect.
 #[derive(Clone, Default)]
 struct Agency {
     rooms: Arc<Mutex<BTreeSet<String>>>,
@@ -59,8 +60,8 @@ struct Rooms {
 #[saga]
 #[subscribes(BookRoom)]
 impl Rooms {
-    /// What is undone is what is on record. A booking that goes through right before its step fails is
-    /// not, so the step before it is the one that knows how to cancel.
+    /// Only recorded steps are compensated. A booking that succeeds right before its step fails is not
+    /// recorded, so the step before it has the compensation that cancels.
     #[step(rollback = cancel)]
     async fn choose(&self, scope: &mut Scope<'_>, _: &BookRoom) -> Result<String> {
         Ok(scope.idempotency_key().to_string())
@@ -78,7 +79,7 @@ impl Rooms {
     }
 }
 
-/// A trip in a world of its own: how it ended, and how many rooms and mails there are.
+/// Runs a trip in a database of its own. Returns its outcome, and the numbers of rooms and mails.
 async fn trip(builder: Builder) -> Result<(Outcome, usize, usize)> {
     let agency = Agency::default();
     let (trips, rooms) = (Trips { agency: agency.clone() }, Rooms { agency: agency.clone() });

@@ -1,6 +1,6 @@
-//! Handlers that reply. The saga that launched the messages reads the replies in its next step, each with the name of
-//! the saga that gave it. What `on_child_failure` launches again counts with the rest, and what was rolled back does
-//! not count. The client gets the reply to its own message as the result of the whole hierarchy.
+//! Handlers that reply. The saga that launched the messages reads the replies in its next step, each with the
+//! name of its saga. Replies to messages launched again by `on_child_failure` are included, and those of runs
+//! that rolled back are not. The client gets the reply to its own message as the result of the whole hierarchy.
 //!
 //! ```text
 //! cargo run --example replies
@@ -86,7 +86,7 @@ impl TravelAgent {
         Ok(())
     }
 
-    /// Every night counts once, whatever the number of attempts.
+    /// Every night counts once, for any number of attempts.
     #[step]
     async fn add_up(&self, scope: &mut Scope<'_>, trip: &TripWanted) -> Result<()> {
         let bookings = scope.replies::<BookNight>().await?;
@@ -161,7 +161,7 @@ async fn main() -> Result<()> {
     println!("the trip costs {} euros", total.euros);
     assert_eq!(total, Total { euros: 80 + 110 + 200 });
 
-    // The same in two parts; the handle may as well come from `scoop.find(id)`.
+    // The same in two parts. The handle may also come from `scoop.find(id)`.
     let trip = scoop.launch(nights(["Thursday", "Friday", "New Year's Eve"])).await?;
     match trip.result::<TripWanted>().await {
         Err(RuntimeError::NoResult { why: NoResult::RolledBack(failure), .. }) => {

@@ -1,5 +1,5 @@
-//! Trying again before a failure counts. Between two attempts the run rests in the database, without a
-//! task or a connection; a program that is restarted goes on counting where it was.
+//! Attempts before a failure counts. Between two attempts the run rests in the database, without a task or a
+//! connection. A program that is restarted continues the count.
 //!
 //! ```text
 //! cargo run --example retries
@@ -49,9 +49,9 @@ impl CardTerminal {
         match (scope.attempt(), payment.card) {
             (0 | 1, _) => Err(BankBusy.into()),
             (_, Card::Good) => Ok(()),
-            // The step itself knows that another attempt would not help ..
+            // The step itself decides that another attempt would not help ..
             (attempt, Card::Stolen) => Err(Error::permanent(Stolen(attempt))),
-            // .. or the function does that looks at its errors.
+            // .. or the function that examines its errors does.
             (attempt, Card::Foreign) => Err(NotAccepted(attempt).into()),
         }
     }
@@ -60,7 +60,7 @@ impl CardTerminal {
         error.downcast_ref::<BankBusy>().is_some()
     }
 
-    /// A compensation that fails for good leaves a mess, so it is worth some attempts.
+    /// A compensation that fails for good needs an operator, so it gets some attempts.
     async fn refund(&self, scope: &mut Scope<'_>, _: &CardPresented, _: &Failure) -> Result<()> {
         println!("  refund, attempt {}", scope.attempt());
         if scope.attempt() < 2 { Err(BankBusy.into()) } else { Ok(()) }

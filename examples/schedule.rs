@@ -1,19 +1,19 @@
-//! Sagas that run by themselves: a thermometer that is read again and again, and a report on it that
-//! is due every night.
+//! Scheduled sagas: a thermometer that is read several times a second, and a report on it that is due every
+//! night.
 //!
 //! ```text
-//! cargo run --example schedule        # ends by itself, and says whether all was as it should be
+//! cargo run --example schedule        # ends on its own, and prints whether all was as expected
 //! ```
 //!
-//! Start it several times on one database (`DATABASE_URL=postgres://.. cargo run --example schedule`):
-//! each time is read by one process, and what nobody was there for is made up for.
+//! Start it several times on one database (`DATABASE_URL=postgres://.. cargo run --example schedule`): each
+//! reading is taken by one process, and missed times are made up for.
 
 use std::process::ExitCode;
 
 use scoop::prelude::*;
 use tokio::sync::mpsc;
 
-/// How many readings there are before the program ends.
+/// The number of readings before the program ends.
 const READINGS: usize = 10;
 
 /// Reads the temperature five times a second.
@@ -21,8 +21,8 @@ struct Thermometer {
     readings: mpsc::UnboundedSender<u64>,
 }
 
-// Who reads too slowly leaves out a reading rather than begin two at once. For times at which no
-// process lived there is one reading, which is what `missed` says unless one says otherwise.
+// A slow reading skips the next one, so that no two overlap. For times without any process there is one
+// reading, the default of `missed`.
 #[saga(every = "200ms", overlap = "skip")]
 #[subscribes(Tick)]
 impl Thermometer {
@@ -40,14 +40,14 @@ impl Thermometer {
     /// The reading is in the database when this begins.
     #[step]
     async fn tell(&self, _: &mut Scope<'_>, tick: &Tick) -> Result<()> {
-        // The program may have had enough.
+        // The receiver may be gone, because the program ends after enough readings.
         let _ = self.readings.send(tick.count());
         Ok(())
     }
 }
 
-/// Sums up the readings, at three in the morning as the clocks of Prague show it: also in the
-/// night in which there are two hours that begin with two, and in that in which there is none.
+/// Sums up the readings at three in the morning by the clocks of Prague, also in the two nights of the year in
+/// which the clocks change.
 #[derive(Default)]
 struct NightlyReport;
 
@@ -70,7 +70,7 @@ impl NightlyReport {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let (readings, mut read) = mpsc::unbounded_channel();
-    // The tables have to be there before the first reading.
+    // The tables must exist before the first reading.
     let client = Scoop::builder().embedded().migrate(true).client().await?;
     sqlx::raw_sql(
         "CREATE TABLE IF NOT EXISTS reading (run bigint PRIMARY KEY, degrees int NOT NULL);
@@ -85,7 +85,7 @@ async fn main() -> Result<ExitCode> {
         let run = read.recv().await.ok_or_else(|| Error::msg("the thermometer is gone"))?;
         println!("reading {run}");
     }
-    // Nobody wants to wait until three in the morning.
+    // Triggered, so that the example need not wait until three in the morning.
     let report = scoop.trigger::<NightlyReport>().await?;
     let outcome = report.wait().await?;
     scoop.shutdown().await?;
@@ -95,7 +95,7 @@ async fn main() -> Result<ExitCode> {
     Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether each run that was counted has its reading, but for those that are under way.
+/// Whether each counted run has its reading, except those under way.
 async fn check(pool: &sqlx::PgPool) -> Result<bool> {
     let (runs, readings, under_way): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT fired FROM scoop.schedule WHERE handler = 'thermometer'),

@@ -1,5 +1,6 @@
-//! How long a step may take. One that takes longer is stopped where it waits, its transaction is rolled
-//! back, and it fails like any other: with `retry` it is tried again, without the saga turns back.
+//! The time limit of a step. A step that takes longer is stopped at the `.await` where it waits, its
+//! transaction is rolled back, and it fails like any other: with `retry` it is attempted again, without it
+//! the saga rolls back.
 //!
 //! ```text
 //! cargo run --example step_limits
@@ -13,7 +14,7 @@ use scoop::prelude::*;
 #[derive(Message, Serialize, Deserialize)]
 struct TideAsked {
     harbour: String,
-    /// How many of the stations do not answer today.
+    /// The number of stations that do not answer today.
     dead_stations: u32,
 }
 

@@ -1,6 +1,6 @@
-//! A new version of a program that no longer fits what is under way. Such a run is set aside, with the
-//! reason, and blocks no other run; when a program starts that fits, it goes on where it stood.
-//! Here the versions are three types that are stored under the same name.
+//! A new version of a program that cannot continue existing runs. Such a run is stuck, with the reason, and
+//! blocks no other run. Once a program starts that can continue it, it goes on at its next step. Here the
+//! versions are three types that are stored under the same name.
 //!
 //! ```text
 //! cargo run --example stuck_runs
@@ -118,7 +118,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until the saga that was launched is in such a state.
+/// Waits until the launched saga is in such a state.
 async fn comes_to(scoop: &Scoop, loan: HierarchyId, such: fn(&RunState) -> bool) -> Result<()> {
     let loan = scoop.find(loan).await?;
     while !loan.tree().await?.roots().iter().any(|run| such(&run.state)) {

@@ -1,5 +1,5 @@
-//! Waiting for a time. A saga that sleeps holds neither a task nor a connection, and no restart of the
-//! program wakes it or makes it forget. Here it is parts of a second; years do as well.
+//! Waiting for a time. A sleeping saga holds neither a task nor a connection, and a restart of the program does
+//! not change its time. Here it is fractions of a second; years work as well.
 //!
 //! ```text
 //! cargo run --example time
@@ -21,14 +21,14 @@ struct TrialPeriod;
 #[saga]
 #[subscribes(TrialBegun)]
 impl TrialPeriod {
-    /// Sleeps as long after every run of this step.
+    /// Sleeps for this time after every run of this step.
     #[step(sleep = "200 ms")]
     async fn welcome(&self, _: &mut Scope<'_>, _: &TrialBegun) -> Result<()> {
         println!("welcome");
         Ok(())
     }
 
-    /// Sleeps as long as the step finds right. The call returns at once; the next step comes later.
+    /// Sleeps for a time chosen by the step. The call returns at once; the next step comes later.
     #[step]
     async fn give_a_tip(&self, scope: &mut Scope<'_>, _: &TrialBegun) -> Result<Next<TrialPeriodStep>> {
         println!("tip number {}", scope.iteration() + 1);
@@ -56,7 +56,7 @@ async fn main() -> Result<()> {
     let trial = scoop.launch(TrialBegun { ends }).delay(begins).await?;
     assert_eq!(trial.wait().await?, Outcome::Committed);
 
-    // A sleep counts from the moment that it is asked for, a little before its step is on record.
+    // A sleep counts from its request, a little before its step is recorded.
     let tree = trial.tree().await?;
     let begun = tree.roots()[0].began_at().expect("it has begun");
     assert!(begun > begins, "{tree}");
@@ -71,7 +71,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// When the nth instance of a step was done.
+/// The time at which the nth instance of a step was done.
 fn nth_end(tree: &Tree, step: &str, nth: usize) -> SystemTime {
     let events = tree.roots()[0].events.iter();
     let mut ends = events.filter(|event| event.step.as_deref() == Some(step)).filter_map(|event| event.at);

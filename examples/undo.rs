@@ -1,5 +1,5 @@
-//! Undoing what is finished, long after: a whole hierarchy or a part of it. The answer says what became
-//! of the request.
+//! Rolls back finished work, long after: a whole hierarchy or a part of it. The answer gives the fate of the
+//! request.
 //!
 //! ```text
 //! cargo run --example undo
@@ -44,7 +44,7 @@ impl FurnitureShop {
         Ok(())
     }
 
-    /// Runs when all parcels are back. The failure tells who wanted that, and why.
+    /// Runs when all parcels are back. The failure has the source and the reason of the request.
     async fn give_back(&self, _: &mut Scope<'_>, _: &FurnitureOrdered, why: &Failure) -> Result<()> {
         println!("  the money goes back: {why}");
         Ok(())
@@ -74,7 +74,7 @@ async fn main() -> Result<()> {
     let scoop = Scoop::builder().embedded().start().await?;
     let order = FurnitureOrdered { parcels: vec!["table".into(), "lamp".into()] };
 
-    // Not now: ask again later, or cancel it.
+    // Not possible yet: request it again later, or cancel the order.
     let order = scoop.launch(order).delay(Duration::from_millis(700)).await?;
     let answer = scoop.rollback(order.id(), "second thoughts").await?;
     assert_eq!(answer, RollbackAnswer::StillRunning);

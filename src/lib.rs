@@ -23,7 +23,7 @@ pub use scoop_runtime::{
 
 pub mod guide;
 
-/// What a program with sagas imports.
+/// The usual imports of a program with sagas.
 ///
 /// ```
 /// use scoop::prelude::*;

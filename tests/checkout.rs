@@ -30,7 +30,7 @@ fn the_shop_that_ships_balances_its_books() {
 }
 
 #[test]
-fn killed_at_any_moment_it_finishes_the_work() {
+fn killed_example_finishes_the_work_after_a_restart() {
     let mut random = Random::seeded();
     let folder = Folder::new("kill");
     write_shop(&folder.0.join("data"), &mut random, 120);
@@ -74,12 +74,12 @@ fn several_processes_share_the_work() {
 struct Database {
     runtime: tokio::runtime::Runtime,
     url: String,
-    /// The server, if it is ours and goes with its data; else who can drop the database.
+    /// The server, if it is our own and vanishes with its data. Otherwise the access to drop the database.
     server: Result<Embedded, (String, String)>,
 }
 
 impl Database {
-    /// A new one of the server of `DATABASE_URL`. Without that the example starts its own server.
+    /// Creates one on the server of `DATABASE_URL`. Without that the example starts its own server.
     fn of_the_machine(name: &str) -> Option<Self> {
         let admin = std::env::var("DATABASE_URL").ok()?;
         let name = format!("checkout_{name}_{}", std::process::id());
@@ -111,7 +111,7 @@ async fn execute(url: &str, statement: String) {
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
 }
 
-/// Has the program run on this database, or else on a server of its own.
+/// Runs the program on this database, or else on a server of its own.
 fn on<'a>(database: Option<&Database>, command: &'a mut Command) -> &'a mut Command {
     match database {
         Some(database) => command.env("DATABASE_URL", &database.url),
@@ -128,7 +128,7 @@ fn example() -> PathBuf {
     example
 }
 
-/// The example at work.
+/// A running example.
 struct Running {
     child: Child,
     progress: Receiver<String>,
@@ -147,7 +147,7 @@ impl Running {
         Self { child, progress, log }
     }
 
-    /// Waits for so many lines of progress; says whether they came before the end.
+    /// Waits for so many lines of progress. Returns whether they came before the end.
     fn progresses(&mut self, lines: u64) -> bool {
         (0..lines).all(|_| match self.progress.recv_timeout(PATIENCE) {
             Ok(line) => {
@@ -164,7 +164,7 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// Waits for the end, which must be a good one, and returns what was said.
+    /// Waits for the end, which must be a success, and returns the output.
     fn finish(mut self) -> String {
         while self.progresses(1) {}
         let mut told = String::new();
@@ -176,7 +176,7 @@ impl Running {
     }
 }
 
-/// Not left behind by a test that fails.
+/// A failed test must not leave the process behind.
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -194,7 +194,7 @@ fn lines_of(stderr: ChildStderr) -> Receiver<String> {
     lines
 }
 
-/// Every key stands in the ledger once, and no order is charged or refunded twice.
+/// Asserts that every key is in the ledger once, and no order is charged or refunded twice.
 fn assert_charged_once(ledger: &Path) {
     let text = fs::read_to_string(ledger).unwrap();
     let mut seen = BTreeSet::new();
@@ -208,7 +208,7 @@ fn assert_charged_once(ledger: &Path) {
             assert!(seen.insert(fact), "twice in the ledger: {line}\n{text}");
         }
     }
-    assert!(!seen.is_empty(), "nobody was charged");
+    assert!(!seen.is_empty(), "no order was charged");
 }
 
 /// A shop of its own for a test, large enough to be killed in the middle.
@@ -235,7 +235,7 @@ fn write_shop(folder: &Path, random: &mut Random, orders: u64) {
     }
 }
 
-/// A folder that is gone after the test, in a place where the user of the database may go.
+/// A folder that is removed after the test, in a place that the user of the database can enter.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -251,7 +251,7 @@ impl Drop for Folder {
     }
 }
 
-/// SplitMix64. `SCOOP_SEED` repeats what a failed test printed.
+/// SplitMix64. `SCOOP_SEED` repeats the seed that a failed test printed.
 struct Random(u64);
 
 impl Random {

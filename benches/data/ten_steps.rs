@@ -1,4 +1,5 @@
-//! What B16 expands: a saga of ten steps, in a module of its own so that its part of the expansion can be told.
+//! The input of B16: a saga of ten steps, in a module of its own so that its part of the expansion can be
+//! found.
 
 use scoop::prelude::*;
 

@@ -1,4 +1,4 @@
--- One saga step as six round trips: take a run, do the user's write, record it, put the run back, commit.
+-- One saga step as six round trips: claim a run, do the user's write, record it, put the run back, commit.
 BEGIN;
 SELECT id AS run FROM work WHERE is_ready ORDER BY ready_at LIMIT 1 FOR UPDATE SKIP LOCKED \gset
 INSERT INTO entry (saga, step) VALUES (:run, 1);

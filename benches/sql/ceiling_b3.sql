@@ -1,4 +1,4 @@
--- A tree of seven runs: a transaction for each of its eight steps. What is written without a step goes with the last one.
+-- A tree of seven runs: a transaction for each of its eight steps. Writes without a step go with the last one.
 \set n :client_id * 1000000 + :nth
 \set nth :nth + 1
 BEGIN;
@@ -129,7 +129,7 @@ VALUES (event(22, :n), key(6, :n), 'SUSPENDED', 'leaf_right', worker(), 'act', A
 COMMIT;
 BEGIN;
 \endpipeline
--- the three children have nobody to wait for any more, nor has the root
+-- the three children have no child left to wait for, nor has the root
 INSERT INTO entry (saga, step) VALUES (:n, 2);
 WITH gone AS (
     DELETE FROM scoop.run r USING (VALUES (key(8, :n)), (key(9, :n)), (key(10, :n)), (key(11, :n))) n (id)

@@ -1,4 +1,4 @@
--- A child, launched and begun with a hundred others by one statement. Nobody waits for it.
+-- A child, launched and begun with a hundred others by one statement. No parent waits for it.
 \set n :client_id * 1000000 + :nth
 \set nth :nth + 1
 \if :nth % 100 = 2

@@ -1,4 +1,5 @@
--- A tree that fails in its last step: seven transactions forward, one that is rolled back, and seven on the way back.
+-- A tree that fails in its last step: seven transactions forward, one that is rolled back, and seven
+-- compensations.
 \set n :client_id * 1000000 + :nth
 \set nth :nth + 1
 BEGIN;
@@ -133,7 +134,8 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 2);
 ROLLBACK;
 BEGIN;
--- the leaves undo, told by their parents, who were told by the root: the first of them writes that
+-- the leaves compensate, as requested by their parents after the request of the root: the first leaf writes the
+-- requests
 INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run r USING (VALUES (key(9, :n)), (key(10, :n)), (key(11, :n))) n (id)

@@ -1,4 +1,4 @@
--- One message in the transaction of somebody who inserts something, too.
+-- One message in a transaction of the caller, which also inserts a row.
 \set n :client_id * 1000000 + :nth
 \set nth :nth + 1
 BEGIN;

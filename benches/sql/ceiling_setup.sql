@@ -1,5 +1,5 @@
--- What the ceilings work on: the protocol's own tables, with ready runs whose ids follow from a number. The rows have the
--- widths of real ones, and there is nothing of the engine in it but its tables.
+-- Setup of the ceilings: the protocol's own tables, with ready runs whose ids follow from a number. The rows
+-- have the widths of real ones. Of the engine only its tables are used.
 
 -- The ids of a hierarchy: 0 to 6 are messages, 8 to 14 the runs that handle them, and 15 is its root.
 CREATE FUNCTION key(kind int, n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
@@ -19,7 +19,7 @@ CREATE FUNCTION owner() RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
     SELECT '01980000-0000-7000-8000-000000000001'::uuid
 $$;
 
--- So many ready runs for each of so many clients, numbered from client * 1000000 on.
+-- Creates so many ready runs for each of so many clients, numbered from client * 1000000 on.
 CREATE FUNCTION make_ready(clients int, count int) RETURNS void LANGUAGE sql AS $$
     INSERT INTO scoop.message (id, topic, payload)
     SELECT key(0, c * 1000000 + n), 'bench.tree', '{"n": 1, "fails": false}'

@@ -1,7 +1,8 @@
--- Makes finished runs, as many as the setting bench.copies says, from the rows that the one real saga in the tables left.
--- One run ended every 2.5 seconds, the newest just now. Their ids are of version 7 and of that time, as real ones.
+-- Makes finished runs from the rows that the one real saga in the tables left, as many as the setting
+-- bench.copies says. One run ended every 2.5 seconds, the newest just now. Their ids are of version 7 and of
+-- that time, like real ones.
 
--- A superuser need not have each reference looked up.
+-- A superuser can skip the check of each foreign key.
 SELECT set_config('session_replication_role', 'replica', false) FROM pg_roles WHERE rolname = current_user AND rolsuper;
 
 CREATE FUNCTION pg_temp.copied(id uuid, copy int, at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
@@ -9,7 +10,7 @@ CREATE FUNCTION pg_temp.copied(id uuid, copy int, at timestamptz) RETURNS uuid L
         || '7' || substr(md5(id::text || copy), 1, 3) || '8' || substr(md5(id::text || copy), 4, 15))::uuid
 $$;
 
--- Indexes are made afterwards, all but those of constraints.
+-- Indexes are created afterwards, except those of constraints.
 CREATE TEMP TABLE dropped AS
 SELECT i.indexname, i.indexdef FROM pg_indexes i
 WHERE i.schemaname = 'scoop' AND i.tablename IN ('message', 'message_event')

@@ -1,4 +1,4 @@
--- What the scripts of pgbench work on: as little as a saga step can do with, in the widths of the real tables.
+-- Setup of the pgbench scripts: the least that a saga step needs, in the widths of the real tables.
 CREATE TYPE fact AS ENUM ('launched', 'begun', 'done', 'ended', 'turned', 'undone', 'failed', 'asked');
 
 -- The history: a primary key and one index.
@@ -22,7 +22,7 @@ CREATE TABLE entry (
     step int NOT NULL
 );
 
--- What is to be done. A step leaves its run ready for the next client, so there is always enough.
+-- The ready runs. A step leaves its run ready for the next client, so there are always enough.
 CREATE TABLE work (
     id         bigint PRIMARY KEY,
     handler    text NOT NULL,
@@ -54,7 +54,7 @@ ALTER TABLE work_4k ADD PRIMARY KEY (id);
 CREATE INDEX work_4k_ready ON work_4k (ready_at) WHERE is_ready;
 
 
--- The history as the protocol has it: each message is there, and some facts are unique.
+-- The history as the protocol has it: its message exists, and some events are unique.
 CREATE TABLE message_protocol AS SELECT message AS id FROM work;
 ALTER TABLE message_protocol ADD PRIMARY KEY (id);
 CREATE TABLE history_protocol (LIKE history INCLUDING DEFAULTS);

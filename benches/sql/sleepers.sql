@@ -1,5 +1,5 @@
--- Makes sleeping runs, as many as the setting bench.copies says, from the one in the tables. They wake up one after another,
--- 2.5 seconds apart, beginning when the real one does. Whatever columns the working set has are copied.
+-- Makes sleeping runs from the one in the tables, as many as the setting bench.copies says. They wake up one
+-- after another, 2.5 seconds apart, beginning with the real one. All columns of the working set are copied.
 
 SELECT set_config('session_replication_role', 'replica', false) FROM pg_roles WHERE rolname = current_user AND rolsuper;
 

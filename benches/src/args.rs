@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::outcome::Outcome;
 
-/// What this program can do.
+/// The text for `--help`.
 pub(crate) const USAGE: &str = "\
 usage: scoop-bench [options]               measure
        scoop-bench compare BEFORE AFTER    two result files: what moved beyond the noise
@@ -24,7 +24,7 @@ usage: scoop-bench [options]               measure
   --builds           B16, too: builds from nothing
   --peers DIR        run each program in there beside it, see benches/README.md";
 
-/// What to do.
+/// The command to run.
 #[derive(Debug)]
 pub(crate) enum Command {
     Measure(Settings),
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Help,
 }
 
-/// How to measure.
+/// The settings of the measures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) quick: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     pub(crate) finished: i64,
     pub(crate) backlog: Option<i64>,
     pub(crate) sleeping: i64,
-    /// Of B13; none if it is left out.
+    /// The duration of B13, which is left out without it.
     pub(crate) minutes: Option<u32>,
     pub(crate) builds: bool,
     pub(crate) peers: Option<PathBuf>,
@@ -68,7 +68,7 @@ impl Default for Settings {
             rounds: 3,
             seconds: 5,
             json: None,
-            // With the engine's own four, as many for steps as the limit has clients.
+            // With the engine's own four this leaves as many for steps as the limit has clients.
             pool: 20,
             concurrency: 1000,
             finished: 1_000_000,
@@ -82,7 +82,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The same, with everything small. What is said otherwise on the command line counts.
+    /// Small settings for a quick look. Other options of the command line override them.
     fn quick() -> Self {
         Self {
             quick: true,
@@ -96,7 +96,7 @@ impl Settings {
     }
 }
 
-/// What the words after the program's name ask for.
+/// Parses the words after the program's name.
 pub(crate) fn parse(words: impl IntoIterator<Item = String>) -> Outcome<Command> {
     let words: Vec<String> = words.into_iter().collect();
     match words.first().map(String::as_str) {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_look_is_small_but_for_what_is_said() {
+    fn quick_look_is_small_except_for_given_options() {
         let quick = parsed("--rounds 2 --quick --only b1,B6").expect("it is well formed");
         assert_eq!((quick.rounds, quick.seconds), (2, 2));
         assert_eq!(quick.only, Some(vec!["B1".to_owned(), "B6".to_owned()]));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn unknown_words_are_refused_by_name() {
         for (line, part) in [
             ("--round 3", "unknown option --round"),
             ("--rounds", "--rounds wants a value"),

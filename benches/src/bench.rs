@@ -1,4 +1,4 @@
-//! What all measures need: a server, the limit, the settings, and a place for what they find.
+//! Shared by all measures: the server, the limit, the settings, and the report.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ pub(crate) struct Bench {
     pub(crate) report: Report,
 }
 
-/// How fast something is done, and at what price.
+/// A rate, with its cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) per_second: f64,
-    /// Processor time of the server and of this program with all that it has started, in microseconds for each. None
-    /// if the server is on another machine.
+    /// Processor time for each, in microseconds, of the server and of this program with its child processes.
+    /// None if the server is on another machine.
     pub(crate) micros: Option<f64>,
 }
 
 impl Bench {
-    /// The limit now. It gets a line of its own, too.
+    /// Measures the limit now. It also gets a line of its own.
     pub(crate) async fn limit(&mut self) -> Outcome<f64> {
         Ok(self.limit_pace().await?.per_second)
     }
 
-    /// The same, with what it costs.
+    /// Like `limit`, with its cost.
     pub(crate) async fn limit_pace(&mut self) -> Outcome<Pace> {
         let before = self.processor_seconds().await?;
         let Rate { per_second, transactions } = self.limit.rate(Script::Step, CLIENTS).await?;
@@ -46,25 +46,25 @@ impl Bench {
         Ok(server.map(|server| server + family_processor_seconds(std::process::id())))
     }
 
-    /// What each of so many has cost since then.
+    /// The processor time for each of so many, since that reading.
     pub(crate) async fn micros_since(&self, before: Option<f64>, count: f64) -> Outcome<Option<f64>> {
         let both = self.processor_seconds().await?.zip(before);
         Ok(both.map(|(after, before)| (after - before) / count * 1_000_000.0))
     }
 
-    /// Puts a cost on the table, if both are known.
+    /// Adds the processor time to the report, if both are known.
     pub(crate) fn add_cost(&mut self, key: &str, pace: Pace, limit: Pace) {
         if let Some((micros, limit)) = pace.micros.zip(limit.micros) {
             self.report.add(&format!("{key} processor"), micros, Some(limit));
         }
     }
 
-    /// What a step takes at the least, in milliseconds: one client that does nothing else.
+    /// The shortest time of a step, in milliseconds: that of a single client alone.
     pub(crate) async fn step_ms(&self) -> Outcome<f64> {
         Ok(1000.0 / self.limit.rate(Script::Step, 1).await?.per_second)
     }
 
-    /// About how long a round is to take.
+    /// The approximate duration of a round.
     pub(crate) fn seconds(&self) -> Duration {
         Duration::from_secs(self.settings.seconds.into())
     }

@@ -1,6 +1,7 @@
-//! B16: how long it takes to build, and how much the macros write.
+//! B16: build times, and the amount of code that the macros generate.
 //!
-//! In a copy of the workspace, with folders of its own for what is built; crates that are downloaded already stay so.
+//! Measured in a copy of the workspace, with build folders of its own. Crates that are already downloaded are
+//! not downloaded again.
 
 use std::fs;
 use std::io;
@@ -77,11 +78,11 @@ impl Scratch {
         command
     }
 
-    /// How many lines the compiler sees of a saga of ten steps.
+    /// The number of lines that the compiler sees of a saga of ten steps.
     async fn expansion(&self) -> Outcome<f64> {
         fs::write(self.0.join("examples/ten_steps.rs"), include_str!("../data/ten_steps.rs"))?;
         let mut command = self.command("target", &["rustc", "--example", "ten_steps"]);
-        // The compiler shows expansions only if it is told that it may.
+        // The compiler shows expansions only with this variable.
         command.env("RUSTC_BOOTSTRAP", "1").args(["--", "-Zunpretty=expanded"]);
         let output = command.output().await?;
         if !output.status.success() {
@@ -100,7 +101,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Everything but what was built, and the history.
+/// Copies everything except build folders and the git history.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -119,7 +120,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds a line to the first function that ends well.
+/// Adds a line to the first function that ends with `Ok`.
 fn edit_saga(path: &Path, edit: usize) -> Outcome<()> {
     let text = fs::read_to_string(path)?;
     let edited =

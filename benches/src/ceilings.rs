@@ -1,6 +1,8 @@
-//! Ceilings: what pgbench reaches that writes no more than the rows of the protocol, and ours beside them, into the
-//! very tables of the engine, in as few round trips as there can be. Nothing is waited for, looked up or checked. More than
-//! that no engine on these tables can reach, whatever it is written in.
+//! Ceilings: rates of pgbench scripts that write only the rows of the protocol, and ours, into the engine's own
+//! tables.
+//!
+//! They use as few round trips as possible. Nothing is waited for, looked up or checked. So no engine on these
+//! tables can be faster, independent of its language.
 
 use crate::bench::Bench;
 use crate::limit::CLIENTS;
@@ -11,9 +13,9 @@ use crate::sagas;
 struct Ceiling {
     key: &'static str,
     script: &'static str,
-    /// How much of what the measure counts one run of the script does.
+    /// How many units of the measure one run of the script counts as.
     counts: f64,
-    /// How often each client runs it in a second, about.
+    /// The approximate number of runs by each client in a second.
     each: i64,
     /// Whether each run of the script needs a ready run.
     ready: bool,

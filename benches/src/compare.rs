@@ -1,9 +1,10 @@
-//! Two result files: what moved, and whether that is more than noise.
+//! Compares two result files: which lines moved, and whether by more than noise.
 //!
-//! A line has moved if the ranges of its readings do not overlap: each reading of one file is better than each of the
-//! other. Without any change, three rounds against three do so once in ten times, five against five once in 126; so
-//! what counts should be measured with more rounds. Where both have ratios to the limit of their rounds these are
-//! compared, so that a slower minute of the machine does not look like a slower program.
+//! A line has moved if the ranges of its readings do not overlap: each reading of one file is better than each
+//! of the other. Without any change, three rounds against three do so once in ten times, five against five once
+//! in 126. Important results should therefore be measured with more rounds. Where both have ratios to the limit
+//! of their rounds these are compared, so that a slower minute of the machine does not look like a slower
+//! program.
 
 use std::fmt::Write;
 
@@ -18,12 +19,12 @@ pub(crate) enum Verdict {
     Worse,
     /// The ranges overlap.
     Noise,
-    /// One reading says nothing of the noise.
+    /// A single reading has no range.
     TooFew,
 }
 
 impl Verdict {
-    /// Of the readings before and after.
+    /// Compares the readings before and after.
     fn of(before: &[f64], after: &[f64], better: Better) -> Self {
         let (Some(old), Some(new)) = (range(before), range(after)) else { return Self::TooFew };
         if before.len() < 2 || after.len() < 2 {
@@ -47,7 +48,7 @@ impl Verdict {
     }
 }
 
-/// The comparison as Markdown: a table, and what differs in the settings.
+/// The comparison as Markdown: a table, and differences of the settings.
 pub(crate) fn markdown(before: &Report, after: &Report) -> String {
     let mut text = String::from("| id | what | of | before | after | change | |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");

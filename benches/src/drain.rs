@@ -1,7 +1,7 @@
-//! B1, B2, B3, B5, B9, B15: how fast an engine works off what is ready.
+//! B1, B2, B3, B5, B9, B15: how fast an engine works off ready runs.
 //!
-//! The messages are launched before the engine starts, trees when it is warm. The clock runs from when it is warm to the
-//! last event on record, by the server's clock, and counts only once the working set is empty.
+//! The messages are launched before the engine starts; trees once it is warm. The time runs from the warm
+//! engine to the last recorded event, by the server's clock. It counts only once the working set is empty.
 
 use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
@@ -15,27 +15,27 @@ use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
 use crate::server::Database;
 
-/// How many messages are launched at once.
+/// Messages in one launch.
 const BATCH: i64 = 1000;
 
-/// With how many sagas a first, short drain finds out how many a round needs.
+/// Sagas of a first, short drain, which finds out how many a round needs.
 const PROBE: i64 = 600;
 
-/// What is done first does not count, neither of an engine nor of pgbench: connections are opened, and in each of the
-/// user's the server plans each statement five times.
+/// The first second does not count, neither of an engine nor of pgbench. Connections are opened then, and the
+/// server plans each statement five times in each of the user's connections.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// With so many an engine gets warm. Of trees all would begin in the first second, and their first steps are the dearest;
-/// so what is left after it would be cheaper than they are.
+/// Trees that warm up an engine. Trees of the measure itself would all begin in the first second. Their first
+/// steps are the most expensive ones, so the steps left after that second would be too cheap.
 const TREES_BEFORE: i64 = 100;
 
-/// Nobody waits longer for the last run to end.
+/// Limit of the wait for the end of the last run.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1800);
 
-/// How many bytes payloads and contexts of B15 have.
+/// Size of the payloads and contexts of B15.
 const BALLAST_BYTES: usize = 4000;
 
-/// What is drained.
+/// The kind of sagas in a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowd {
     Inserts,
@@ -71,7 +71,7 @@ pub(crate) async fn measure(bench: &mut Bench, key: &str, crowd: Crowd) -> Outco
     Ok(())
 }
 
-/// B9: on tables whose statistics are those of the first day.
+/// B9: on tables with statistics of their first day.
 pub(crate) async fn measure_backlog(bench: &mut Bench) -> Outcome<()> {
     let count = bench.settings.backlog.unwrap_or(200_000);
     for _ in 0..bench.settings.rounds {
@@ -93,7 +93,7 @@ const NEVER_ANALYSED: &str = "
     ALTER TABLE scoop.message_event SET (autovacuum_enabled = false);
     ALTER TABLE public.entry SET (autovacuum_enabled = false)";
 
-/// Steps a second of so many sagas, in a fresh database.
+/// Steps per second of so many sagas, in a fresh database.
 pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let database = bench.server.database().await?;
     let pace = if crowd.is_of_trees() {
@@ -106,7 +106,7 @@ pub(crate) async fn fresh(bench: &Bench, crowd: Crowd, count: i64) -> Outcome<Pa
     Ok(pace)
 }
 
-/// Steps a second of trees that are launched when the engine is warm.
+/// Steps per second of trees that are launched once the engine is warm.
 async fn grow(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let (meter, client) = (Meter::default(), database.client().await?);
     let scoop = database.engine(&bench.settings, &meter).await?.start().await?;
@@ -123,7 +123,7 @@ async fn grow(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> O
     Ok(Pace { per_second: steps / (ended - begun), micros })
 }
 
-/// How many sagas take as long as a round is to take, warm-up included, at this rate of steps.
+/// The number of sagas for a round, warm-up included, at this rate of steps.
 pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
     let sagas = rate / crowd.steps() * (bench.seconds() + WARM_UP).as_secs_f64();
     // A count of hundreds is near enough, and needs no cast.
@@ -131,7 +131,7 @@ pub(crate) fn for_a_round(bench: &Bench, crowd: Crowd, rate: f64) -> i64 {
     hundreds.map_or(100, |hundreds| i64::from(hundreds) * 100)
 }
 
-/// Steps a second of what has been launched.
+/// Steps per second of the sagas that have been launched.
 pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, count: i64) -> Outcome<Pace> {
     let meter = Meter::default();
     let builder = database.engine(&bench.settings, &meter).await?;
@@ -156,21 +156,21 @@ pub(crate) async fn drain(bench: &Bench, database: &Database, crowd: Crowd, coun
     Ok(Pace { per_second: steps / (ended - counted.since), micros: micros.map(|all| all / steps) })
 }
 
-/// Whether enough is left of a drain that was warm by then. Otherwise all of it has to count.
+/// Whether the drain went on for long enough after the warm-up. Otherwise all of it has to count.
 pub(crate) fn is_enough(warm: f64, ended: f64) -> bool {
     ended - warm > WARM_UP.as_secs_f64()
 }
 
-/// What of a drain counts.
+/// The part of a drain that counts.
 pub(crate) struct Counted {
-    /// Since when, by the server's clock.
+    /// Its begin, by the server's clock.
     pub(crate) since: f64,
-    /// Which part of the steps were taken since then.
+    /// The share of the steps taken since then.
     pub(crate) part: f64,
 }
 
 impl Counted {
-    /// Of one that began then: what was done since it was warm, or all of it.
+    /// The part since the engine was warm, or all of a drain that began at `begun`.
     pub(crate) async fn of(database: &Database, begun: f64, warm: Option<f64>) -> Outcome<Self> {
         let Some(warm) = warm else {
             let first = format!(
@@ -187,7 +187,7 @@ impl Counted {
     }
 }
 
-/// Waits until nothing but sleepers is left, and says when the last event was recorded, by the server's clock.
+/// Waits until only sleepers are left. Returns the time of the last event, by the server's clock.
 pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
     const LEFT: &str = "SELECT count(*)::float8 FROM (SELECT FROM scoop.run WHERE topic LIKE 'bench.%' AND topic <> 'bench.sleep' LIMIT 1) one";
     let since = Instant::now();
@@ -200,9 +200,9 @@ pub(crate) async fn settled(database: &Database) -> Outcome<f64> {
     database.number("SELECT extract(epoch FROM max(created_at))::float8 FROM scoop.message_event").await
 }
 
-/// How many steps so many sagas have.
+/// The number of steps of so many sagas.
 pub(crate) fn steps(crowd: Crowd, count: i64) -> f64 {
-    // Both are far below what a float can tell apart.
+    // Both are far below the precision of a float.
     crowd.steps() * count as f64
 }
 
@@ -221,7 +221,7 @@ impl Crowd {
     }
 }
 
-/// Launches so many, a thousand at once where nothing travels with them.
+/// Launches so many, a thousand at once if they have no ballast.
 pub(crate) async fn launch(client: &Scoop, crowd: Crowd, count: i64) -> Outcome<()> {
     if crowd == Crowd::Loaded {
         return launch_loaded(client, count).await;
@@ -257,7 +257,7 @@ async fn launch_loaded(client: &Scoop, count: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Text that does not shrink when it is compressed.
+/// Text that compression does not shrink.
 fn noise(bytes: usize) -> String {
     let hash = RandomState::new();
     let mut noise: String = (0..bytes.div_ceil(16)).map(|n| format!("{:016x}", hash.hash_one(n))).collect();

@@ -1,4 +1,4 @@
-//! B13: many minutes under load, with autovacuum as it comes.
+//! B13: many minutes under load, with autovacuum as the server runs it.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::outcome::Outcome;
 use crate::sagas::Meter;
 use crate::server::Database;
 
-/// So many runs are kept waiting: enough to be busy, few enough to be worked off in a second or two.
+/// Runs kept waiting: enough to keep the engine busy, few enough to be worked off in a second or two.
 const AHEAD: u64 = 4000;
 
-/// How many are launched when there are fewer.
+/// Messages launched at once when fewer are waiting.
 const MORE: i64 = 1000;
 
 struct Minute {

@@ -1,4 +1,4 @@
-//! F1, F2: how long one saga takes that has to share an engine with a crowd of others.
+//! F1, F2: the latency of a single saga that shares an engine with a crowd of others.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use crate::outcome::Outcome;
 use crate::sagas::{Alone, Meter, Spread};
 use crate::stats::percentile_ms;
 
-/// Between two of them.
+/// The pause between two sagas.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest look at a crowd.
+/// Longest duration of a round beside a crowd.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Who has not ended by then counts with this, and nobody is launched after it.
+/// A saga that has not ended by then counts with this time, and no further one is launched.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
@@ -81,7 +81,7 @@ async fn beside_fan_out(bench: &Bench) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// How long each of so many takes, one after another, as long as it goes on.
+/// The latencies of so many sagas, one after another, as long as the crowd is there.
 async fn alone(scoop: &Scoop, count: i64, goes_on: impl Fn() -> bool) -> Outcome<Vec<Duration>> {
     let mut times = vec![];
     let looking_since = Instant::now();

@@ -1,4 +1,4 @@
-//! B4: one message that launches ten thousand, and how soon a parent goes on after its last child.
+//! B4: one message that launches ten thousand, and the delay of a parent after its last child.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     Ok(())
 }
 
-/// Children a second of a large fan-out, how soon its parent went on, and how soon those of small ones did.
+/// Children per second of a large fan-out, the delay of its parent, and the delays of small ones.
 async fn round(bench: &Bench) -> Outcome<(Pace, Vec<Duration>, Vec<Duration>)> {
     let database = bench.server.database().await?;
     let meter = Meter::default();
@@ -54,7 +54,7 @@ async fn round(bench: &Bench) -> Outcome<(Pace, Vec<Duration>, Vec<Duration>)> {
     Ok((pace, large, small))
 }
 
-/// Has an engine open its connections, and the server plan its statements in each.
+/// Has the engine open its connections, and the server plan its statements in each.
 pub(crate) async fn warm_up(scoop: &Scoop) -> Outcome<()> {
     scoop.launch(Spread { n: -1, children: MANY / 10 }).await?.wait().await?;
     Ok(())

@@ -1,11 +1,11 @@
-//! What is measured, and how good it should be, as data.
+//! The measures and their goals, as data.
 
 use serde::{Deserialize, Serialize};
 
-/// What a goal speaks of.
+/// The number that a goal refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Judged {
-    /// The figure divided by what was measured beside it.
+    /// The figure divided by the reading beside it.
     Ratio,
     /// The figure itself.
     Figure,
@@ -21,11 +21,11 @@ pub(crate) enum Better {
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Goal {
-    /// Begins with the measure's name.
+    /// Starts with the name of the measure.
     pub(crate) key: &'static str,
     pub(crate) what: &'static str,
     pub(crate) unit: &'static str,
-    /// What the ratio is to; empty if there is none.
+    /// The name of the ratio's base; empty if there is none.
     pub(crate) base: &'static str,
     pub(crate) judged: Judged,
     pub(crate) better: Better,
@@ -54,30 +54,30 @@ const fn cost(key: &'static str, what: &'static str, unit: &'static str, least: 
     Goal { key, what, unit, base: "", judged: Judged::Figure, better: Better::Less, least, aim }
 }
 
-/// There is no goal; less is better.
+/// No goal; less is better.
 const fn told(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
     let goal = cost(key, what, unit, 0.0, 0.0);
     Goal { least: None, aim: None, ..goal }
 }
 
-/// What a step costs. On a machine that does something else, too, this says more than how fast it is.
+/// The processor time of a step. On a machine with other work it says more than the rate.
 const fn processor(key: &'static str) -> Goal {
     told(key, "the same: processor of server and program for each", "µs").beside(STEP)
 }
 
-/// What could be reached at best.
+/// The highest rate that could be reached.
 const fn ceiling(key: &'static str, what: &'static str, unit: &'static str) -> Goal {
     told(key, what, unit).beside(STEP).more_is_better()
 }
 
 impl Goal {
-    /// The ratio to this is told, too.
+    /// Also shows the ratio to this base.
     const fn beside(mut self, base: &'static str) -> Self {
         self.base = base;
         self
     }
 
-    /// There is no more to be aimed at.
+    /// Removes the aim, because no further improvement is intended.
     const fn without_aim(mut self) -> Self {
         self.aim = None;
         self
@@ -88,7 +88,7 @@ impl Goal {
         self
     }
 
-    /// The ratio counts.
+    /// Judges by the ratio.
     const fn judged_by_ratio(mut self) -> Self {
         self.judged = Judged::Ratio;
         self
@@ -191,7 +191,7 @@ pub(crate) const GOALS: [Goal; 63] = [
     told("limit", "pgbench, one saga step as six round trips, 16 clients", "tx/s").more_is_better(),
 ];
 
-/// What latencies are beside: one step by one client.
+/// The base of latencies: one step by one client.
 const STEP1: &str = "a b_sep of 1 client";
 
 /// The goal of that key.
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_judged_by_a_ratio_has_a_base() {
+    fn goal_judged_by_a_ratio_has_a_base() {
         for goal in &GOALS {
             let needs_one = goal.judged == Judged::Ratio && goal.least.is_some();
             assert!(!needs_one || !goal.base.is_empty(), "{}", goal.key);

@@ -1,4 +1,4 @@
-//! B8: whether a long history slows anything down.
+//! B8: the effect of a long history on speed.
 
 use sqlx::Connection;
 
@@ -19,7 +19,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     );
     for round in 0..bench.settings.rounds {
         let empty = bench.server.database().await?;
-        // In turns, so that neither is always the one after the other.
+        // Alternating, so that neither is always measured after the other.
         let in_turns = if round % 2 == 0 { [&empty, &old] } else { [&old, &empty] };
         let (mut rates, mut p50s) = (vec![], vec![]);
         for database in in_turns {
@@ -62,7 +62,7 @@ async fn with_history(bench: &Bench) -> Outcome<Database> {
     Ok(database)
 }
 
-/// Runs a script that copies rows; it finds in `bench.copies` how often.
+/// Runs a script that copies rows as often as `bench.copies` says.
 pub(crate) async fn copy(database: &Database, copies: i64, script: &'static str) -> Outcome<()> {
     let mut connection = database.pool.acquire().await?.detach();
     let setting = sqlx::query("SELECT set_config('bench.copies', $1::text, false)").bind(copies.to_string());

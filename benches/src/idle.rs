@@ -1,4 +1,4 @@
-//! B11: what a program costs that has nothing to do, but a thousand things it could do.
+//! B11: the cost of a program that has nothing to do, with a thousand sagas.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use crate::server::Database;
 use crate::thousand;
 use crate::worker::{Kind, Worker};
 
-/// A backend tells the statistics of its commits up to ten seconds late, so the first look waits for those of the start.
+/// A backend reports the statistics of its commits up to ten seconds late, so the first reading waits for those
+/// of the start.
 const SETTLES: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
@@ -55,7 +56,7 @@ async fn look(bench: &Bench, database: &Database, worker: &Worker, postgres: Opt
     Ok(Look { commits, process, postgres: postgres.map_or(0.0, family_processor_seconds) })
 }
 
-/// The transactions of a database until about ten seconds ago, asked from outside of it.
+/// The transactions of a database until about ten seconds ago, queried in another database.
 pub(crate) async fn commits(bench: &Bench, database: &Database) -> Outcome<f64> {
     let count = "SELECT (xact_commit + xact_rollback)::float8 FROM pg_stat_database WHERE datname = $1";
     Ok(sqlx::query_scalar(count).bind(database.name()).fetch_one(bench.server.admin()).await?)

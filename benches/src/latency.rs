@@ -1,4 +1,4 @@
-//! B6: how long one saga takes when there is nothing else to do.
+//! B6: the latency of a single saga on an idle engine.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +14,7 @@ use crate::worker::{Kind, Worker};
 /// Between two sagas the engine comes to rest.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The first ones find connections and plans that are not there yet.
+/// The first sagas open connections and plan statements.
 pub(crate) const WARM_UP: i64 = 20;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
@@ -69,11 +69,11 @@ async fn other_process(bench: &Bench, database: &Database) -> Outcome<Vec<Durati
     Ok(times)
 }
 
-/// When the worker says that this saga ended.
+/// The time at which the worker reported the end of this saga.
 fn told(line: &str, n: i64) -> Outcome<SystemTime> {
     let (number, nanos) = line.split_once(' ').ok_or_else(|| format!("the worker said {line}"))?;
     if number.parse() != Ok(n) {
-        return Err(format!("the worker told of saga {number}, not of {n}").into());
+        return Err(format!("the worker reported saga {number}, not {n}").into());
     }
     Ok(SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos.parse()?))
 }

@@ -1,4 +1,4 @@
-//! B7: how many messages can be launched in a second, while nobody handles them.
+//! B7: the rate of launches without any engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::limit::CLIENTS;
 use crate::outcome::Outcome;
 use crate::sagas::Insert;
 
-/// How many are launched at once.
+/// Messages in one launch.
 const MANY: i64 = 1000;
 
 /// How a message is launched.
@@ -21,7 +21,7 @@ const MANY: i64 = 1000;
 enum How {
     /// In a transaction of its own.
     Single,
-    /// In one of the caller's, which inserts something, too.
+    /// In a transaction of the caller, which also inserts a row.
     Within,
     /// With many others.
     Many,
@@ -38,7 +38,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     Ok(())
 }
 
-/// Launches a second by as many callers as the limit has clients.
+/// Launches per second by as many callers as the limit has clients.
 async fn round(bench: &Bench, how: How) -> Outcome<f64> {
     let database = bench.server.database().await?;
     let client = database.client().await?;
@@ -60,7 +60,7 @@ async fn round(bench: &Bench, how: How) -> Outcome<f64> {
 }
 
 async fn call(client: Scoop, how: How, until: Instant, launched: Arc<AtomicU64>) -> Outcome<()> {
-    // Kept, as pgbench keeps its own: what a pool gets back it first looks after, with a round trip.
+    // Kept open, as pgbench keeps its connections: a pool tests each returned connection with a round trip.
     let mut own = match how {
         How::Within => Some(client.pool().acquire().await?),
         How::Single | How::Many => None,

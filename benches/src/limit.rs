@@ -1,4 +1,4 @@
-//! The limit: what pgbench reaches with the same writes, on the same server, in the same minute.
+//! The limit: the rate of pgbench with the same writes, on the same server, in the same minute.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::drain::WARM_UP;
 use crate::outcome::Outcome;
 use crate::server::{Database, Server};
 
-/// How many clients the limit is taken with, and the callers of the measures that launch.
+/// The clients of the limit, and the callers of the measures that launch.
 pub(crate) const CLIENTS: u32 = 16;
 
 /// A script of ours, in `benches/sql`.
@@ -17,18 +17,18 @@ pub(crate) const CLIENTS: u32 = 16;
 pub(crate) enum Script {
     /// One saga step as six round trips.
     Step,
-    /// The same, recorded in a table with all that the protocol's has.
+    /// The same, with its record in a table with the indexes and the foreign key of the protocol.
     ProtocolStep,
     /// The same with 4 kB to carry.
     LoadedStep,
 }
 
-/// What pgbench reaches.
+/// A rate of pgbench.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate {
-    /// Transactions a second, once it is warm.
+    /// Transactions per second, after the warm-up.
     pub(crate) per_second: f64,
-    /// All of them, those before that included.
+    /// All transactions, warm-up included.
     pub(crate) transactions: f64,
 }
 
@@ -48,7 +48,7 @@ impl Limit {
         Ok(Self { pgbench, database, seconds })
     }
 
-    /// What it reaches with so many clients.
+    /// The rate with so many clients.
     pub(crate) async fn rate(&self, script: Script, clients: u32) -> Outcome<Rate> {
         self.database.execute("TRUNCATE history, history_protocol, entry").await?;
         self.database.execute("VACUUM work").await?;
@@ -61,11 +61,11 @@ impl Limit {
         rate.ok_or_else(|| format!("pgbench said nothing of its progress:\n{said}").into())
     }
 
-    /// Transactions a second of that script in another database, so many by each of the usual clients. Each begins
-    /// with 1 as `nth`.
+    /// Transactions per second of that script in another database, so many by each of the usual clients. Each
+    /// client begins with 1 as `nth`.
     pub(crate) async fn rate_in(&self, database: &Database, script: &str, each: i64) -> Outcome<f64> {
         let mut command = self.command(CLIENTS);
-        // As the sessions of the engine plan.
+        // The sessions of the engine plan in the same way.
         command.env("PGOPTIONS", "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off");
         command.args(["-t", &each.to_string(), "-D", "nth=1", "-D", "first=0"]);
         let said = run(command, database.url(), script).await?;
@@ -91,7 +91,7 @@ impl Script {
 }
 
 impl Rate {
-    /// From all that pgbench says, its progress second by second.
+    /// Reads the rate from pgbench's output with its progress second by second.
     fn of(said: &str) -> Option<Self> {
         let transactions = said.lines().find_map(|line| {
             line.strip_prefix("number of transactions actually processed: ")?.trim().parse().ok()
@@ -113,13 +113,13 @@ impl Rate {
     }
 }
 
-/// Has pgbench run a script. What it says.
+/// Runs a script with pgbench, and returns its output.
 async fn run(mut command: Command, url: &str, script: &str) -> Outcome<String> {
     command.args(["-f", "-"]).arg(url);
     feed(command, script).await
 }
 
-/// All that a command says when it is given this; what it complains about if it fails.
+/// Runs a command with this input. Returns its output, or its error output if it fails.
 async fn feed(mut command: Command, text: &str) -> Outcome<String> {
     use tokio::io::AsyncWriteExt;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -139,7 +139,7 @@ fn tps(output: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Beside the server's own programs first, so that versions fit.
+/// Prefers the one beside the server's own programs, so that the versions match.
 fn find_pgbench(server: &Server) -> Outcome<PathBuf> {
     let mut folders: Vec<PathBuf> = server.programs().into_iter().collect();
     folders.extend(std::env::var_os("SCOOP_PG_BIN").map(PathBuf::from));
@@ -163,7 +163,7 @@ mod tests {
     use super::{Rate, tps};
 
     #[test]
-    fn the_rate_is_found_in_what_pgbench_says() {
+    fn rate_is_read_from_the_output_of_pgbench() {
         let output =
             "number of failed transactions: 0 (0.000%)\ntps = 5647.25 (without initial connection time)\n";
         assert_eq!(tps(output), Some(5647.25));

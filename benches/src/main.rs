@@ -1,4 +1,4 @@
-//! Measures Scoop beside what Postgres can do. See `benches/README.md`.
+//! Measures Scoop in comparison with plain Postgres. See `benches/README.md`.
 
 mod args;
 mod bench;
@@ -46,7 +46,7 @@ const MEASURES: [&str; 20] = [
     "B17", "F", "CEILINGS", "PEERS",
 ];
 
-/// Those of a quick look.
+/// The measures of a quick look.
 const QUICK: [&str; 9] = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B15", "PEERS"];
 
 #[tokio::main(flavor = "current_thread")]
@@ -73,12 +73,12 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Measures what is asked for. A measure that fails is told of, and the others go on.
+/// Runs the chosen measures. A measure that fails is reported, and the others go on.
 async fn run(settings: Settings) -> Outcome<()> {
     let server = Server::start().await?;
     let limit = Limit::prepare(&server, settings.seconds).await?;
     let mut report = Report { settings: server.settings().await?, ..Report::default() };
-    // What else the machine does spoils the figures, so it stands beside them.
+    // Other work of the machine distorts the figures, so its load is reported with them.
     report.settings.push(("load average before".into(), process::load_average()));
     report.settings.push(("pool".into(), settings.pool.to_string()));
     report.settings.push(("concurrency".into(), settings.concurrency.to_string()));
@@ -103,7 +103,7 @@ async fn run(settings: Settings) -> Outcome<()> {
     server.stop().await
 }
 
-/// The measures that are asked for.
+/// The measures chosen on the command line.
 fn chosen(settings: &Settings) -> Outcome<Vec<&'static str>> {
     let Some(only) = &settings.only else {
         return Ok(if settings.quick { QUICK.to_vec() } else { MEASURES.to_vec() });

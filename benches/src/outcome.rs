@@ -1,4 +1,4 @@
-//! What everything here returns: a benchmark that cannot go on says why and ends.
+//! The result type of this program: a benchmark that cannot go on reports why and ends.
 
-/// An answer, or a sentence.
+/// A value, or a sentence as the error.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

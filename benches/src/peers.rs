@@ -1,4 +1,4 @@
-//! Other systems, measured by programs that somebody else writes: see `benches/README.md`.
+//! Other systems, measured by programs of their users: see `benches/README.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::bench::Bench;
 use crate::outcome::Outcome;
 
-/// How many workflows of three steps a peer is to run.
+/// The number of workflows, of three steps each, that a peer has to run.
 const WORKFLOWS: &str = "2000";
 
 /// Runs each program of a folder beside the limit.
@@ -39,7 +39,7 @@ fn programs(folder: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(programs)
 }
 
-/// Workflows a second, as the program says.
+/// Workflows per second, as reported by the program.
 async fn round(bench: &Bench, program: &Path) -> Outcome<f64> {
     let database = bench.server.empty_database().await?;
     let mut command = Command::new(program);

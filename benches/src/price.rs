@@ -1,4 +1,4 @@
-//! B14: what a saga costs the server: commits, and bytes of its log.
+//! B14: the cost of a saga for the server: commits, and bytes of its log.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::idle::commits;
 use crate::outcome::Outcome;
 use crate::server::Database;
 
-/// A backend tells the statistics of its commits up to ten seconds late, or when it ends.
+/// A backend reports the statistics of its commits up to ten seconds late, or when it ends.
 const SETTLES: Duration = Duration::from_secs(11);
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let count = bench.either(3000, 1000);
     for _ in 0..bench.settings.rounds {
         let database = bench.server.database().await?;
-        // After a checkpoint the log gets each page as a whole, once. A first drain has all of them written.
+        // After a checkpoint the log gets each page as a whole, once. A first drain writes all of these.
         launch_and_drain(bench, &database, count).await?;
         tokio::time::sleep(SETTLES).await;
         let (commits_before, wal_before) = (commits(bench, &database).await?, wal(&database).await?);
@@ -36,7 +36,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     Ok(())
 }
 
-/// Where the log was in between.
+/// The position of the log between the launch and the drain.
 async fn launch_and_drain(bench: &Bench, database: &Database, count: i64) -> Outcome<f64> {
     drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
     let launched = wal(database).await?;
@@ -44,7 +44,7 @@ async fn launch_and_drain(bench: &Bench, database: &Database, count: i64) -> Out
     Ok(launched)
 }
 
-/// How many bytes have been written to the log.
+/// The number of bytes written to the log.
 async fn wal(database: &Database) -> Outcome<f64> {
     database.number("SELECT (pg_current_wal_insert_lsn() - '0/0')::float8").await
 }

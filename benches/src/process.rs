@@ -1,4 +1,4 @@
-//! What the system knows of processes: memory and processor time.
+//! Memory and processor time of processes, as reported by the system.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub(crate) fn processor_seconds(process: u32) -> f64 {
     Stat::of(process).map_or(0.0, |stat| stat.own)
 }
 
-/// What a process and its children have used together, those that have ended included, in seconds.
+/// The processor time of a process and its children, including ended ones, in seconds.
 pub(crate) fn family_processor_seconds(process: u32) -> f64 {
     loop {
         let head = Stat::of(process);
@@ -25,7 +25,7 @@ pub(crate) fn family_processor_seconds(process: u32) -> f64 {
         let children = pids.filter_map(Stat::of).filter(|stat| stat.parent == process);
         let living = children.map(|child| child.own).sum::<f64>();
         let ended = |stat: &Option<Stat>| stat.as_ref().map(|stat| stat.ended_children);
-        // Who ends meanwhile could be missed on both sides.
+        // A child that ends meanwhile could be missed on both sides.
         if ended(&head) == ended(&Stat::of(process)) {
             return head.map_or(0.0, |stat| stat.own + stat.ended_children) + living;
         }
@@ -58,7 +58,7 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
     }
 
-    /// The name stands in brackets and may hold anything, so the fields are counted from the last one.
+    /// The name is in brackets and may contain anything, so the fields are counted from the last bracket.
     fn parse(line: &str) -> Option<Self> {
         let (head, tail) = line.rsplit_once(')')?;
         let name = head.split_once('(')?.1.to_owned();

@@ -6,10 +6,10 @@ use crate::drain::{self, Counted, Crowd};
 use crate::outcome::Outcome;
 use crate::worker::{Kind, Worker};
 
-/// How many share the work.
+/// The number of processes that share the work.
 const PROCESSES: u32 = 4;
 
-/// What one engine needs to be of any use; four of them have as much as one with all.
+/// The connections of all processes together. A fourth of them is the least that an engine can use well.
 const CONNECTIONS: u32 = 40;
 
 pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {

@@ -1,4 +1,4 @@
-//! What was measured: as data, as a table, and as a file.
+//! The results: as data, as a table, and as a file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::goals::{Better, Judged, find};
 use crate::outcome::Outcome;
 use crate::stats::{median, range};
 
-/// One reading, and what was measured beside it in the same round.
+/// A reading, with the reading beside it in the same round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) figure: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) key: String,
     pub(crate) what: String,
     pub(crate) unit: String,
-    /// What the ratio is to; empty if there is none.
+    /// The name of the ratio's base; empty if there is none.
     pub(crate) base: String,
     pub(crate) judged: Judged,
     pub(crate) better: Better,
@@ -31,13 +31,13 @@ pub(crate) struct Row {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// All that one call of the program found out.
+/// All results of one call of the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// The server's settings and ours, name by name.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) rows: Vec<Row>,
-    /// What one has to know to read a line.
+    /// Explanations of lines.
     pub(crate) notes: Vec<String>,
 }
 
@@ -62,13 +62,13 @@ impl Row {
         self.samples.iter().map(|sample| sample.figure).collect()
     }
 
-    /// The ratios, round by round; none where nothing was measured beside it.
+    /// The ratios, round by round; empty without a reading beside it.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         let bases = self.samples.iter().filter_map(|sample| Some((sample.figure, sample.base?)));
         bases.filter(|(_, base)| *base > 0.0).map(|(figure, base)| figure / base).collect()
     }
 
-    /// What the goal speaks of.
+    /// The number that the goal refers to.
     fn judged(&self) -> Option<f64> {
         match self.judged {
             Judged::Ratio => median(&self.ratios()),
@@ -76,7 +76,7 @@ impl Row {
         }
     }
 
-    /// Whether the goal is reached; nothing if there is none.
+    /// Whether the goal is met; empty without a goal.
     fn met(&self) -> &'static str {
         let (Some(value), Some(least)) = (self.judged(), self.least) else { return "" };
         let reaches = |goal: f64| if self.better == Better::More { value >= goal } else { value <= goal };
@@ -100,7 +100,7 @@ impl Report {
         }
     }
 
-    /// Adds a reading of another system, whose sagas have three steps, too.
+    /// Adds a reading of another system. Its workflows have three steps, too.
     pub(crate) fn add_peer(&mut self, name: &str, steps: f64, limit: f64) {
         let key = format!("peer {name}");
         if !self.rows.iter().any(|row| row.key == key) {
@@ -119,7 +119,7 @@ impl Report {
         self.add(&key, steps, Some(limit));
     }
 
-    /// Adds what one has to know to read a line, once.
+    /// Adds an explanation, unless it is there already.
     pub(crate) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -163,7 +163,7 @@ impl Report {
         Ok(std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?)
     }
 
-    /// What [`Report::write`] wrote.
+    /// Reads a file of [`Report::write`].
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?)
@@ -181,7 +181,7 @@ pub(crate) fn spread(numbers: &[f64]) -> String {
     }
 }
 
-/// Three digits that count, or all before the point.
+/// Formats three significant digits, or all digits before the point.
 pub(crate) fn short(number: f64) -> String {
     match number.abs() {
         large if large >= 100.0 => format!("{number:.0}"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_report_is_read_again() {
         let path = std::env::temp_dir().join(format!("scoop-bench-report-{}.json", std::process::id()));
         let report = report();
         report.write(&path).expect("the folder is there");

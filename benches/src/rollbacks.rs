@@ -1,4 +1,4 @@
-//! B17: how fast a long loop is rolled back, beside how fast it went forward.
+//! B17: the rate at which a long loop is rolled back, beside its forward rate.
 
 use scoop::Scoop;
 use sqlx::Row;
@@ -12,7 +12,7 @@ use crate::server::Database;
 struct Kind {
     key: &'static str,
     launches: bool,
-    /// Iterations of the long one; the short one has a tenth of them.
+    /// Iterations of the long loop. The short one has a tenth of them.
     iterations: u32,
 }
 

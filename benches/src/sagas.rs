@@ -1,4 +1,4 @@
-//! The sagas that are measured, and the meter on which they count.
+//! The measured sagas, and the meter on which they count.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::outcome::Outcome as Answer;
 
-/// What the sagas of one engine tell.
+/// Counts and times reported by the sagas of one engine.
 #[derive(Clone, Default)]
 pub(crate) struct Meter {
     inner: Arc<Inner>,
@@ -26,17 +26,17 @@ struct Inner {
 }
 
 impl Meter {
-    /// One that also says which hierarchy is in its last step, by the number in the message.
+    /// A meter that also sends each hierarchy that reaches its last step, with the number in its message.
     pub(crate) fn telling(roots: UnboundedSender<(i64, scoop::Lineage)>) -> Self {
         Self { inner: Arc::new(Inner { roots: Some(roots), ..Inner::default() }) }
     }
 
-    /// How many sagas have come to their last step.
+    /// The number of sagas that have come to their last step.
     pub(crate) fn ended(&self) -> u64 {
         self.inner.ended.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many have. Gives up when none does for a minute.
+    /// Waits until so many have. Fails if none does for a minute.
     pub(crate) async fn wait_for(&self, count: u64) -> Answer<()> {
         let (mut seen, mut since) = (self.ended(), Instant::now());
         while self.ended() < count {
@@ -50,12 +50,12 @@ impl Meter {
         Ok(())
     }
 
-    /// How long after their last child's last step parents began to go on; empties the list.
+    /// The delays of parents after the last step of their last child; empties the list.
     pub(crate) fn take_resumed(&self) -> Vec<Duration> {
         std::mem::take(&mut lock(&self.inner.resumed))
     }
 
-    /// How late sleepers woke up; empties the list.
+    /// The delays of woken sleepers; empties the list.
     pub(crate) fn take_lateness(&self) -> Vec<Duration> {
         std::mem::take(&mut lock(&self.inner.lateness))
     }
@@ -97,7 +97,7 @@ async fn insert(scope: &mut Scope<'_>, saga: i64, step: i32) -> Result<()> {
     Ok(())
 }
 
-/// For [`Inserts`].
+/// The message of [`Inserts`].
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.insert")]
 pub(crate) struct Insert {
@@ -128,7 +128,7 @@ impl Inserts {
     }
 }
 
-/// For [`Idles`].
+/// The message of [`Idles`].
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.idle")]
 pub(crate) struct Idle {
@@ -161,14 +161,14 @@ impl Idles {
     }
 }
 
-/// For [`Lone`].
+/// The message of [`Lone`].
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.alone")]
 pub(crate) struct Alone {
     pub(crate) n: i64,
 }
 
-/// As [`Inserts`], to be launched beside a crowd of those.
+/// Like [`Inserts`], to be launched beside a crowd of those.
 #[derive(Default)]
 pub(crate) struct Lone;
 
@@ -191,7 +191,7 @@ impl Lone {
     }
 }
 
-/// For [`Loaded`]: with a payload.
+/// The message of [`Loaded`], with a payload.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.load")]
 pub(crate) struct Load {
@@ -199,11 +199,11 @@ pub(crate) struct Load {
     pub(crate) ballast: String,
 }
 
-/// What travels with [`Load`], in the context.
+/// The context of [`Load`].
 #[derive(ContextKey, Serialize, Deserialize)]
 pub(crate) struct Ballast(pub(crate) String);
 
-/// As [`Inserts`], with much to carry.
+/// Like [`Inserts`], with a large payload and context.
 pub(crate) struct Loaded(Meter);
 
 #[saga]
@@ -227,14 +227,14 @@ impl Loaded {
     }
 }
 
-/// For [`Sleeps`]: when it is due, in nanoseconds since 1970.
+/// The message of [`Sleeps`]: its due time, in nanoseconds since 1970.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.sleep")]
 pub(crate) struct Sleep {
     pub(crate) due: u64,
 }
 
-/// Notes how late it woke up.
+/// Notes its delay after waking up.
 pub(crate) struct Sleeps(Meter);
 
 #[saga]
@@ -249,13 +249,14 @@ impl Sleeps {
     }
 }
 
-/// How many user transactions a [`Tree`] that succeeds has: two of the root, and one of each other run.
+/// The user transactions of a [`Tree`] that succeeds: two of the root, and one of each other run.
 pub(crate) const TREE_STEPS: f64 = 8.0;
 
-/// How many a [`Tree`] has that fails in its last step: seven that are done, and seven that undo them.
+/// The user transactions of a [`Tree`] that fails in its last step: seven forward, and seven that compensate
+/// them.
 pub(crate) const TREE_ROLLBACK_STEPS: f64 = 14.0;
 
-/// For [`Tree`].
+/// The message of [`Tree`].
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.tree")]
 pub(crate) struct Plant {
@@ -306,7 +307,7 @@ impl Tree {
     }
 }
 
-/// A child of [`Tree`] with one grandchild, or such a grandchild: one step with one INSERT, undone by another.
+/// A child of [`Tree`] with one grandchild, or such a grandchild: one step with one INSERT, compensated by another.
 macro_rules! branch {
     ($saga:ident, $message:ident, $topic:literal $(, $below:ident)?) => {
         #[derive(Message, Serialize, Deserialize)]
@@ -342,7 +343,7 @@ branch!(LeafLeft, EndLeft, "bench.left.leaf");
 branch!(LeafMiddle, EndMiddle, "bench.middle.leaf");
 branch!(LeafRight, EndRight, "bench.right.leaf");
 
-/// For [`Fan`].
+/// The message of [`Fan`].
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.fan")]
 pub(crate) struct Spread {
@@ -393,7 +394,7 @@ impl Child {
     }
 }
 
-/// For [`Circles`].
+/// The message of [`Circles`].
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "bench.circle")]
 pub(crate) struct Circle {
@@ -434,7 +435,7 @@ impl Circles {
     }
 }
 
-/// A child of [`Circles`]: one step, which is undone.
+/// A child of [`Circles`]: one step, which is compensated.
 #[derive(Default)]
 struct Round;
 

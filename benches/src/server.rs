@@ -1,4 +1,4 @@
-//! The server that is measured on, and a fresh database for each measure.
+//! The measured server, with a fresh database for each measure.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use crate::args::Settings;
 use crate::outcome::Outcome;
 use crate::sagas::{self, Meter};
 
-/// The settings that decide what a commit costs, and what fits into memory.
+/// The settings that decide the cost of a commit, and the amount of cached data.
 const TELLING: [&str; 9] = [
     "server_version",
     "fsync",
@@ -26,8 +26,9 @@ const TELLING: [&str; 9] = [
     "autovacuum",
 ];
 
-/// A server that has just been made writes each file of its log for the first time, zeroes and all, which holds everybody
-/// up every few seconds; one that has run for a while takes old ones again. So these are filled once: a gigabyte.
+/// Fills the files of the server's log once: a gigabyte. A new server writes each file for the first time,
+/// zeroes included, which blocks all sessions every few seconds. A server that has run for a while reuses old
+/// files.
 const RUN_IN: &str = "
     DO $$ BEGIN
         FOR file IN 1..64 LOOP
@@ -36,7 +37,7 @@ const RUN_IN: &str = "
     END $$;
     CHECKPOINT";
 
-/// A server where databases may be made.
+/// A server on which databases may be created.
 pub(crate) struct Server {
     /// A private one, unless the environment names one.
     embedded: Option<Embedded>,
@@ -50,12 +51,12 @@ pub(crate) struct Server {
 pub(crate) struct Database {
     name: String,
     url: String,
-    /// For looking at it from outside.
+    /// For queries that do not belong to the measure.
     pub(crate) pool: PgPool,
 }
 
 impl Server {
-    /// Connects to the server of `DATABASE_URL`, or starts one that keeps its promises: with `fsync`.
+    /// Connects to the server of `DATABASE_URL`, or starts a private one with `fsync`.
     pub(crate) async fn start() -> Outcome<Self> {
         let (embedded, url) = match std::env::var("DATABASE_URL") {
             Ok(url) => (None, url),
@@ -75,7 +76,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The settings that matter, name by name.
+    /// The settings that decide the results, name by name.
     pub(crate) async fn settings(&self) -> Outcome<Vec<(String, String)>> {
         let mut settings = vec![];
         for name in TELLING {
@@ -89,12 +90,12 @@ impl Server {
         Ok(settings)
     }
 
-    /// A fresh database with all tables, in which all sagas are published.
+    /// A fresh database with all tables, and with subscriptions of all sagas.
     pub(crate) async fn database(&self) -> Outcome<Database> {
         self.create(&format!("TEMPLATE {}_template", self.prefix)).await
     }
 
-    /// A fresh database with nothing in it.
+    /// A fresh, empty database.
     pub(crate) async fn empty_database(&self) -> Outcome<Database> {
         self.create("").await
     }
@@ -111,31 +112,31 @@ impl Server {
         Ok(Database { name, url, pool })
     }
 
-    /// Drops it, with whoever is still connected.
+    /// Drops it, with all its connections.
     pub(crate) async fn remove(&self, database: Database) -> Outcome<()> {
         database.pool.close().await;
         self.execute(format!("DROP DATABASE {} WITH (FORCE)", database.name)).await
     }
 
-    /// The pool for questions about the whole server; what it asks counts for no database of a measure.
+    /// The pool for queries about the whole server. They count for no database of a measure.
     pub(crate) fn admin(&self) -> &PgPool {
         &self.admin
     }
 
-    /// The process that all sessions of the server come from, if it runs on this machine.
+    /// The parent process of all sessions of the server, if it runs on this machine.
     pub(crate) async fn process_id(&self) -> Outcome<Option<u32>> {
         let session: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&self.admin).await?;
         Ok(u32::try_from(session).ok().and_then(crate::process::parent_of_postgres))
     }
 
-    /// Where the server's own programs are, if it is a private one.
+    /// The folder of the server's own programs, if it is a private one.
     pub(crate) fn programs(&self) -> Option<PathBuf> {
         let process = self.embedded.as_ref()?.process_id()?;
         let postgres = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
         postgres.parent().map(PathBuf::from)
     }
 
-    /// Drops what is left, and stops the server if it is a private one.
+    /// Drops the remaining databases, and stops the server if it is a private one.
     pub(crate) async fn stop(self) -> Outcome<()> {
         let left = "SELECT datname::text FROM pg_database WHERE starts_with(datname::text, $1)";
         let left: Vec<String> = sqlx::query_scalar(left).bind(&self.prefix).fetch_all(&self.admin).await?;
@@ -149,7 +150,7 @@ impl Server {
         Ok(())
     }
 
-    /// An engine that was started and stopped leaves its tables, and says who listens where.
+    /// Makes the template: an engine, started and stopped, leaves its tables and subscriptions.
     async fn make_template(&self) -> Outcome<()> {
         let name = format!("{}_template", self.prefix);
         self.execute(format!("CREATE DATABASE {name}")).await?;
@@ -175,7 +176,7 @@ impl Server {
 }
 
 impl Database {
-    /// How other programs connect to it.
+    /// The URL for other programs.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -227,7 +228,7 @@ async fn pool(url: &str, connections: u32) -> Outcome<PgPool> {
     Ok(pool.acquire_timeout(Duration::from_secs(60)).connect_with(options).await?)
 }
 
-/// A private server as one would set up a real one.
+/// A private server with realistic settings.
 async fn private() -> Outcome<Embedded> {
     if !Embedded::is_installed() {
         return Err("no PostgreSQL is installed here; install one, or set DATABASE_URL".into());

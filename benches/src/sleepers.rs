@@ -1,4 +1,4 @@
-//! B10: what runs cost that sleep.
+//! B10: the cost of sleeping runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,10 +12,10 @@ use crate::server::Database;
 use crate::stats::percentile_ms;
 use crate::worker::{Kind, Worker};
 
-/// How many become due while we look.
+/// The number of sleepers that become due during the measure.
 const WAKING: u32 = 300;
 
-/// The first of them wakes up so long after the launch of all began, the others this much later each.
+/// The first of them wakes up so long after the launch of all began. The others follow at this distance.
 const FIRST: Duration = Duration::from_secs(3);
 const EACH: Duration = Duration::from_millis(10);
 
@@ -43,7 +43,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     bench.server.remove(asleep).await
 }
 
-/// The memory of a process that has woken some sleepers, in bytes, and how late these were.
+/// The memory of a process that has woken some sleepers, in bytes, and their delays.
 async fn watched(bench: &Bench, database: &Database) -> Outcome<(f64, Vec<Duration>)> {
     let mut worker = Worker::spawn(Kind::Plain, database.url(), &bench.settings).await?;
     worker.go().await?;
@@ -62,14 +62,14 @@ async fn watched(bench: &Bench, database: &Database) -> Outcome<(f64, Vec<Durati
             late.push(Duration::from_micros(micros.parse()?));
         }
     }
-    // Memory is counted in pages: far below what a float can tell apart.
+    // Memory is counted in pages: far below the precision of a float.
     let bytes = process::resident_bytes(worker.process_id()) as f64;
     worker.stop().await?;
     client.pool().close().await;
     Ok((bytes, late))
 }
 
-/// A database in which so many sleep that none wakes up before we have gone.
+/// A database with so many sleepers, none of which wakes up during the measure.
 async fn with_sleepers(bench: &Bench) -> Outcome<Database> {
     let database = bench.server.database().await?;
     let client = database.client().await?;

@@ -19,7 +19,7 @@ pub(crate) fn range(numbers: &[f64]) -> Option<(f64, f64)> {
     Some((*sorted.first()?, *sorted.last()?))
 }
 
-/// What so many of a hundred do not exceed, in milliseconds; 0 of none.
+/// The time that this percentage of durations does not exceed, in milliseconds; 0 of none.
 pub(crate) fn percentile_ms(durations: &[Duration], percent: usize) -> f64 {
     let mut sorted = durations.to_vec();
     sorted.sort_unstable();

@@ -1,6 +1,7 @@
-//! This program again, as a process with an engine: for the measures that need several, or one to look at from outside.
+//! This program again, as a process with an engine: for measures with several processes, or of a process from
+//! outside.
 //!
-//! It is told what to do line by line, and answers so. It ends when nobody talks to it any more.
+//! It reads orders line by line, and answers in lines. It ends when its input is closed.
 
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -16,17 +17,17 @@ use crate::sagas::Meter;
 use crate::server;
 use crate::thousand;
 
-/// How long an answer may take.
+/// Limit of the wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a worker does.
+/// The kind of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Runs the sagas of this program.
     Plain,
-    /// Says, too, when each hierarchy of `Idle` has ended.
+    /// Also reports the end of each hierarchy of `Idle`.
     Telling,
-    /// Runs a thousand sagas that nobody launches.
+    /// Runs a thousand sagas without any launch.
     Thousand,
 }
 
@@ -42,7 +43,7 @@ impl Kind {
     }
 }
 
-/// A worker, seen by who has started it. It dies with this.
+/// A worker, as seen by the process that has started it. Dropping this kills it.
 pub(crate) struct Worker {
     child: Child,
     orders: ChildStdin,
@@ -50,7 +51,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one, which connects and waits for [`Worker::go`].
+    /// Starts a worker, which connects and waits for [`Worker::go`].
     pub(crate) async fn spawn(kind: Kind, url: &str, settings: &Settings) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["work", kind.name(), url]);
@@ -71,18 +72,17 @@ impl Worker {
         self.expect("started").await
     }
 
-    /// Has it start its engine, and does not wait.
+    /// Sends an order, and does not wait.
     pub(crate) async fn order(&mut self, order: &str) -> Outcome<()> {
         Ok(self.orders.write_all(format!("{order}\n").as_bytes()).await?)
     }
 
-    /// The next line that it says.
+    /// Its next line.
     pub(crate) async fn answer(&mut self) -> Outcome<String> {
         let line = tokio::time::timeout(PATIENCE, self.answers.next_line()).await?;
         Ok(line?.ok_or("the worker has died; it says why above")?)
     }
 
-    /// Its process.
     pub(crate) fn process_id(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
@@ -104,7 +104,7 @@ impl Worker {
     }
 }
 
-/// What such a process does.
+/// The main function of such a process.
 pub(crate) async fn work(kind: &str, url: &str, settings: &Settings) -> Outcome<()> {
     let kind = Kind::ALL.into_iter().find(|known| known.name() == kind).ok_or("no such kind of worker")?;
     let (roots, told) = mpsc::unbounded_channel();
@@ -139,7 +139,7 @@ async fn obey(orders: &mut Lines<BufReader<Stdin>>, meter: &Meter) -> Outcome<()
     Ok(())
 }
 
-/// Says when each hierarchy has ended, as whoever waits for it here learns of it.
+/// Reports the end of each hierarchy, as a local caller of `wait` learns of it.
 async fn tell(scoop: Scoop, mut roots: mpsc::UnboundedReceiver<(i64, scoop::Lineage)>) {
     while let Some((n, lineage)) = roots.recv().await {
         let scoop = scoop.clone();

@@ -1,5 +1,5 @@
-//! Proves the books: what each service has on record, and what the provider says, must be what
-//! the committed orders come to, to the unit and to the cent.
+//! Audits the books: the data of each service, and of the provider, must match the committed orders, to the
+//! unit and to the cent.
 //!
 //! Only an auditor may look into the tables of all services at once.
 
@@ -15,7 +15,7 @@ use crate::provider::Provider;
 /// Amounts by order or by product.
 type Amounts = BTreeMap<i32, i64>;
 
-/// Prints what was compared and what differs. Returns whether nothing does.
+/// Prints the comparisons and the differences. Returns whether there are no differences.
 pub async fn check(scoop: &Scoop, provider: &Provider, shop: &Shop, ended: &[Ended]) -> Result<bool> {
     let pool = scoop.pool();
     let committed = |order: &&Ended| order.outcome == Outcome::Committed;
@@ -49,7 +49,7 @@ async fn amounts(pool: &PgPool, query: &'static str) -> Result<Amounts> {
     Ok(rows.into_iter().collect())
 }
 
-/// What these orders took of each product.
+/// The units of each product in these orders.
 async fn units_in(pool: &PgPool, orders: &[i32]) -> Result<Amounts> {
     let query = "SELECT product_id, sum(units) FROM orders.lines
                  WHERE order_id = ANY($1) GROUP BY product_id";
@@ -57,7 +57,7 @@ async fn units_in(pool: &PgPool, orders: &[i32]) -> Result<Amounts> {
     Ok(rows.into_iter().collect())
 }
 
-/// The orders that were carried out or wholly undone.
+/// The orders that were carried out or completely rolled back.
 fn finished(ended: &[Ended]) -> Amounts {
     let finished = |order: &&Ended| matches!(order.outcome, Outcome::Committed | Outcome::RolledBack(_));
     ended.iter().filter(finished).map(|order| (order.order, 1)).collect()

@@ -1,4 +1,4 @@
-//! The courier service: books shipments with three shippers, none of whom goes everywhere.
+//! The courier service: books shipments with three shippers, none of which goes everywhere.
 
 use scoop::prelude::*;
 
@@ -25,13 +25,13 @@ struct NotServed {
     country: String,
 }
 
-/// Whom to ask when this shipper has refused.
+/// The next shipper when this one has refused.
 pub fn after(shipper: i32) -> i32 {
     shipper % 3 + 1
 }
 
-/// By rule nobody goes to Norway, the first shipper stays on his continent, and the second does
-/// not cross the water to the islands.
+/// By rule no shipper goes to Norway, the first one stays on its continent, and the second does not cross the
+/// water to the islands.
 fn serves(shipper: i32, country: &str) -> bool {
     let refused: &[&str] = match shipper {
         1 => &["Argentina", "Brazil", "Canada", "Ireland", "Mexico", "USA", "Venezuela"],

@@ -1,5 +1,4 @@
-//! Reads what there is to sell and who ordered what, from CSV files with the columns of the
-//! Northwind sample database.
+//! Reads products and orders from CSV files with the columns of the Northwind sample database.
 
 use std::collections::HashMap;
 use std::fs;
@@ -34,8 +33,8 @@ pub fn read(folder: &Path) -> Result<Shop> {
     Ok(Shop { products, orders })
 }
 
-// Names and addresses may contain commas without being quoted, so each row is taken apart from
-// both ends, and what is in the middle is left alone.
+// Names and addresses may contain commas without being quoted, so each row is parsed from both ends, and its
+// middle is ignored.
 
 fn product(columns: &[&str]) -> Option<Product> {
     let [id, name, .., units, _on_order, _reorder_level, discontinued] = columns else {
@@ -72,7 +71,7 @@ fn line(columns: &[&str]) -> Option<(i32, Line)> {
     Some((order.parse().ok()?, Line { product, units, cents }))
 }
 
-/// `12.5` is 1250: no amount is ever a floating-point number.
+/// Parses a decimal: `12.5` is 1250. No amount is ever a floating-point number.
 fn hundredths(decimal: &str) -> Option<i64> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     format!("{whole}{fraction:0<2.2}").parse().ok()

@@ -1,8 +1,8 @@
 //! A shop whose checkout spans four services: orders, stock, payments and a courier.
 //!
-//! Each service is a saga with tables of its own. They know each other's messages and nothing
-//! else; what holds an order together is that a step starts only when everything that the step
-//! before it launched has finished. Read `orders.rs` first, then the other three.
+//! Each service is a saga with tables of its own. They share only their messages. An order is held together by
+//! one rule: a step starts only when all children of the previous step have finished. Read `orders.rs` first,
+//! then the other three.
 //!
 //! ```text
 //! cargo run --example checkout                        # a small shop on a private PostgreSQL
@@ -10,7 +10,7 @@
 //! DATABASE_URL=postgres://.. cargo run --example checkout   # in as many terminals as you like
 //! ```
 
-// In a service, `pub` marks what the other services may use.
+// In a service, `pub` marks the items for the other services.
 #![allow(unreachable_pub)]
 
 mod books;
@@ -45,7 +45,7 @@ async fn main() -> Result<ExitCode> {
     let shop = data::read(&settings.data)?;
     let provider = Provider::at(settings.ledger_folder())?;
 
-    // The sagas without dependencies are found by themselves.
+    // The sagas without dependencies are registered automatically.
     let scoop = settings
         .choose_database(Scoop::builder())
         .provide(Payments::through(provider.clone()))
@@ -68,8 +68,8 @@ async fn main() -> Result<ExitCode> {
     Ok(if balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Fills the shelves, places all orders, and waits until every one has ended. Whatever an earlier
-/// or another process has done of this is not done again.
+/// Fills the shelves, places all orders, and waits until every one has ended. Work that an earlier or another
+/// process has done is not repeated.
 async fn trade(scoop: &Scoop, settings: &Settings, shop: &Shop) -> Result<Vec<Ended>> {
     stock::receive(scoop.pool(), &shop.products, settings.stock_times).await?;
     orders::place(scoop, &shop.orders).await?;

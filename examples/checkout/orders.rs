@@ -1,4 +1,4 @@
-//! The orders service: takes an order through reservation, payment and shipping, or back.
+//! The orders service: takes an order through reservation, payment and shipping, or rolls it back.
 
 use scoop::Handle;
 use scoop::prelude::*;
@@ -47,7 +47,7 @@ impl OrderPlaced {
         self.lines.iter().map(|line| line.cents).sum()
     }
 
-    /// Our customers change their minds by rule.
+    /// Whether the customer withdraws the order: by rule, one in a hundred does.
     fn is_withdrawn(&self) -> bool {
         self.order % 100 == 77
     }
@@ -64,8 +64,8 @@ pub struct Checkout;
 #[saga]
 #[subscribes(OrderPlaced)]
 impl Checkout {
-    /// Asks for all lines at once. `charge` starts when every one of them is reserved; if one
-    /// cannot be, the others are put back and the order ends here.
+    /// Requests all lines at once. `charge` starts when every one of them is reserved. If one cannot be, the
+    /// others are put back and the order ends here.
     #[step(rollback = reject)]
     async fn reserve(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
         for line in &order.lines {
@@ -88,7 +88,7 @@ impl Checkout {
         Ok(())
     }
 
-    /// The last step: an error here still undoes everything above, the shipment first.
+    /// The last step: an error here still rolls back all steps above, the shipment first.
     #[step]
     async fn confirm(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<()> {
         if order.is_withdrawn() {
@@ -101,8 +101,8 @@ impl Checkout {
         Ok(())
     }
 
-    /// Called when what `ship` launched has failed and is undone. To launch anew is to try again:
-    /// if that works, the saga goes on as if nothing had happened; if not, this is called again.
+    /// Called when the child of `ship` has failed and is rolled back. A new launch is another attempt: if it
+    /// succeeds, the saga goes on, and if not, this is called again.
     async fn ask_another_shipper(
         &self,
         scope: &mut Scope<'_>,
@@ -118,14 +118,14 @@ impl Checkout {
         .execute(scope.tx().await?)
         .await?;
         if noted.rows_affected() == 0 {
-            // Two have refused. Failing with what we were told keeps the cause in sight.
+            // Two shippers have refused. Failing with the failure of the child keeps the cause in sight.
             return Err(Error::failure(why.clone()));
         }
         scope.launch(shipment(order, another)).await?;
         Ok(())
     }
 
-    /// Runs last on the way back, when the other services have undone their part.
+    /// Runs last in a rollback, when the other services have compensated their part.
     async fn reject(&self, scope: &mut Scope<'_>, order: &OrderPlaced, why: &Failure) -> Result<()> {
         sqlx::query("UPDATE orders.orders SET status = 'rejected', reason = $2 WHERE id = $1")
             .bind(order.order)
@@ -155,7 +155,7 @@ pub async fn place(scoop: &Scoop, orders: &[OrderPlaced]) -> Result<()> {
     Ok(())
 }
 
-/// The row and the message exist together or not at all, so whoever wrote the row has launched.
+/// The row and the message are committed together, so an existing row implies the launch.
 async fn place_one(scoop: &Scoop, tx: &mut PgConnection, order: &OrderPlaced) -> Result<()> {
     let inserted =
         sqlx::query("INSERT INTO orders.orders (id, cents) VALUES ($1, $2) ON CONFLICT DO NOTHING")
@@ -183,7 +183,7 @@ async fn place_one(scoop: &Scoop, tx: &mut PgConnection, order: &OrderPlaced) ->
     Ok(())
 }
 
-/// An order that has ended, and how.
+/// An order that has ended, with its outcome.
 pub struct Ended {
     pub order: i32,
     pub cents: i64,
@@ -191,7 +191,7 @@ pub struct Ended {
     pub outcome: Outcome,
 }
 
-/// Waits for every order there is, whoever placed it and whoever works on it.
+/// Waits for every order, including those that other processes placed or handle.
 pub async fn wait_for_all(scoop: &Scoop) -> Result<Vec<Ended>> {
     let orders: Vec<(i32, i64, Uuid)> =
         sqlx::query_as("SELECT id, cents, hierarchy FROM orders.orders ORDER BY id")

@@ -1,4 +1,4 @@
-//! The payments service: has the provider charge a card, and gives the money back.
+//! The payments service: has the provider charge a card, and refunds.
 
 use scoop::prelude::*;
 
@@ -20,7 +20,7 @@ pub struct ChargePayment {
     pub cents: i64,
 }
 
-/// What `charge` leaves behind for `refund`: stored with the record that the step is done.
+/// The value that `charge` returns for `refund`. It is stored together with the completion of the step.
 #[derive(Serialize, Deserialize)]
 pub struct Payment {
     id: String,
@@ -40,16 +40,16 @@ impl Payments {
 #[saga]
 #[subscribes(ChargePayment)]
 impl Payments {
-    /// The provider knows nothing of our transactions. If this process dies between its answer
-    /// and our commit, the step runs again: with the same key, so that nobody pays twice.
+    /// The provider does not take part in our transactions. If this process dies between its answer and our
+    /// commit, the step runs again: with the same key, so that no customer pays twice.
     #[step(rollback = refund)]
     async fn charge(&self, scope: &mut Scope<'_>, bill: &ChargePayment) -> Result<Payment> {
         let key = scope.idempotency_key();
         let id = match self.provider.charge(key, bill.order, bill.cents).await {
             Ok(id) => id,
-            // Final: the step fails, and the order goes back.
+            // Final: the step fails, and the order is rolled back.
             Err(ChargeError::Declined(declined)) => return Err(declined.into()),
-            // Nobody knows whether the card was charged: the step runs again after a pause.
+            // It is unknown whether the card was charged: the step runs again after a pause.
             Err(ChargeError::Unknown(lost)) => return Err(Error::infrastructure(lost)),
         };
         sqlx::query("INSERT INTO payments.payments (id, order_id, cents) VALUES ($1, $2, $3)")
@@ -61,8 +61,8 @@ impl Payments {
         Ok(Payment { id })
     }
 
-    /// Gets the very value that `charge` returned. A compensation that fails leaves a mess, so
-    /// whatever may pass is tried again.
+    /// Gets exactly the value that `charge` returned. A failed compensation needs an operator, so all temporary
+    /// errors are retried.
     async fn refund(
         &self,
         scope: &mut Scope<'_>,

@@ -1,4 +1,4 @@
-//! Shows how far the orders are, while they are worked on.
+//! Shows the progress of the orders.
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write, stderr};
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-/// Leaves the line, so that what follows begins a new one.
+/// Ends the line, so that further output begins a new one.
 impl Drop for Line {
     fn drop(&mut self) {
         if stderr().is_terminal() && !self.last.is_empty() {

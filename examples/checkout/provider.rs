@@ -1,4 +1,4 @@
-//! The payment provider: somebody else's system, which no transaction of ours reaches.
+//! The payment provider: an external system, which no transaction of ours reaches.
 //!
 //! Its ledger is a file that is only ever appended to, one line for each charge or refund. Like
 //! any decent provider it takes an idempotency key, and does nothing twice for the same one.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-/// No card is good for more.
+/// The limit of every card.
 const LIMIT_CENTS: i64 = 500_000;
 
 #[derive(Clone)]
@@ -43,8 +43,8 @@ impl Provider {
         Ok(Self { ledger })
     }
 
-    /// Charges a card and returns the payment's id. By rule, it declines what is too much, and
-    /// the answer to a new charge sometimes gets lost on the way.
+    /// Charges a card and returns the payment's id. By rule, it declines amounts above the limit, and the
+    /// answer to a new charge sometimes gets lost.
     pub async fn charge(&self, key: Uuid, order: i32, cents: i64) -> Result<String, ChargeError> {
         if cents > LIMIT_CENTS {
             return Err(ChargeError::Declined(Declined(cents)));
@@ -74,12 +74,12 @@ impl Provider {
         refund.await.map(drop)
     }
 
-    /// All that was ever charged and refunded.
+    /// All charges and refunds.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         parse(&fs::read_to_string(&*self.ledger)?)
     }
 
-    /// A new shop starts with an empty ledger; that of an earlier one is put aside.
+    /// Starts a new shop with an empty ledger. The ledger of an earlier shop is kept under another name.
     pub fn open_account(&self) -> io::Result<()> {
         if self.ledger.exists() {
             fs::rename(&*self.ledger, self.ledger.with_extension("csv.old"))?;
@@ -87,7 +87,7 @@ impl Provider {
         File::create(&*self.ledger).map(drop)
     }
 
-    /// Appends an entry, unless there is one with this key; says whether it did.
+    /// Appends an entry, unless there is one with this key. Returns whether it did.
     async fn once(
         &self,
         key: Uuid,

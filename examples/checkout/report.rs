@@ -1,4 +1,4 @@
-//! Says what became of the orders: a table, the way of two of them, and how quick it was.
+//! Reports the results of the orders: a table, the trees of two of them, and the speed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub async fn print(ended: &[Ended], steps: i64, took: Duration) -> Result<()> {
     if let Some(order) = ended.iter().find(committed) {
         print_way(order).await?;
     }
-    // The cause that comes last in a checkout leaves most to undo.
+    // The cause that comes last in a checkout leaves most to compensate.
     let rolled_back = ["Withdrawn", "NotServed", "Declined", "OutOfStock", "Discontinued"]
         .into_iter()
         .find_map(|cause| ended.iter().find(|order| cause_of(&order.outcome) == Some(cause)));
@@ -24,7 +24,7 @@ pub async fn print(ended: &[Ended], steps: i64, took: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Each step, forward or back, leaves one record that it is done. Where a rollback only tells the
+/// Counts completed steps and compensations, one event each. Where a rollback only requests the rollback of the
 /// children, no code of ours has run.
 pub async fn count_steps(scoop: &Scoop) -> Result<i64> {
     let count = "SELECT count(*) FROM scoop.message_event
@@ -58,7 +58,7 @@ fn describe(outcome: &Outcome) -> String {
     }
 }
 
-/// The name of the error type that started the rollback, in whichever service that was.
+/// The name of the error type that started the rollback, in any of the services.
 fn cause_of(outcome: &Outcome) -> Option<&str> {
     let Outcome::RolledBack(failure) = outcome else {
         return None;

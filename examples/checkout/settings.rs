@@ -1,4 +1,4 @@
-//! The command line: what to sell, and where to keep what must outlive the process.
+//! The command line: the data of the shop, and the folders that must outlive the process.
 
 use std::env;
 use std::fs;
@@ -63,7 +63,7 @@ impl Settings {
         }
     }
 
-    /// Where the provider's ledger is. All processes on one database must find the same.
+    /// The folder of the provider's ledger. All processes on one database must use the same.
     pub fn ledger_folder(&self) -> PathBuf {
         match (&self.state, env::var("DATABASE_URL")) {
             (Some(folder), _) => folder.clone(),
@@ -76,7 +76,7 @@ impl Settings {
         }
     }
 
-    /// Removes the ledger of a database that is gone, too.
+    /// Removes the ledger together with its database.
     pub fn clear_up(&self) {
         if self.state.is_none() {
             let _ = fs::remove_dir_all(temporary());

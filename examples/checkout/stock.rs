@@ -41,8 +41,8 @@ pub struct Stock;
 #[saga]
 #[subscribes(ReserveStock)]
 impl Stock {
-    /// The transaction is the step's own: what is written in it and the record that the step is
-    /// done are committed together. So the units leave the shelf exactly once.
+    /// The transaction is the step's own: its writes and the completion of the step are committed together. So
+    /// the units leave the shelf exactly once.
     #[step(rollback = put_back)]
     async fn take(&self, scope: &mut Scope<'_>, line: &ReserveStock) -> Result<()> {
         let tx = scope.tx().await?;
@@ -65,8 +65,8 @@ impl Stock {
         Ok(())
     }
 
-    /// Called only if `take` was completed, and then exactly once: no need to look whether there
-    /// is anything to put back.
+    /// Called only if `take` was completed, and then exactly once: no check is needed whether there is anything
+    /// to put back.
     async fn put_back(&self, scope: &mut Scope<'_>, line: &ReserveStock, _why: &Failure) -> Result<()> {
         sqlx::query("UPDATE stock.products SET units = units + $2 WHERE id = $1")
             .bind(line.product)

@@ -1,4 +1,4 @@
-//! Creates the tables of all four services, once, however many processes start at the same time.
+//! Creates the tables of all four services once, for any number of processes that start at the same time.
 
 use scoop::prelude::*;
 

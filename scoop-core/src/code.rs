@@ -1,36 +1,34 @@
-//! Errors that come back typed: a stable code for a type, and its value beside the failure.
+//! Typed errors in failures: a stable code for a type, and its value beside the failure.
 //!
-//! The type of an error is gone once it is a `Box<dyn Error>`, and the more so in another
-//! service. So the derive registers each type with its code at link time, and whoever turns an
-//! error into a [`Failure`] asks every registered type whether the error is one of it.
+//! A `Box<dyn Error>` erases the type of an error, and another service does not have it at all. So the derive registers
+//! each type with its code at link time, and the conversion to a [`Failure`] checks the error against every registered
+//! type.
 
 use std::error::Error as StdError;
 
 use crate::stored::Json;
 use crate::{Failure, Stored};
 
-/// The most characters a code can have.
+/// The maximum length of a code in characters.
 pub const CODE_CHARS_MAX: usize = 180;
 
-/// The type of a cause that holds the value of the error it belongs to. The wire format has no
-/// place of its own for that, and participants in other languages take it for a cause like any
-/// other.
+/// The type of a cause that holds the value of its error. The wire format has no dedicated field for it, and
+/// participants in other languages treat it as an ordinary cause.
 const DATA: &str = "scoop:data";
 
-/// The most bytes of JSON that travel with a failure. Failures are copied to every run above.
+/// The maximum size of a value as JSON in bytes. Failures are copied to every ancestor.
 const DATA_BYTES_MAX: usize = 64 * 1024;
 
-/// An error that a service above can find in a [`Failure`] as the type it was.
+/// An error that other services can find in a [`Failure`] with its original type.
 ///
-/// Derive it: `#[derive(FailureCode)]`, with `#[failure(code = "...")]` to name the code. Without
-/// that attribute the code is the type's name in kebab case. The code is what is stored, so it
-/// stays when the type is renamed or moved. It becomes the `type` of the failure, and the error as
-/// JSON goes with it, unless that has more than 64 kB.
+/// Derive it: `#[derive(FailureCode)]`, with `#[failure(code = "...")]` to name the code. Without that attribute the
+/// code is the type's name in kebab case. The code is stored, so a type with an explicit code can be renamed, and any
+/// type can be moved. It becomes the `type` of the failure, together with the error as JSON, unless that has more than
+/// 64 kB.
 ///
-/// The errors of the chain of [`source`](StdError::source) are found as well as the error that a
-/// step returns. An enum whose variant is `#[error(transparent)]` hides what is in it; give the
-/// enum the code, or the variant a text. A source that is no data itself is left out with
-/// `#[serde(skip)]`: it is among the causes anyway.
+/// The errors of the chain of [`source`](StdError::source) are found, too. An enum whose variant is
+/// `#[error(transparent)]` hides its content; give the enum the code, or the variant a text. A source that cannot be
+/// stored is left out with `#[serde(skip)]`: it is among the causes anyway.
 ///
 /// [`Failure::find`] has an example.
 #[diagnostic::on_unimplemented(
@@ -39,11 +37,11 @@ const DATA_BYTES_MAX: usize = 64 * 1024;
     note = "write `#[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]` on `{Self}`"
 )]
 pub trait FailureCode: StdError + Stored + Send + Sync + 'static {
-    /// What the type is stored as: 1 to [`CODE_CHARS_MAX`] characters.
+    /// The stored name of the type: 1 to [`CODE_CHARS_MAX`] characters.
     const CODE: &'static str;
 }
 
-/// A type of errors that the linked program has a code for.
+/// An error type of the linked program that has a code.
 pub struct CodedError {
     code: &'static str,
     type_name: fn() -> &'static str,
@@ -55,7 +53,7 @@ pub struct CodedError {
 inventory::collect!(CodedError);
 
 impl CodedError {
-    /// What is registered for `E`.
+    /// The registration of `E`.
     pub const fn new<E: FailureCode>() -> Self {
         Self {
             code: E::CODE,
@@ -66,7 +64,7 @@ impl CodedError {
         }
     }
 
-    /// All that are linked into this program, in no order.
+    /// All registrations of this program, in no particular order.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         inventory::iter::<Self>()
     }
@@ -76,18 +74,18 @@ impl CodedError {
         self.code
     }
 
-    /// The type that has it.
+    /// The name of the Rust type.
     pub fn type_name(&self) -> &'static str {
         (self.type_name)()
     }
 
-    /// What is registered for the type of this error.
+    /// The registration of the type of this error.
     pub(crate) fn of(error: &(dyn StdError + 'static)) -> Option<&'static Self> {
         Self::all().find(|coded| (coded.is)(error))
     }
 
-    /// The value of the error, which is of this type, as a cause of its failure; nothing if it is
-    /// no JSON or too much of it. A NUL in a text is no trouble: JSON has an escape for it.
+    /// The value of an error of this type, as a cause of its failure. `None` if it cannot be written as JSON or is too
+    /// large. A NUL in a text is allowed, since JSON escapes it.
     pub(crate) fn data(&self, error: &(dyn StdError + 'static), source: &str) -> Option<Failure> {
         let json = (self.json)(error).filter(|json| json.len() <= DATA_BYTES_MAX)?;
         Some(Failure::new(DATA, json, source))
@@ -95,12 +93,11 @@ impl CodedError {
 }
 
 impl Failure {
-    /// The error of that type in the tree of causes, as its service returned it: this failure
-    /// before its causes, and of those the first with all below it.
+    /// The first error of that type in the tree of causes, with its original value. The search is depth-first, and
+    /// visits each failure before its causes.
     ///
-    /// A failure that has the code but no value that fits the type is passed over: it was too
-    /// large, or is from a program that has another idea of the type. [`Failure::has_code`] sees
-    /// it all the same.
+    /// A failure that has the code but no fitting value is skipped: the value was too large, or another program has a
+    /// different version of the type. [`Failure::has_code`] still finds it.
     ///
     /// ```
     /// # use scoop_core::{Error, Failure, FailureCode, Result};
@@ -118,7 +115,7 @@ impl Failure {
     /// let failure = Error::from(Declined { cents: 7 }).into_failure("payments[w1]");
     /// assert_eq!(failure.kind, "payments.declined");
     ///
-    /// // In the one that asked for them, which sees the failures of all between as well:
+    /// // In the service that requested the payment, which also gets the failures of services between:
     /// fn offer_another_card(why: &Failure) -> Result<i64> {
     ///     match why.find::<Declined>() {
     ///         Some(declined) => Ok(declined.cents),
@@ -138,14 +135,14 @@ impl Failure {
         self.tree().filter_map(Self::read).collect()
     }
 
-    /// Whether this failure or one below it has this code. What is not from a program in Rust has
-    /// a code just as well: it is the `type` of the failure.
+    /// Whether this failure or one of its causes at any depth has this code. Failures of programs in other languages
+    /// have a code, too: the `type` of the failure.
     pub fn has_code(&self, code: &str) -> bool {
         self.tree().any(|failure| failure.kind == code)
     }
 
-    /// The error types of this program that cannot decode a value stored under their code, since a program with another type
-    /// wrote it. [`Failure::find`] skips such values.
+    /// The error types of this program that cannot decode a value stored under their code, since a program with another
+    /// type wrote it. [`Failure::find`] skips such values.
     pub fn unread_types(&self) -> impl Iterator<Item = &'static CodedError> {
         self.tree().filter_map(|failure| {
             let coded = CodedError::all().find(|coded| coded.code() == failure.kind)?;
@@ -154,7 +151,7 @@ impl Failure {
         })
     }
 
-    /// Whether this is no failure, but the value of the error that it is a cause of.
+    /// Whether this is not a failure, but the value of the error that has it as a cause.
     pub(crate) fn is_data(&self) -> bool {
         self.kind == DATA
     }
@@ -173,7 +170,7 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// By hand, as the derive would write it.
+    /// The expansion of the derive, by hand.
     macro_rules! coded {
         ($code:literal, $ty:ty) => {
             impl FailureCode for $ty {
@@ -226,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_have_codes_of_their_own() {
+    fn sources_have_their_own_codes() {
         let failure = failure(NoOrder { because: Some(out("chair")) });
         assert_eq!(failure.kind, "orders.none");
         assert_eq!(failure.causes[0].kind, "stock.out");
@@ -235,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_json_and_the_way_up() {
+    fn values_survive_json_and_wrapping() {
         let mut failure = failure(NoOrder { because: Some(out("a\0b\u{1F984}\"\\")) });
         for level in 0..500 {
             failure = match level % 2 {
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_travel_is_left_out_and_the_failure_stays() {
+    fn value_that_cannot_be_stored_is_left_out_and_the_failure_stays() {
         let largest = DATA_BYTES_MAX - r#"{"sku":""}"#.len();
         assert!(failure(out(&"x".repeat(largest))).find::<OutOfStock>().is_some());
         for failure in [failure(out(&"x".repeat(largest + 1))), failure(Unwritable(()))] {
@@ -270,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_large_travels() {
+    fn value_within_the_limit_is_stored() {
         assert!(failure(out(&"x".repeat(60_000))).find::<OutOfStock>().is_some());
     }
 
@@ -282,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_form_is_passed_over() {
+    fn value_of_another_form_is_skipped() {
         let other = Failure::new("stock.out", "", "stock[w]").caused_by([Failure::new(DATA, "7", "")]);
         let both = Failure::new("T", "m", "s").caused_by([other, failure(out("chair"))]);
         assert_eq!(both.find(), Some(out("chair")));
@@ -292,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn values_do_not_show() {
+    fn values_are_hidden_in_reports() {
         let failure = failure(out("chair"));
         assert_eq!(failure.root_causes(), [&failure]);
         assert!(!failure.report().contains("scoop:data"), "{}", failure.report());

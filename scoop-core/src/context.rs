@@ -1,7 +1,7 @@
-//! What travels with a run without being its message: the cooperation context.
+//! The cooperation context, which travels with a run beside its message.
 //!
-//! A JSON object. Each of its elements belongs to whoever knows its key; what nobody here knows is
-//! passed on as it stands, to the letter, numbers included.
+//! A JSON object. Each element belongs to the program that knows its key. Unknown elements are passed on verbatim,
+//! numbers included.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::stored::Json;
 
 /// An element of the context, known by its type.
 ///
-/// Derive it: `#[derive(ContextKey, Serialize, Deserialize)]`. The key is then the name of the type,
-/// or what `#[context(key = "..")]` says.
+/// Derive it: `#[derive(ContextKey, Serialize, Deserialize)]`. The key is then the name of the type, or the one given
+/// by `#[context(key = "..")]`.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -31,12 +31,12 @@ use crate::stored::Json;
 ///     const KEY: &'static str = "Tenant";
 /// }
 ///
-/// let mut context: Context = serde_json::from_str(r#"{"Somebody else's": 1.10}"#)?;
+/// let mut context: Context = serde_json::from_str(r#"{"Another service's": 1.10}"#)?;
 /// context.set(Tenant { name: "Northwind".into() })?;
 /// assert_eq!(context.get::<Tenant>()?.unwrap().name, "Northwind");
 /// assert_eq!(
 ///     serde_json::to_string(&context)?,
-///     r#"{"Somebody else's":1.10,"Tenant":{"name":"Northwind"}}"#
+///     r#"{"Another service's":1.10,"Tenant":{"name":"Northwind"}}"#
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -46,11 +46,10 @@ use crate::stored::Json;
     note = "write `#[derive(ContextKey, Serialize, Deserialize)]` on `{Self}`"
 )]
 pub trait ContextKey: Stored + Send + Sync + 'static {
-    /// Under which name it is stored.
+    /// The name under which it is stored.
     const KEY: &'static str;
 
-    /// What is kept if there is an older element of the key: the newer one, unless it says
-    /// otherwise.
+    /// Merges with an older element of the key. By default the newer one replaces it.
     #[must_use]
     fn merge(older: Self, newer: Self) -> Self {
         let _ = older;
@@ -58,19 +57,19 @@ pub trait ContextKey: Stored + Send + Sync + 'static {
     }
 }
 
-/// What travels with a run without being its message. It goes from a run to what that launches, from
-/// step to step, and through rollbacks; never from a child to its parent.
+/// The cooperation context. It travels from a run to the runs that it launches, from step to step, and through
+/// rollbacks, but never from a child to its parent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Context {
     elements: Arc<BTreeMap<String, Box<RawValue>>>,
 }
 
-/// Why an element of the context cannot be used.
+/// The error of an element of the context that cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContextError {
-    /// What is stored under the key is something else.
+    /// The value stored under the key has another type.
     #[error("the context has something under the key `{key}` that is no `{expected}`")]
     Mismatch {
         /// The key.
@@ -99,7 +98,7 @@ pub enum ContextError {
 }
 
 impl Context {
-    /// Whether there is nothing in it.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.elements.is_empty()
     }
@@ -108,16 +107,16 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If what is stored under its key is something else.
+    /// If the value stored under its key has another type.
     pub fn get<K: ContextKey>(&self) -> Result<Option<K>, ContextError> {
         self.read(K::KEY)
     }
 
-    /// Adds the element. If there is one already, [`ContextKey::merge`] says what is kept.
+    /// Adds the element. If there is one already, [`ContextKey::merge`] combines them.
     ///
     /// # Errors
     ///
-    /// If it cannot be stored, or if what is stored under its key is something else.
+    /// If it cannot be stored, or if the value stored under its key has another type.
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<(), ContextError> {
         let merged = match self.get::<K>()? {
             Some(older) => K::merge(older, element),
@@ -126,12 +125,12 @@ impl Context {
         self.write(K::KEY, &merged)
     }
 
-    /// Takes the element away. Says whether there was one.
+    /// Removes the element. Returns whether there was one.
     pub fn remove(&mut self, key: &str) -> bool {
         self.elements.contains_key(key) && Arc::make_mut(&mut self.elements).remove(key).is_some()
     }
 
-    /// The JSON text of an element, whoever it belongs to.
+    /// The JSON text of an element, known or unknown.
     pub fn raw(&self, key: &str) -> Option<&str> {
         self.elements.get(key).map(|raw| raw.get())
     }
@@ -141,14 +140,14 @@ impl Context {
         self.elements.iter().map(|(key, raw)| (key.as_str(), raw.get()))
     }
 
-    /// How many bytes it has as JSON, escapes in its keys aside.
+    /// The number of bytes as JSON, except escapes in keys.
     pub fn bytes(&self) -> usize {
         let fields: usize = self.iter().map(|(key, text)| key.len() + text.len() + 3).sum();
         fields + self.elements.len().saturating_sub(1) + 2
     }
 
-    /// This one, with the elements of the newer one over it: of each key the newer element is kept
-    /// as it stands.
+    /// This context with the elements of a newer one. For each key the newer element replaces the older one, without a
+    /// merge.
     #[must_use]
     pub fn overlaid_by(mut self, newer: &Context) -> Self {
         if !newer.is_empty() {
@@ -170,8 +169,7 @@ impl Context {
     pub(crate) fn write<T: Stored>(&mut self, key: &str, value: &T) -> Result<(), ContextError> {
         let raw = serde_json::value::to_raw_value(&Json(value))
             .map_err(|source| ContextError::Unwritable { key: key.into(), source })?;
-        // The escape is the only way for a NUL to stand in JSON. A backslash before it is escaped
-        // itself, so that it is no escape.
+        // In JSON a NUL can only occur as this escape. After an escaped backslash the same text is no escape.
         let text = raw.get().replace("\\\\", "");
         if text.contains("\\u0000") || key.contains('\0') {
             return Err(ContextError::Nul { key: key.replace('\0', "\\0") });

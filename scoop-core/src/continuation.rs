@@ -1,4 +1,4 @@
-//! The rest of a run: what it does next, and what follows from the outcome. The one rule.
+//! The rest of a run: its next move, and the conclusion from that move's outcome. The one rule.
 
 use std::panic::Location;
 
@@ -11,21 +11,20 @@ use crate::{
     Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, StepKind, Suspension,
 };
 
-/// What a run does next.
+/// The next move of a run.
 #[derive(Debug)]
 pub enum Continuation<'a> {
-    /// Code of the user runs.
+    /// A call of user code.
     Call(Call<'a>),
-    /// Something is put on record, without code of the user.
+    /// Events to append without user code.
     Record(Record<'a>),
 }
 
-/// Why the definition at hand cannot continue a run. Nothing is lost: with a definition that
-/// fits, it goes on.
+/// The reason why the definition at hand cannot continue a run. Nothing is lost: a definition that fits continues it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stuck {
-    /// The step where the run stands is gone, and a new step stands in its place.
+    /// The recorded step is gone, and a new step has its position.
     #[error(
         "saga `{saga}` has no step `{step}` any more, where the run stands, and `{instead}` stands in its place; \
          if that is the same step under another name, say so: `#[step(was = \"{step}\")]`"
@@ -38,7 +37,7 @@ pub enum Stuck {
         /// The new step.
         instead: String,
     },
-    /// A step was moved across the place where the run stands.
+    /// A step was moved across the position of the run.
     #[error(
         "saga `{saga}`: step `{step}` was moved and would {what} after `{after}`; a program with the former order \
          can finish the run"
@@ -50,10 +49,10 @@ pub enum Stuck {
         step: String,
         /// The newest step that the run completed.
         after: String,
-        /// What would happen to the moved step.
+        /// The effect on the moved step.
         what: &'static str,
     },
-    /// A step takes the value of a step that was inserted before the place where the run stands.
+    /// A step takes the value of a step that was inserted before the position of the run.
     #[error(
         "saga `{saga}`: step `{step}` takes what `{producer}` returns, which did not run for this run and will not; \
          take an `Option` of it, or let a program with the former steps finish the run"
@@ -76,7 +75,7 @@ pub enum Stuck {
         saga: String,
         /// The recorded step.
         step: String,
-        /// The names that it had before.
+        /// Its former names.
         was: String,
     },
     /// A step that must be undone was removed.
@@ -92,7 +91,7 @@ pub enum Stuck {
     },
     /// A recorded step is not in the definition.
     #[error(
-        "saga `{saga}` has no step `{step}`, which the run has on record; keep that step, or if it has another name \
+        "saga `{saga}` has no step `{step}`, which the run has recorded; keep that step, or if it has another name \
          now, say so: `#[step(was = \"{step}\")]`"
     )]
     NoSuchStep {
@@ -103,7 +102,7 @@ pub enum Stuck {
     },
     /// A recorded part of the rollback does not occur in its plan.
     #[error(
-        "the rollback of saga `{saga}` has no part `{part}`, which the run has on record; was a step renamed?"
+        "the rollback of saga `{saga}` has no part `{part}`, which the run has recorded; was a step renamed?"
     )]
     NoSuchPart {
         /// The saga.
@@ -111,7 +110,7 @@ pub enum Stuck {
         /// The recorded part.
         part: String,
     },
-    /// The history of a rollback was not read: a mistake of the caller.
+    /// The caller did not read the history of a rollback. This is a bug in scoop.
     #[error("the rollback of saga `{saga}` was to go on without its history; this is a bug in scoop")]
     NoPlan {
         /// The saga.
@@ -124,15 +123,15 @@ pub enum Stuck {
 pub struct Emission {
     /// Its id.
     pub message: Uuid,
-    /// Where it is published.
+    /// Its topic.
     pub topic: String,
-    /// What it says.
+    /// Its payload.
     pub payload: Value,
-    /// Set if it starts a hierarchy of its own, for which nobody waits: the id of its root.
+    /// The root id of its own hierarchy if it is detached. No run waits for a detached message.
     pub detached_root: Option<Uuid>,
-    /// What its handlers start with.
+    /// The initial context of its handlers.
     pub context: Context,
-    /// Set if the step fails without a handler of its topic.
+    /// Set if the launch requires a handler; without one the step fails.
     pub required: Option<Required>,
 }
 
@@ -141,113 +140,113 @@ pub struct Emission {
 pub struct Required {
     /// The Rust type of the message.
     pub message: &'static str,
-    /// The place of the launch.
+    /// The source location of the launch.
     pub at: &'static Location<'static>,
 }
 
-/// What user code did when it succeeded.
+/// The outcome of user code that succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Returned {
-    /// Where to go; `None` keeps what was decided before (child failure handlers only).
+    /// The step to run next; `None` keeps the earlier decision (child failure handlers only).
     pub next: Option<Next>,
-    /// What it returned for its compensation and for later steps.
+    /// The value that it returned, for its compensation and later steps.
     pub output: Option<Value>,
     /// Its replies to the run that launched the message, in order, each with the name it is kept under.
     pub replies: Vec<(String, Value)>,
-    /// What it emitted, in order.
+    /// The emitted messages, in order.
     pub emissions: Vec<Emission>,
 }
 
-/// What follows from a move: what to write, and where the run stands then.
+/// The conclusion from a move: what to persist, and the next state of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// The events to append, in order.
     pub events: Vec<Event>,
     /// The messages to publish; their events are among [`Conclusion::events`].
     pub emissions: Vec<Emission>,
-    /// The messages whose handlers have to roll back, and why.
+    /// The messages whose handlers are requested to roll back.
     pub told: Vec<Uuid>,
-    /// Why they have to: the exception of their events.
+    /// The cause of these requests: the exception of their events.
     pub told_because: Option<Failure>,
-    /// What the step returned and what it replied, each to be kept under its name.
+    /// The output of the step and its replies, each with the name it is stored under.
     pub values: Vec<(String, Value)>,
-    /// Where the run stands.
+    /// The next state of the run.
     pub fate: Fate,
 }
 
-/// Where a run stands after a move.
+/// The state of a run after a move.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It goes on; if it emitted something, when that is done.
+    /// It continues, after the runs that it waits for have ended.
     GoesOn(Run),
     /// It succeeded.
     Committed,
-    /// It is undone.
+    /// Its rollback is complete.
     RolledBack {
-        /// Why.
+        /// The cause of the rollback.
         cause: Failure,
-        /// Whether the run above had demanded it.
+        /// Whether the parent run requested the rollback.
         told: bool,
     },
-    /// It could not be undone.
+    /// Its rollback failed.
     RollbackFailed {
-        /// Why it had turned back.
+        /// The cause of the rollback.
         cause: Failure,
-        /// Why it could not be undone.
+        /// The failure of the rollback.
         failure: Failure,
-        /// Whether the run above had demanded that it turn back.
+        /// Whether the parent run requested the rollback.
         told: bool,
     },
-    /// It could not be undone, once more. As that is on record already, nothing is to be written;
-    /// it waits for somebody to see to it.
+    /// Its rollback failed again, and it awaits an operator. No event is appended, since a run has at most one
+    /// ROLLBACK_FAILED.
     FailedAgain {
-        /// Which part of the rollback failed.
+        /// The part of the rollback that failed.
         part: String,
-        /// How often the children's failures had been handled before, if they were the reason.
+        /// The number of earlier handler calls for the children's failures, if those are the reason.
         handler_iteration: Option<u32>,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
 }
 
-/// What user code is to be called.
+/// The user code to call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// The step itself.
     Invoke {
-        /// Which.
+        /// The index of the step.
         step: usize,
-        /// In which loop iteration.
+        /// The loop iteration.
         iteration: u32,
     },
     /// The step's compensation.
     Compensate {
-        /// Which step's.
+        /// The index of the step.
         step: usize,
         /// The loop iteration of the instance that it undoes.
         iteration: u32,
-        /// Why.
+        /// The cause of the rollback.
         cause: Failure,
-        /// What the steps had returned when the instance was done, by step.
+        /// The outputs of the steps at the completion of the instance, by step.
         outputs: std::collections::BTreeMap<String, Value>,
-        /// Whether the step has still to be cleaned up after.
+        /// Whether the cleanup after the step is still due.
         finally: bool,
     },
     /// The step's child failure handler.
     HandleChildFailure {
-        /// Which step's.
+        /// The index of the step.
         step: usize,
         /// The loop iteration of the step that emitted.
         iteration: u32,
-        /// How often it was called before.
+        /// The number of earlier calls.
         handler_iteration: u32,
-        /// What happened to the children.
+        /// The failure of the children.
         failure: Failure,
     },
 }
 
 impl Action {
-    /// Which step's code is called.
+    /// The index of the step whose code is called.
     pub fn step(&self) -> usize {
         match self {
             Self::Invoke { step, .. }
@@ -257,30 +256,30 @@ impl Action {
     }
 }
 
-/// A move that calls code of the user.
+/// A move that calls user code.
 #[derive(Debug)]
 pub struct Call<'a> {
     at: Position<'a>,
     action: Action,
 }
 
-/// A move that only puts something on record.
+/// A move that only appends events.
 #[derive(Debug)]
 pub struct Record<'a> {
     at: Position<'a>,
     kind: RecordKind,
 }
 
-/// A run at a place that has a name.
+/// A run at a named position.
 #[derive(Debug)]
 struct Position<'a> {
     definition: &'a Definition,
     run: &'a Run,
     /// The name under which the move is recorded.
     step: String,
-    /// How often the children's failures of this place had been handled before, if they are now.
+    /// The number of earlier handler calls at this position, if the move handles failures of children.
     handler_iteration: Option<u32>,
-    /// What travels with the run from here on.
+    /// The context of the run from here on.
     context: Context,
 }
 
@@ -294,11 +293,11 @@ enum RecordKind {
 }
 
 impl<'a> Continuation<'a> {
-    /// What this run of this saga does next, its children having finished.
+    /// The next move of a run of this saga, after its children have ended.
     ///
     /// # Errors
     ///
-    /// [`Stuck`] if the definition does not fit what the run has on record.
+    /// [`Stuck`] if the definition does not fit the recorded history of the run.
     pub fn of(definition: &'a Definition, run: &'a Run) -> Result<Self, Stuck> {
         let continuation = match &run.path {
             Path::Forward => forward(definition, run)?,
@@ -312,7 +311,7 @@ impl<'a> Continuation<'a> {
         Ok(if run.give_up.is_empty() { continuation } else { continuation.given_up(run) })
     }
 
-    /// Instead of what would be next the run gives up, even if its children have failed.
+    /// Replaces the next move by giving up, even if children of the run have failed.
     fn given_up(self, run: &Run) -> Self {
         let mut at = match self {
             Self::Call(call) => call.at,
@@ -323,7 +322,7 @@ impl<'a> Continuation<'a> {
         }
         let mut reasons = run.give_up.clone();
         if run.is_backward() {
-            // Nobody tells of these later: with this the rollback ends.
+            // The rollback ends here, so no later event can contain these failures.
             reasons.extend(run.child_failure());
         }
         let failure = Failure::gave_up(&run.source, reasons);
@@ -331,12 +330,12 @@ impl<'a> Continuation<'a> {
     }
 }
 
-/// Forward: the step that the newest suspension names, or its child failure handler.
+/// The next move on the forward path: the step that the newest suspension names, or its child failure handler.
 fn forward<'a>(definition: &'a Definition, run: &'a Run) -> Result<Continuation<'a>, Stuck> {
     let Some(last) = &run.last else {
         return Ok(invoke(definition, run, 0, 0));
     };
-    // Also before a failure is handled: afterwards the former order of the steps may be forgotten.
+    // Also before a failure is handled: afterwards the former order of the steps may no longer be known.
     let next = resume(definition, run, last)?;
     if let Some(failure) = run.child_failure() {
         let recorded = run.recorded.iter().flat_map(|steps| &**steps).find(|step| step.is_named(&last.step));
@@ -358,7 +357,7 @@ fn invoke<'a>(definition: &'a Definition, run: &'a Run, index: usize, iteration:
     Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } })
 }
 
-/// Backward: the part of the plan after the one last recorded.
+/// The next move of a rollback: the part of the plan after the last recorded one.
 fn backward<'a>(
     definition: &'a Definition,
     run: &'a Run,
@@ -367,7 +366,7 @@ fn backward<'a>(
     plan: &Plan,
 ) -> Result<Continuation<'a>, Stuck> {
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
-    // Who has nothing to undo can have been kept from saying so, and have had that skipped.
+    // A recorded part of an empty plan is the sentinel, where the rollback failed and an operator skipped it.
     let in_plan = |last: &&Suspension| !plan.parts().is_empty() && !plan.is_after(&last.step);
     let done = last.filter(|last| begun && in_plan(last)).map(|last| {
         let unknown = || Stuck::NoSuchPart { saga: definition.saga.to_string(), part: last.step.clone() };
@@ -389,7 +388,7 @@ fn backward<'a>(
     }
 }
 
-/// One part of the rollback.
+/// The move for one part of the rollback.
 fn undo<'a>(
     definition: &'a Definition,
     run: &'a Run,
@@ -398,8 +397,8 @@ fn undo<'a>(
     part: &SubStep,
 ) -> Result<Continuation<'a>, Stuck> {
     let instance = plan.instance(part);
-    // Also before its children are told: a step that is not known may be none, but a part of a
-    // rollback that other definitions named otherwise.
+    // Also for the part that requests the rollback of children: an unknown name may not be a step at all, but a
+    // rollback part that another definition named differently.
     let step = undone(definition, plan, instance)?;
     let at = Position::new(definition, run, &part.name, None);
     if part.of_children {
@@ -441,7 +440,7 @@ fn undone(definition: &Definition, plan: &Plan, done: &Instance) -> Result<Optio
     }
 }
 
-/// The step whose handler gets the failure of its children; `None` if there is none.
+/// The step whose handler receives the failure of its children; `None` without such a handler.
 fn child_failure_handler(
     definition: &Definition,
     step: &str,
@@ -456,7 +455,7 @@ fn child_failure_handler(
     }
 }
 
-/// A recorded step whose name the definition does not have, unless it has the step under a former name.
+/// The recorded step if the definition has removed it. An error if a newer program renamed it.
 fn removed_from<'a>(definition: &Definition, step: &'a RecordedStep) -> Result<&'a RecordedStep, Stuck> {
     match position_in(definition, step) {
         Some(_) => Err(renamed_since(&definition.saga, step)),
@@ -464,7 +463,7 @@ fn removed_from<'a>(definition: &Definition, step: &'a RecordedStep) -> Result<&
     }
 }
 
-/// The failure of what a part of the rollback launched or told to roll back.
+/// The move after children failed which a part of the rollback launched or requested to roll back.
 fn backward_child_failure<'a>(
     definition: &'a Definition,
     run: &'a Run,
@@ -484,7 +483,7 @@ fn backward_child_failure<'a>(
     Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
 }
 
-/// The handler of this step, or what happens without one: the failure is the step's own.
+/// A call of this step's child failure handler. Without a handler the failure becomes the step's own.
 fn on_child_failure(
     at: Position<'_>,
     step: Option<usize>,
@@ -500,7 +499,7 @@ fn on_child_failure(
 }
 
 impl Call<'_> {
-    /// What to call.
+    /// The user code to call.
     pub fn action(&self) -> &Action {
         &self.action
     }
@@ -510,7 +509,7 @@ impl Call<'_> {
         &self.at.step
     }
 
-    /// What follows from the call, which left this context behind, well or not.
+    /// The conclusion from the outcome of the call. `context` is the context after the call, even if it failed.
     pub fn conclude(mut self, context: Context, outcome: Result<Returned, Failure>) -> Conclusion {
         self.at.context = context;
         let returned = match outcome.and_then(|returned| self.in_bounds(returned)) {
@@ -532,7 +531,7 @@ impl Call<'_> {
         }
     }
 
-    /// A jump beyond the last step is a failure of the step that wanted it.
+    /// Rejects a jump beyond the last step, as a failure of the jumping step.
     fn in_bounds(&self, returned: Returned) -> Result<Returned, Failure> {
         let steps = self.at.definition.steps.len();
         match returned.next {
@@ -547,7 +546,7 @@ impl Call<'_> {
 }
 
 impl Record<'_> {
-    /// What follows.
+    /// The conclusion.
     pub fn conclude(self) -> Conclusion {
         let at = self.at;
         match self.kind {
@@ -567,15 +566,15 @@ impl Record<'_> {
     }
 }
 
-/// Where a run goes after a call.
+/// The next position of a run after a call.
 enum Decision {
-    /// On from this step of the definition at hand.
+    /// The step after this one in the definition at hand.
     Onward(usize),
-    /// To this step of the definition at hand.
+    /// This step of the definition at hand.
     Jump(usize),
-    /// As was decided before.
+    /// The position decided before.
     Keep,
-    /// Nowhere: a rollback follows its plan.
+    /// No position: a rollback follows its plan.
     None,
 }
 
@@ -603,22 +602,21 @@ impl<'a> Position<'a> {
         self.run.path == Path::Forward
     }
 
-    /// Why the run rolls back, and whether it was told to.
+    /// The cause of the rollback, and whether the parent run requested it.
     fn rollback_cause(&self) -> (Failure, bool) {
         match &self.run.path {
             Path::Backward { cause, told, .. } => (cause.clone(), *told),
-            Path::Forward => unreachable!("only a run that goes backward has a rollback to finish"),
+            Path::Forward => unreachable!("a forward run has no rollback to finish"),
         }
     }
 
-    /// An event of the run's own message at this place.
+    /// An event of the run's own message at this position.
     fn event(&self, kind: EventKind) -> Event {
         let event = Event::new(kind, self.run.message).in_step(&self.step);
         event.handled(self.handler_iteration).with(self.context.clone())
     }
 
-    /// What was emitted is on record, and the place is done. `invoked` is the step that ran, if
-    /// one did.
+    /// Records the emissions and completes the position. `invoked` is the step that ran, if one did.
     fn suspend(
         self,
         invoked: Option<usize>,
@@ -686,7 +684,7 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// The run turns back, or cannot be undone if it already goes back.
+    /// Starts the rollback of the run. Fails the rollback if it has started already.
     fn fail(self, failure: Failure) -> Conclusion {
         let failure = failure.bounded(self.run.failure_text_bytes_max);
         if self.is_forward() {
@@ -703,7 +701,7 @@ impl<'a> Position<'a> {
         Conclusion::ending(event, Fate::RollbackFailed { cause, failure, told })
     }
 
-    /// Every message of the instance is told, whether or not anybody handled it.
+    /// Requests rollback for every message of the instance, with or without handlers.
     fn tell_children(self, messages: Vec<Uuid>) -> Conclusion {
         let (cause, _) = self.rollback_cause();
         let because = Failure::parent_said_so(&self.run.source, cause);
@@ -737,12 +735,12 @@ impl Conclusion {
         Self { events, emissions: vec![], told: vec![], told_because: None, values: vec![], fate }
     }
 
-    /// Whether others have to finish something first.
+    /// Whether the run waits for other runs before its next move.
     pub fn involves_others(&self) -> bool {
         !self.told.is_empty() || self.emissions.iter().any(|emission| emission.detached_root.is_none())
     }
 
-    /// What travels with the run when all this is on record.
+    /// The context of the run after these events.
     pub fn context(&self) -> Option<&Context> {
         let own = self.events.iter().rev().find(|event| event.kind != EventKind::Emitted);
         own.map(|event| &event.context)
@@ -751,7 +749,7 @@ impl Conclusion {
     /// This conclusion and the next one as a single one. This one must not involve others.
     #[must_use]
     pub fn followed_by(mut self, next: Conclusion) -> Self {
-        debug_assert!(!self.involves_others(), "what follows has to wait for the others");
+        debug_assert!(!self.involves_others(), "the next move must wait for other runs");
         self.events.extend(next.events);
         self.emissions.extend(next.emissions);
         self.values.extend(next.values);
@@ -808,7 +806,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_says_whose_code_it_is_and_under_which_name_it_is_recorded() {
+    fn call_names_its_step_and_its_recorded_position() {
         let said = |call: Call<'_>| (call.action().step(), call.step().to_owned());
         assert_eq!(said(call(&run_after("b", Some(0)))), (0, "a".into()));
         let forward = run_after("a", Some(1));
@@ -836,7 +834,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_to_undo_is_undone_whatever_was_skipped() {
+    fn empty_rollback_completes_after_a_skipped_part() {
         let mut backward = run_after("a", None).turned_back(Failure::new("T", "m", "saga[w]"));
         let skipped = run_after("Rollback of a[0,]", None).last;
         backward.recall(Plan::default(), skipped, true);
@@ -845,7 +843,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_on_the_way_back_tells_of_what_could_not_be_undone() {
+    fn giving_up_during_a_rollback_includes_failed_rollbacks_of_children() {
         let failure = |kind| Failure::new(kind, "m", "child[w]");
         let failed =
             ChildFailure { rolled_back: failure("A"), rollback_failed: Some(failure("B")), told: true };
@@ -866,7 +864,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_waited_for_involves_others() {
+    fn only_attached_emissions_and_rollback_requests_involve_others() {
         let run = run_after("a", Some(1));
         let returned = |emissions| Returned { emissions, ..Returned::nothing() };
         let alone = Some(Uuid::from_u128(5));
@@ -883,7 +881,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_replied_has_replied_for_good() {
+    fn reply_flag_survives_later_steps() {
         let run = run_after("a", Some(0));
         assert!(!went_on(conclude(&run, Returned::nothing())).replied);
         let replies = vec![("reply".to_owned(), json!(7))];
@@ -912,7 +910,7 @@ mod tests {
     }
 
     #[test]
-    fn two_conclusions_in_a_row_are_one() {
+    fn consecutive_conclusions_combine_into_one() {
         let run = run_after("a", Some(1));
         let output = |value: u32| Returned { output: Some(json!(value)), ..Returned::nothing() };
         let first = conclude(&run, Returned { emissions: vec![emission(Some(Uuid::nil()))], ..output(1) });

@@ -1,8 +1,7 @@
-//! Until when something has to be done: deadlines, inherited through the context.
+//! Deadlines, inherited through the context.
 //!
-//! There are three, each an element of the context: for the way forward, for the way back, and for
-//! both. Whoever launches a message may tighten what it inherited, never loosen it; the element
-//! remembers what it prevailed over.
+//! There are three, each an element of the context: for the forward path, for the rollback, and for both. A launch may
+//! tighten an inherited deadline, but never loosen it. The element keeps the deadlines that it replaced.
 
 use std::fmt::Display;
 
@@ -13,28 +12,28 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::{Context, ContextError, Failure, instant};
 
-/// Which part of a run a deadline is about.
+/// The part of a run that a deadline limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineKind {
-    /// The way forward. What misses it is rolled back.
+    /// The forward path. A run that misses it rolls back.
     HappyPath,
-    /// The way back. What misses it is not undone.
+    /// The rollback, which fails if it misses the deadline.
     Rollback,
-    /// Both: whichever way the run goes when it passes.
+    /// Both: the path that the run is on when the deadline passes.
     Absolute,
 }
 
-/// An instant by which something has to be done, who said so, and what it prevailed over.
+/// A deadline: its instant, its source, and the deadlines that it replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadline {
     at: OffsetDateTime,
-    /// The instant as it was written.
+    /// The instant, in its original notation.
     text: String,
     source: String,
     trace: Vec<Deadline>,
 }
 
-/// As it is stored under its key.
+/// The stored form.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     deadline: String,
@@ -53,8 +52,7 @@ impl DeadlineKind {
         }
     }
 
-    /// Under which keys it may be found: some participants look for the rollback's under another
-    /// name than they write it.
+    /// The keys to read: some participants read the rollback deadline under another name than they write.
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::HappyPath => &["HappyPathDeadlineKey"],
@@ -72,15 +70,15 @@ impl DeadlineKind {
         }
     }
 
-    /// The deadlines that count on the way forward, or in a rollback, in the order in which they are told.
+    /// The deadlines that apply on the forward path or in a rollback, in the order of their reports.
     fn that_count(backward: bool) -> [Self; 2] {
         [if backward { Self::Rollback } else { Self::HappyPath }, Self::Absolute]
     }
 }
 
 impl Deadline {
-    /// A deadline that `source` sets, to the microsecond. One beyond the years 1 to 9999 is moved to the
-    /// nearest moment in them.
+    /// A deadline set by `source`, with a resolution of microseconds. An instant outside the years 1 to 9999 becomes
+    /// the nearest one in that range.
     pub fn new(at: OffsetDateTime, source: impl Into<String>) -> Self {
         let at = instant::nearest(at);
         let text = at.format(&Rfc3339).unwrap_or_else(|_| NEVER.into());
@@ -92,17 +90,17 @@ impl Deadline {
         self.at
     }
 
-    /// Who set it.
+    /// The source given to [`Deadline::new`].
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What it prevailed over.
+    /// The deadlines that it replaced.
     pub fn trace(&self) -> &[Deadline] {
         &self.trace
     }
 
-    /// The earlier of both, which remembers the other.
+    /// The earlier of both, with the other in its trace.
     #[must_use]
     pub fn combined(older: Self, newer: Self) -> Self {
         let (mut winner, loser) = if newer.at < older.at { (newer, older) } else { (older, newer) };
@@ -151,7 +149,7 @@ impl Deadline {
     }
 }
 
-/// How the protocol writes a deadline that nobody ever misses.
+/// The protocol's notation of a deadline that is never missed.
 const NEVER: &str = "9999-12-31T23:59:59.999999Z";
 
 impl Context {
@@ -159,7 +157,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If what is stored under its key is something else.
+    /// If the value stored under its key is not a deadline.
     pub fn deadline(&self, kind: DeadlineKind) -> Result<Option<Deadline>, ContextError> {
         let mut found: Option<Deadline> = None;
         for &key in kind.keys() {
@@ -183,7 +181,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If what is stored under its key is something else.
+    /// If the value stored under its key is not a deadline.
     pub fn tighten(&mut self, kind: DeadlineKind, deadline: Deadline) -> Result<(), ContextError> {
         let combined = match self.deadline(kind)? {
             Some(older) => Deadline::combined(older, deadline),
@@ -192,8 +190,8 @@ impl Context {
         self.write(kind.key(), &combined.to_stored(kind))
     }
 
-    /// The instants at which a run with this context has to give up on its way forward, or back. A
-    /// deadline that cannot be read has passed on the way forward; it stops no rollback.
+    /// The instants at which a run with this context has to give up its forward path, or its rollback. An unreadable
+    /// deadline counts as missed on the forward path, and does not stop a rollback.
     pub fn give_up_at(&self, backward: bool) -> Vec<OffsetDateTime> {
         let read = |kind| match self.deadline(kind) {
             Ok(deadline) => deadline.map(|deadline| deadline.at),
@@ -203,8 +201,8 @@ impl Context {
         DeadlineKind::that_count(backward).into_iter().filter_map(read).collect()
     }
 
-    /// What has been missed on the way forward, or in a rollback: the deadlines up to `now`, but only those
-    /// after `since`, if that is given.
+    /// The failures for missed deadlines of the forward path, or of a rollback: deadlines up to `now`, and after
+    /// `since` if that is given.
     pub fn missed_deadlines(
         &self,
         backward: bool,
@@ -239,7 +237,7 @@ mod tests {
     const FAR: &str = r#"{"HappyPathDeadlineKey":{"deadline":"9999-12-31T23:59:59.999999Z","source":"root system","trace":[]}}"#;
 
     #[test]
-    fn the_earlier_deadline_wins_and_remembers_the_other() {
+    fn earlier_deadline_wins_and_keeps_the_other_in_its_trace() {
         let mut context = context(FAR);
         let tighter = Deadline::new(at("2026-06-25T10:31:37.1234567Z"), "root handler");
         context.tighten(DeadlineKind::HappyPath, tighter).unwrap();
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_passed_before_a_rollback_began_does_not_stop_it() {
+    fn deadline_passed_before_a_rollback_does_not_stop_it() {
         let mut context = Context::default();
         context.tighten(DeadlineKind::Absolute, Deadline::new(at("2026-01-01T00:00:00Z"), "a")).unwrap();
         let now = at("2026-01-01T00:00:10Z");
@@ -288,12 +286,12 @@ mod tests {
             |backward, since: Option<&str>| context.missed_deadlines(backward, now, since.map(at), "s").len();
         assert_eq!(missed(false, None), 1);
         assert_eq!(missed(true, Some("2026-01-01T00:00:01Z")), 0);
-        assert_eq!(missed(true, Some("2026-01-01T00:00:00Z")), 0, "both at once: it was there before");
+        assert_eq!(missed(true, Some("2026-01-01T00:00:00Z")), 0, "it had passed at the start");
         assert_eq!(missed(true, Some("2025-12-31T23:59:59Z")), 1);
     }
 
     #[test]
-    fn a_deadline_that_cannot_be_read_ends_the_way_forward_by_name() {
+    fn unreadable_deadline_ends_the_forward_path_by_name() {
         let context = context(r#"{"AbsoluteDeadlineKey":{"deadline":"soon","source":"x"}}"#);
         let missed = context.missed_deadlines(false, at("2026-01-01T00:00:00Z"), None, "s");
         assert_eq!(missed[0].kind, "ContextMismatch");

@@ -1,4 +1,4 @@
-//! What a step returns when it fails: any error, with the places of the `?` that passed it.
+//! The error type of steps: any error, with the places of each `?` that passed it.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -8,23 +8,23 @@ use std::panic::Location;
 use crate::text::lines;
 use crate::{CodedError, Escaped, Failure, Frame};
 
-/// How many places an error collects. Who passes more has a recursion, and its end says enough.
+/// The maximum number of places of an error. More only occurs in deep recursion, where the first ones suffice.
 const PLACES_MAX: usize = 64;
 
-/// What user code of a saga returns.
+/// The result of user code of a saga.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of user code: any [`std::error::Error`], converted by `?`.
 ///
-/// The conversion notes file and line of the `?`. Where an error that is one already is passed
-/// on, the language leaves nothing to note it with; but in the functions of a saga, and in those
-/// with `#[scoop::trace]`, each `?` is noted, and elsewhere [`Here::here`] does it by hand.
+/// The conversion records file and line of the `?`. A `?` on a value of this type converts nothing, and so records
+/// nothing. In the functions of a saga, and in those with `#[scoop::trace]`, each `?` is recorded nevertheless;
+/// elsewhere [`Here::here`] does it by hand.
 ///
-/// When the step has failed for good, the error is stored as a [`Failure`], with type, text and
-/// chain of causes. An error that has a [code](crate::FailureCode) can be had back from that.
+/// After the last attempt of the step, the error is stored as a [`Failure`], with type, text and chain of causes. An
+/// error with a [code](crate::FailureCode) can be restored from that.
 ///
-/// The type does not implement [`std::error::Error`] itself, since then it could not be made
-/// from every error (the same choice, for the same reason, as in the `anyhow` crate).
+/// The type does not implement [`std::error::Error`] itself, since it could not be converted from every error then (the
+/// same choice, for the same reason, as in the `anyhow` crate).
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -38,7 +38,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Box<Inner>);
 
-/// Behind a pointer, so that a result which is no error is not the larger for it.
+/// The content of an error. Boxed, so that it does not enlarge results.
 struct Inner {
     cause: Cause,
     raised_at: &'static Location<'static>,
@@ -47,7 +47,7 @@ struct Inner {
     permanent: bool,
 }
 
-/// Where somebody passed the error on.
+/// A place that passed the error on.
 struct Place {
     at: &'static Location<'static>,
     function: Option<&'static str>,
@@ -60,7 +60,7 @@ enum Cause {
 }
 
 impl Error {
-    /// An error that is only a text.
+    /// An error from a text.
     #[track_caller]
     pub fn msg(message: impl fmt::Display) -> Self {
         Self::new(Cause::Text { kind: "Error", message: message.to_string() })
@@ -68,8 +68,8 @@ impl Error {
 
     /// An error in a `Box<dyn std::error::Error + Send + Sync>`, or an `anyhow::Error`: neither converts with `?`.
     ///
-    /// A boxed error keeps its type for [`Error::downcast_ref`], and for the step to run again after a lost connection. An
-    /// `anyhow::Error` hides it, so convert errors of the database with `?` before.
+    /// A boxed error keeps its type for [`Error::downcast_ref`], and for the step to run again after a lost connection.
+    /// An `anyhow::Error` hides it, so convert errors of the database with `?` before.
     ///
     /// ```
     /// # extern crate scoop_core as scoop;
@@ -90,54 +90,53 @@ impl Error {
         Self::new(Cause::Error { kind: "Error", error: error.into() })
     }
 
-    /// A failure that was stored before: it keeps its type, source and places. `?` and `into` do the same.
+    /// An error from a stored failure, which keeps its type, source and places. `?` and `into` do the same.
     #[track_caller]
     pub fn failure(failure: Failure) -> Self {
         Self::new(Cause::Failure(Box::new(failure)))
     }
 
-    /// An error of the ground the step stands on, not of the business: a lost connection, a
-    /// full disk. The step is not failed for it; it runs again, after a pause that grows.
+    /// An infrastructure error, such as a lost connection or a full disk. The step does not fail with it, but is
+    /// retried with a backoff.
     #[track_caller]
     pub fn infrastructure(message: impl fmt::Display) -> Self {
         let cause = Cause::Text { kind: "InfrastructureError", message: message.to_string() };
         Self::new(cause).into_infrastructure()
     }
 
-    /// The same error, as one of the ground the step stands on: see [`Error::infrastructure`].
+    /// Marks the error as an infrastructure error: see [`Error::infrastructure`].
     #[must_use]
     pub fn into_infrastructure(mut self) -> Self {
         self.0.infrastructure = true;
         self
     }
 
-    /// Whether the step is to run again instead of failing.
+    /// Whether this is an infrastructure error, after which the step is retried instead of failing.
     pub fn is_infrastructure(&self) -> bool {
         self.0.infrastructure
     }
 
-    /// An error that another attempt would not mend: a step that is to be [retried] fails for it
-    /// at once.
+    /// A permanent error: a step with [retries] fails with it at once.
     ///
-    /// [retried]: https://docs.rs/scoop-saga/latest/scoop/attr.step.html
+    /// [retries]: https://docs.rs/scoop-saga/latest/scoop/attr.step.html
     #[track_caller]
     pub fn permanent(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::from(error).into_permanent()
     }
 
-    /// The same error, as one that another attempt would not mend: see [`Error::permanent`].
+    /// Marks the error as permanent: see [`Error::permanent`].
     #[must_use]
     pub fn into_permanent(mut self) -> Self {
         self.0.permanent = true;
         self
     }
 
-    /// Whether another attempt is not worth it.
+    /// Whether this is a permanent error.
     pub fn is_permanent(&self) -> bool {
         self.0.permanent
     }
 
-    /// The error that was converted, if it is an `E`.
+    /// The converted error, if it is an `E`.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         match &self.0.cause {
             Cause::Error { error, .. } => error.downcast_ref(),
@@ -145,8 +144,7 @@ impl Error {
         }
     }
 
-    /// The error that was converted, its [source](StdError::source), the source of that, and so on; nothing for a
-    /// text and for a stored failure.
+    /// The converted error and its chain of [sources](StdError::source). Empty for a text and for a stored failure.
     ///
     /// ```
     /// # extern crate scoop_core as scoop;
@@ -168,12 +166,12 @@ impl Error {
         std::iter::successors(first, |&error| error.source())
     }
 
-    /// The error as stored data. `source` says where it arose, as `saga[worker]`.
+    /// The error as stored data. `source` is its origin, as in `saga[worker]`.
     pub fn into_failure(self, source: &str) -> Failure {
         self.to_failure(source)
     }
 
-    /// As [`Error::into_failure`], which leaves the error there.
+    /// Like [`Error::into_failure`], but keeps the error.
     pub fn to_failure(&self, source: &str) -> Failure {
         let failure = match &self.0.cause {
             Cause::Failure(failure) => return (**failure).clone(),
@@ -183,15 +181,15 @@ impl Error {
         Failure { stack_trace: self.frames(), ..failure }
     }
 
-    /// The same error, passed on at this place.
+    /// Records a place that the error passed.
     pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
         if self.0.passed.len() + 1 < PLACES_MAX {
             self.0.passed.push(Place { at, function });
         }
     }
 
-    /// Where it came from and where it passed, innermost first; each line once, however many `?`
-    /// it has.
+    /// The place where the error was raised and those that it passed, innermost first. Each line is listed once, even
+    /// with several `?`.
     fn frames(&self) -> Vec<Frame> {
         let raised = Place { at: self.0.raised_at, function: None };
         let mut frames: Vec<Frame> = vec![];
@@ -217,8 +215,8 @@ impl Error {
     }
 }
 
-/// An error with its chain of sources and the values of those that have a code. The types of the
-/// others in the chain are erased, so they are all just errors.
+/// The failure of an error with its chain of sources, and the values of those with a code. The types of other sources
+/// are erased, so their kind is `Error`.
 fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Failure {
     let coded = CodedError::of(error);
     let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
@@ -227,8 +225,7 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
         .caused_by(coded.and_then(|coded| coded.data(error, source)))
 }
 
-/// Notes by hand that an error passes, where no attribute does it: in the functions that a saga
-/// calls.
+/// Records by hand that an error passes, in functions without an attribute that does it.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -250,11 +247,11 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
 /// assert_eq!(failure.stack_trace.len(), 2);
 /// ```
 pub trait Here<T> {
-    /// The same result, with the place of this call noted if it is an error.
+    /// The same result, with the place of this call recorded if it is an error.
     ///
     /// # Errors
     ///
-    /// The error that was there before.
+    /// The original error.
     fn here(self) -> Result<T>;
 }
 
@@ -273,7 +270,7 @@ impl<T, E: Into<Error>> Here<T> for Result<T, E> {
     }
 }
 
-/// Notes that an error passes, if it is one of ours; of others the conversion does.
+/// Records that an error passes, if it is an [`Error`]. For other types the conversion records it.
 #[cold]
 pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, function: &'static str) {
     if let Some(error) = (error as &mut dyn Any).downcast_mut::<Error>() {
@@ -284,11 +281,11 @@ pub(crate) fn note<E: 'static>(error: &mut E, at: &'static Location<'static>, fu
 /// Conversion by `?` and `into` to an [`Error`], from any [`std::error::Error`] that threads can share, and from a
 /// [`Failure`].
 ///
-/// Conversions from all such types exist; there is nothing else to write. A text is not an error; [`Error::msg`] makes
-/// one of it, and [`Error::boxed`] one of a `Box<dyn std::error::Error + Send + Sync>`.
+/// Conversions from all such types exist; there is nothing else to write. A text is not an error: convert it with
+/// [`Error::msg`], and a `Box<dyn std::error::Error + Send + Sync>` with [`Error::boxed`].
 ///
-/// This is a trait of [`Error`] and not a bound of the types, since the compiler then shows the advice below for `into`,
-/// too, and not only for `?`.
+/// This is a trait of [`Error`] and not a bound of the types, since the compiler then shows the advice below for
+/// `into`, too, and not only for `?`.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -351,10 +348,10 @@ impl fmt::Display for Error {
     }
 }
 
-/// What precedes the lines of a text but the first, so that none looks like a cause or a place.
+/// The prefix of all lines of a text except the first, so that none looks like a cause or a place.
 const CONTINUED: &str = "\n    | ";
 
-/// What a `main` that returns the error prints: the text, its causes, and where it was raised.
+/// The output of a `main` that returns the error: the text, its causes, and the place where it was raised.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.cause {
@@ -417,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_from_elsewhere_is_raised_where_here_stands() {
+    fn other_error_is_raised_at_the_call_of_here() {
         let error = "x".parse::<i32>().here().unwrap_err();
         let failure = error.into_failure("s[w]");
         let [place] = &*failure.stack_trace else { panic!("{failure:?}") };
@@ -425,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_way_is_cut_short() {
+    fn number_of_places_is_limited() {
         let mut error = Error::msg("deep");
         for _ in 0..1000 {
             error = Err::<(), _>(error).here().unwrap_err();
@@ -449,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_it_is_and_whether_to_try_again() {
+    fn error_keeps_its_type_and_its_marks() {
         let error = fails().unwrap_err();
         assert_eq!(error.to_string(), "cannot read the price list");
         assert!(error.downcast_ref::<Unreadable>().is_some());
@@ -469,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_has_the_whole_chain() {
+    fn debug_output_has_the_whole_chain() {
         let shown = format!("{:?}", fails().unwrap_err());
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[..2], ["cannot read the price list", "  caused by: invalid digit found in string"]);

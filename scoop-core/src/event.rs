@@ -1,33 +1,33 @@
-//! One recorded fact about a run, as every participant of the protocol sees it.
+//! One recorded fact about a run, shared by all participants of the protocol.
 
 use uuid::Uuid;
 
 use crate::{Context, Failure};
 
-/// Who is named as the worker in events that nobody's code led to, but an operator's decision: a SUSPENDED of a part that
-/// was skipped, a ROLLED_BACK of a run that was put right by hand.
+/// The worker in events that an operator's decision caused instead of user code: the SUSPENDED of a skipped part, or
+/// the ROLLED_BACK of a run that was repaired by hand.
 pub const OPERATOR: &str = "scoop-rs:operator";
 
-/// What happened. The names are the values of the type `message_event_type` in the database.
+/// The kind of an event. The names are the values of the type `message_event_type` in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A message was emitted.
     Emitted,
-    /// A handler took it up: a run began.
+    /// A run of a handler began.
     Seen,
-    /// A step, a part of a rollback or a child failure handler came to its end.
+    /// A step, a part of a rollback or a child failure handler ended.
     Suspended,
-    /// The run succeeded, with all that it started.
+    /// The run succeeded, with all runs that it launched.
     Committed,
-    /// The run turned back.
+    /// The rollback of the run began.
     RollingBack,
-    /// The handlers of a message were told to turn back.
+    /// The handlers of a message were requested to roll back.
     RollbackEmitted,
-    /// The run is undone.
+    /// The rollback of the run is complete.
     RolledBack,
-    /// The run could not be undone.
+    /// The rollback of the run failed.
     RollbackFailed,
-    /// Somebody asked to give up.
+    /// Cancellation was requested.
     CancellationRequested,
 }
 
@@ -66,34 +66,34 @@ impl EventKind {
     }
 }
 
-/// One row that a run writes. Its lineage, handler and worker are those of the run, except for
-/// the emission of a detached message, which has a lineage of its own and no handler.
+/// One row that a run writes. Its lineage, handler and worker are those of the run, except for the emission of a
+/// detached message, which has its own lineage and no handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// To which message: the one the run handles, or one that it emitted.
+    /// The message: the one that the run handles, or one that it emitted.
     pub message: Uuid,
-    /// In which step.
+    /// The step.
     pub step: Option<String>,
     /// The position of the step that follows in the definition of the program that wrote the event; `None` after the
     /// last. For readers of the log: no run continues by it.
     pub next_step: Option<usize>,
-    /// The step that was chosen to run next; `None` for the one that follows in the definition. In the rollback of a
-    /// long history: where in it that part is.
+    /// The step chosen to run next; `None` for the one that follows in the definition. In the rollback of a long
+    /// history: the position of the part in that history.
     pub jump: Option<String>,
-    /// How often the children's failures had been handled before.
+    /// The number of earlier handler calls for the children's failures.
     pub handler_iteration: Option<u32>,
-    /// What went wrong.
+    /// The failure.
     pub exception: Option<Failure>,
-    /// What travels with the run, or with the message it emitted, from then on.
+    /// The context of the run, or of the emitted message, from then on.
     pub context: Context,
     /// The root of the hierarchy that a detached message starts.
     pub detached_root: Option<Uuid>,
 }
 
 impl Event {
-    /// An event that says only what happened to which message.
+    /// An event of this kind and message, with empty other fields.
     pub fn new(kind: EventKind, message: Uuid) -> Self {
         Self {
             kind,
@@ -108,28 +108,28 @@ impl Event {
         }
     }
 
-    /// The same event, in this step.
+    /// Sets the step.
     #[must_use]
     pub fn in_step(mut self, step: impl Into<String>) -> Self {
         self.step = Some(step.into());
         self
     }
 
-    /// The same event, of this iteration of the child failure handler.
+    /// Sets the iteration of the child failure handler.
     #[must_use]
     pub fn handled(mut self, iteration: Option<u32>) -> Self {
         self.handler_iteration = iteration;
         self
     }
 
-    /// The same event, with this context.
+    /// Sets the context.
     #[must_use]
     pub fn with(mut self, context: Context) -> Self {
         self.context = context;
         self
     }
 
-    /// The same event, because of this failure.
+    /// Sets the failure.
     #[must_use]
     pub fn because_of(mut self, failure: Failure) -> Self {
         self.exception = Some(failure);

@@ -1,4 +1,4 @@
-//! What went wrong, as stored: a [`Failure`] crosses services and outlives the process.
+//! Failures as stored data: a [`Failure`] crosses services and outlives the process.
 
 mod bounds;
 
@@ -11,15 +11,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use self::bounds::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX};
 use crate::{Escaped, report};
 
-/// How many failures the protocol wraps around each other. JSON readers set a limit to nesting,
-/// and a failure that cannot be read would leave the run it ended stuck. What lies further down
-/// is kept, without the wrappers between.
+/// The maximum nesting of failures. JSON readers limit nesting, and an unreadable failure would leave its run stuck.
+/// Deeper failures are kept, without the wrappers between.
 const DEPTH_MAX: usize = 40;
 
-/// The message of a failure that has none.
+/// The message of a failure without a message.
 pub(crate) const NO_MESSAGE: &str = "<no message>";
 
-/// The types of the protocol's own failures that pass others on.
+/// The types of the protocol's own failures, which wrap others.
 pub(crate) const CHILD_ROLLED_BACK: &str = "ChildRolledBackException";
 pub(crate) const CHILD_ROLLBACK_FAILED: &str = "ChildRollbackFailedException";
 pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
@@ -29,7 +28,7 @@ pub(crate) const GAVE_UP: &str = "GaveUpException";
 pub(crate) const LAUNCHED_FAILED: &str = "what it launched has failed as well";
 pub(crate) const GAVE_UP_WORDS: &str = "gave up";
 
-/// What went wrong, as data: it is stored with the run it ended and travels to the runs above.
+/// A failure as data: it is stored with the run it ended and travels to the ancestors.
 ///
 /// The five parts are the wire format that every participant of the protocol reads and writes.
 /// Display it for one line; [`Failure::report`] for the whole tree; [`Failure::find`] for the
@@ -51,22 +50,21 @@ pub struct Failure {
     /// The text, for people. Never empty.
     #[serde(deserialize_with = "read_message")]
     pub message: String,
-    /// What kind of failure: for a Rust error its [code](crate::FailureCode), or else the name of
-    /// its type.
+    /// The kind of failure: for a Rust error its [code](crate::FailureCode), or else the name of its type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it arose: `saga[worker]` for a run, free text otherwise.
+    /// Its origin: `saga[worker]` for a run, free text otherwise.
     pub source: String,
     /// Places in the code, innermost first; empty for failures of the protocol itself.
     #[serde(default, deserialize_with = "read_list")]
     pub stack_trace: Vec<Frame>,
-    /// What led to it; the direct cause first. A cause of type `scoop:data` is none: it holds the
-    /// value that [`Failure::find`] returns.
+    /// The causes, the direct one first. An entry of type `scoop:data` is not a cause: it holds the value that
+    /// [`Failure::find`] returns.
     #[serde(default, deserialize_with = "read_list")]
     pub causes: Arc<[Failure]>,
 }
 
-/// A place in somebody's code.
+/// A place in the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Frame {
@@ -88,8 +86,8 @@ impl From<&Location<'_>> for Frame {
 }
 
 impl Failure {
-    /// A failure without frames and causes. NUL characters are dropped, since no participant
-    /// could store them; a blank message becomes `<no message>`.
+    /// A failure without frames and causes. NUL characters are dropped, since no participant can store them. A blank
+    /// message becomes `<no message>`.
     pub fn new(kind: impl AsRef<str>, message: impl AsRef<str>, source: impl AsRef<str>) -> Self {
         Self {
             message: worded(message.as_ref()),
@@ -112,8 +110,8 @@ impl Failure {
         self == other || self.causes.iter().any(|cause| cause.contains(other))
     }
 
-    /// The failures at the ends of the tree: those that no other failure caused. Of a crowd of failures these are the
-    /// ones that are stored, see [`Failure::bounded`].
+    /// The failures at the ends of the tree: those that no other failure caused. Causes left out by
+    /// [`Failure::bounded`] are not among them.
     ///
     /// ```
     /// # use scoop_core::Failure;
@@ -127,8 +125,8 @@ impl Failure {
 
     /// The whole tree of causes with their places in the code, for people.
     ///
-    /// Failures that only pass others on are told in a few words. A cause that led to several
-    /// others is told once; after that its number stands for it.
+    /// Failures that only wrap others have a short text. A cause of several failures is printed once; later occurrences
+    /// refer to its number.
     ///
     /// ```
     /// # use scoop_core::Failure;
@@ -157,7 +155,7 @@ impl Failure {
         report::summary(self)
     }
 
-    /// The compensation's failure in a few words, on one line, if this says why a run could not be undone.
+    /// The compensation's failure in a few words, on one line, if this is the failure of a rollback.
     ///
     /// ```
     /// # use scoop_core::Failure;
@@ -174,7 +172,7 @@ impl Failure {
         self.causes.iter().filter(|cause| !cause.is_data())
     }
 
-    /// This failure and all below it, each before its causes.
+    /// This failure and all its causes at any depth, each before its own causes.
     pub(crate) fn tree(&self) -> impl Iterator<Item = &Failure> {
         let mut ahead = vec![self];
         std::iter::from_fn(move || {
@@ -184,24 +182,24 @@ impl Failure {
         })
     }
 
-    /// The last part of the type's name: participants differ in what they write before it.
+    /// The last part of the type's name. Participants differ in the prefix.
     pub(crate) fn simple_kind(&self) -> &str {
         self.kind.rsplit(['.', ':', '$']).next().unwrap_or(&self.kind)
     }
 
-    /// Whether this only passes on what others failed with: children, or the parent.
+    /// Whether this only wraps failures of children, or of the parent.
     pub fn is_wrapper(&self) -> bool {
         let wrappers = [CHILD_ROLLED_BACK, CHILD_ROLLBACK_FAILED, PARENT_SAID_SO];
         wrappers.contains(&self.simple_kind())
     }
 
-    /// How many failures lie within each other here, this one included.
+    /// The nesting of failures, this one included.
     fn depth(&self) -> usize {
         1 + self.reasons().map(Failure::depth).max().unwrap_or(0)
     }
 
-    /// The same failure, no deeper than that: without the outermost wrappers, or else without
-    /// what lies between the first failures and the last.
+    /// The same failure, limited to that depth: without the outermost wrappers, or else without the failures between
+    /// the first ones and the last.
     fn within(mut self, depth_max: usize) -> Vec<Failure> {
         if self.depth() <= depth_max {
             return vec![self];
@@ -214,7 +212,7 @@ impl Failure {
         vec![self]
     }
 
-    /// The same failure around these, which say what it is about.
+    /// Wraps these causes in this failure, within [`DEPTH_MAX`].
     pub(crate) fn around(self, causes: impl IntoIterator<Item = Failure>) -> Self {
         self.caused_by(causes.into_iter().flat_map(|cause| cause.within(DEPTH_MAX - 1)))
     }
@@ -226,13 +224,13 @@ impl Failure {
         Self::new(CHILD_ROLLED_BACK, message, source).around(rolled)
     }
 
-    /// The failure of a run whose children, started in `step`, could not roll back.
+    /// The failure of a run whose children, started in `step`, failed to roll back.
     pub(crate) fn child_rollback_failed(step: &str, source: &str, causes: Vec<Failure>) -> Self {
         let message = format!("Child rollback failure occurred while suspended in step [{step}]");
         Self::new(CHILD_ROLLBACK_FAILED, message, source).around(causes)
     }
 
-    /// The failure of a run that was asked to give up, or missed its deadlines.
+    /// The failure of a run that was cancelled, or missed its deadlines.
     pub fn gave_up(source: &str, reasons: Vec<Failure>) -> Self {
         let words: Vec<_> = reasons.iter().map(report::words).collect();
         let message = match words.is_empty() {
@@ -242,7 +240,7 @@ impl Failure {
         Self::new(GAVE_UP, message, source).around(reasons)
     }
 
-    /// Why a child has to roll back: its parent, the run with this source, does, because of `cause`.
+    /// The cause of a requested rollback: the parent run, with this source, rolls back because of `cause`.
     pub(crate) fn parent_said_so(source: &str, cause: Failure) -> Self {
         let message = format!("{}: {}", parent_rolls_back(source), cause.summary());
         Self::new(PARENT_SAID_SO, message, source).around(vec![cause])
@@ -262,12 +260,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// PostgreSQL stores every character but NUL.
+/// The text without NUL, the only character that PostgreSQL cannot store.
 fn storable(text: &str) -> String {
     text.replace('\0', "")
 }
 
-/// A message is never blank.
+/// A storable message that is never blank.
 fn worded(text: &str) -> String {
     let message = storable(text);
     if message.trim().is_empty() { NO_MESSAGE.into() } else { message }
@@ -277,8 +275,7 @@ fn read_message<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D:
     Ok(worded(&String::deserialize(deserializer)?))
 }
 
-/// Who writes no list, or null, has nothing to say. A failure that cannot be read would leave the run it
-/// ended stuck.
+/// A missing list or null is an empty list. A failure that cannot be read would leave its run stuck.
 fn read_list<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -309,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_travelled_far_can_still_be_read_and_keeps_its_cause() {
+    fn deeply_wrapped_failure_can_be_read_and_keeps_its_cause() {
         let mut failure = Failure::new("OutOfStock", "no chairs left", "stock[w]");
         for _ in 0..500 {
             failure = Failure::child_rolled_back(Some("0"), "above[w]", vec![failure]);
@@ -321,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_said_goes_after_the_wrappers_if_there_is_too_much() {
+    fn wrappers_are_dropped_before_failures_of_users() {
         let said = |level: usize| Failure::new("T", level.to_string(), "s[w]");
         let mut failure = said(0);
         for level in 1..100 {
@@ -356,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_cannot_be_stored_are_mended() {
+    fn texts_that_cannot_be_stored_are_corrected() {
         assert_eq!(Failure::new("T", "a\0b", "s").message, "ab");
         assert_eq!(Failure::new("T", " ", "s").message, "<no message>");
     }

@@ -1,6 +1,6 @@
 //! Refuses NaN and infinity, which JSON does not have and serde_json writes as `null`.
 //!
-//! A serializer around another one: the value is written once, and looked at on the way. The place in the value is a list
+//! A serializer around another one: the value is written once, and checked meanwhile. The place in the value is a list
 //! on the stack, which becomes text only for an error.
 
 use std::fmt::{self, Display};
@@ -72,7 +72,7 @@ impl<'p, S> Parts<'p, S> {
     }
 }
 
-/// The methods that pass a value on as it is.
+/// The methods that pass a value on unchanged.
 macro_rules! pass_on {
     ($($method:ident($type:ty)),* $(,)?) => {
         $(fn $method(self, value: $type) -> Result<S::Ok, S::Error> {
@@ -302,7 +302,7 @@ mod tests {
 
     use crate::stored::Json;
 
-    /// All that serde can tell apart.
+    /// All kinds of values in the data model of serde.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct All {
         unit: (),

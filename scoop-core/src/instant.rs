@@ -1,20 +1,20 @@
-//! Points in time as every participant of the protocol can read them.
+//! Points in time that every participant of the protocol can read.
 
 use time::{Date, Month, OffsetDateTime, Time, UtcOffset};
 
-/// The instant in UTC; nothing if its year is none from 1 to 9999. PostgreSQL reads no year 0 in this
-/// notation, and no offset of most of a day.
+/// The instant in UTC; `None` outside the years 1 to 9999. PostgreSQL cannot read year 0 in this notation, nor a large
+/// UTC offset.
 pub(crate) fn told(at: OffsetDateTime) -> Option<OffsetDateTime> {
     at.checked_to_offset(UtcOffset::UTC).filter(|at| (1..=9999).contains(&at.year()))
 }
 
-/// The same to the microsecond, or the nearest instant that there is.
+/// The instant in UTC with a resolution of microseconds, moved to the nearest one in the years 1 to 9999.
 pub(crate) fn nearest(at: OffsetDateTime) -> OffsetDateTime {
     let at = told(at).unwrap_or_else(|| if at > OffsetDateTime::UNIX_EPOCH { last() } else { first() });
     at.replace_nanosecond(at.microsecond() * 1_000).unwrap_or(at)
 }
 
-/// When nobody has to look any more: what the protocol takes for never.
+/// The last instant, which means never in the protocol.
 fn last() -> OffsetDateTime {
     OffsetDateTime::new_utc(Date::MAX, Time::MAX)
 }
@@ -30,7 +30,7 @@ mod tests {
 
     use super::*;
 
-    /// What it is told as, and the nearest that can be told.
+    /// The representable instant, and the nearest one.
     fn read(text: &str) -> (Option<String>, String) {
         let at = OffsetDateTime::parse(text, &Rfc3339).unwrap();
         let write = |at: OffsetDateTime| at.format(&Rfc3339).unwrap();
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_cannot_read_is_moved_to_where_they_can() {
+    fn instant_out_of_range_is_moved_to_the_nearest_one() {
         let same = |text: &str| (Some(text.to_owned()), text.to_owned());
         assert_eq!(read("2026-06-25T12:00:00+23:59"), same("2026-06-24T12:01:00Z"));
         assert_eq!(read("0001-01-01T00:00:00Z"), same("0001-01-01T00:00:00Z"));

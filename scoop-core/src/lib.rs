@@ -1,10 +1,10 @@
 //! The protocol of structured cooperation, as pure functions over values.
 //!
-//! A message handler is a *saga*: a list of transactional steps. A step starts only when every
-//! handler of every message that the previous step emitted has finished. This crate knows what
-//! that means: what a run does next ([`Continuation::of`]) and what follows from the outcome
-//! ([`Call::conclude`], [`Record::conclude`]). It knows no database, clock, randomness or task: facts go in,
-//! decisions come out, so that the same code runs on PostgreSQL, in a simulation and in a test.
+//! A message handler is a *saga*: a list of transactional steps. A step starts only when every handler of every message
+//! that the previous step emitted has finished. This crate implements that rule: it determines the next move of a run
+//! ([`Continuation::of`]) and the conclusion from its outcome ([`Call::conclude`], [`Record::conclude`]). It uses no
+//! database, clock, randomness or task: facts go in, decisions come out. So the same code runs on PostgreSQL, in a
+//! simulation and in a test.
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 

@@ -27,12 +27,12 @@ impl Lineage {
         Self(vec![id])
     }
 
-    /// The lineage as stored; `None` if there is no id in it.
+    /// The stored lineage; `None` if it has no id.
     pub fn from_ids(ids: Vec<Uuid>) -> Option<Self> {
         if ids.is_empty() { None } else { Some(Self(ids)) }
     }
 
-    /// The lineage of a run that handles what was emitted here.
+    /// The lineage of a run that handles a message of this run.
     #[must_use]
     pub fn child(&self, id: Uuid) -> Self {
         let mut ids = self.0.clone();

@@ -1,9 +1,8 @@
-//! What is emitted: a payload on a topic.
+//! Messages: a payload on a topic.
 
 use crate::Stored;
 
-/// The longest topic in bytes: a topic doubles as the name of a notification channel, and
-/// PostgreSQL takes no longer one.
+/// The maximum length of a topic in bytes. A topic is also the name of a notification channel, which PostgreSQL limits.
 pub const TOPIC_BYTES_MAX: usize = 63;
 
 /// A message: a payload that can be stored, and the topic it is published on.
@@ -34,7 +33,7 @@ pub const TOPIC_BYTES_MAX: usize = 63;
     note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
 )]
 pub trait Message: Stored + Send + Sync + 'static {
-    /// Where the message is published: 1 to [`TOPIC_BYTES_MAX`] bytes.
+    /// The topic of the message: 1 to [`TOPIC_BYTES_MAX`] bytes.
     const TOPIC: &'static str;
 
     /// Whether a launch fails if no handler is subscribed to the topic at that moment. Set by
@@ -50,8 +49,8 @@ pub trait Message: Stored + Send + Sync + 'static {
 
 /// A message whose handlers reply.
 ///
-/// `#[message(reply = ..)]` and `#[message(replies = ..)]` implement it. It is a condition of
-/// replying, so that a reply to a message without a type of replies is a compile error.
+/// `#[message(reply = ..)]` and `#[message(replies = ..)]` implement it. Replying requires it, so a reply to a message
+/// without a type of replies is a compile error.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -79,6 +78,6 @@ pub trait Message: Stored + Send + Sync + 'static {
             several times"
 )]
 pub trait HasReply: Message<Reply = Self::Declared> {
-    /// [`Message::Reply`]. It has a name of its own so that a message without it is one compile error.
+    /// [`Message::Reply`]. The separate name makes a message without a reply a single compile error.
     type Declared;
 }

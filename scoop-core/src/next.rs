@@ -1,6 +1,6 @@
-//! Where a saga goes after a step.
+//! The next step of a saga.
 
-/// What a step wants to happen next. A step that returns nothing wants [`Next::Continue`].
+/// The next step that a step chooses. A step without a choice gets [`Next::Continue`].
 ///
 /// `S` is the saga's own step enum, so that a jump to a step that does not exist does not
 /// compile; the protocol itself counts steps by their index.
@@ -18,7 +18,7 @@ pub enum Next<S = usize> {
     Continue,
     /// The same step once more.
     Repeat,
-    /// That step.
+    /// This step.
     GoTo(S),
 }
 
@@ -28,12 +28,12 @@ impl<S> Next<S> {
         Next::GoTo(step)
     }
 
-    /// The same wish, and a value for the compensation and for later steps.
+    /// Adds a value for the compensation and for later steps.
     pub fn with<T>(self, value: T) -> With<S, T> {
         With { next: self, value }
     }
 
-    /// The same wish in terms of another step type.
+    /// Converts the step type.
     pub fn map<T>(self, f: impl FnOnce(S) -> T) -> Next<T> {
         match self {
             Next::Continue => Next::Continue,
@@ -43,12 +43,11 @@ impl<S> Next<S> {
     }
 }
 
-/// Where to go, and a value for the compensation and for later steps: what
-/// [`Next::with`] makes.
+/// A next step, and a value for the compensation and for later steps. Created by [`Next::with`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct With<S, T> {
-    /// Where to go.
+    /// The next step.
     pub next: Next<S>,
-    /// What the step returned.
+    /// The value that the step returned.
     pub value: T,
 }

@@ -1,8 +1,8 @@
-//! What `#[saga]` and `#[trace]` put before each `?`, so that errors note where they pass.
+//! The method that `#[saga]` and `#[trace]` insert before each `?`, so that errors record the places they pass.
 //!
-//! `?` on a result whose error is an [`Error`](crate::Error) already converts nothing, so nothing
-//! could note the place. The method that is put before it can. It must not be noticed otherwise:
-//! it returns the very type it is called on, for every type that `?` can stand after.
+//! `?` on a result whose error is an [`Error`](crate::Error) already converts nothing, and so cannot record the place.
+//! The inserted method can. It is transparent otherwise: it returns the type it is called on, for every type that `?`
+//! accepts.
 
 use std::ops::ControlFlow;
 use std::panic::Location;
@@ -10,12 +10,12 @@ use std::task::Poll;
 
 use crate::error::note;
 
-/// Whatever a `?` can stand after. It costs nothing unless there is an error.
+/// A type that `?` accepts. The call costs nothing without an error.
 pub trait QuestionMark {
     /// The type itself.
     type Same;
 
-    /// The same value. If it is an error of ours, it has noted that it passed this place.
+    /// The same value. A scoop error has recorded this place.
     fn question_mark(self, function: &'static str) -> Self::Same;
 }
 
@@ -76,8 +76,8 @@ impl<B, C> QuestionMark for ControlFlow<B, C> {
     }
 }
 
-/// All other types, so that the compiler does not miss a method of ours, but says of the user's
-/// `?` what it always says. A method of a reference is looked for last.
+/// All other types, so that the compiler reports its usual error on the user's `?` instead of a missing method. Methods
+/// of a reference have the lowest precedence.
 impl<T> QuestionMark for &T {
     type Same = T;
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_ours_note_the_line_and_others_stay_as_they_are() {
+    fn scoop_errors_record_the_line_and_others_stay_unchanged() {
         let (line, error) = (i64::from(line!()), || Error::msg("no"));
         let passed = Err::<(), _>(error()).question_mark("f").unwrap_err();
         assert_eq!(lines(passed), [(line, None), (line + 1, Some("f".into()))]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_are_not_known_yet_may_become_known_later() -> Result<()> {
+    fn inferred_types_may_be_determined_later() -> Result<()> {
         let number: i32 = "7".parse().question_mark("f")?;
         let numbers: Vec<i32> =
             ["7"].iter().map(|it| it.parse()).collect::<Result<_, _>>().question_mark("f")?;

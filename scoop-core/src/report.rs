@@ -1,4 +1,4 @@
-//! A failure as people read it: one tree, whichever services it went through.
+//! The report of a failure for people: one tree across all services.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use crate::failure::{
 use crate::text::lines;
 use crate::{Escaped, Failure};
 
-/// The type of a failure that stands for those of several handlers of one message.
+/// The type of a failure that combines those of several handlers of one message.
 const HANDLERS_FAILED: &str = "HandlersFailed";
 
-/// How many places of one failure are listed. Other languages record a hundred.
+/// The maximum number of listed places of one failure. Other languages record a hundred.
 const FRAMES_MAX: usize = 16;
 
 /// The tree of the failure, a line for each, indented by their depth.
@@ -73,7 +73,8 @@ struct Told<'a> {
 }
 
 impl<'a> Repeated<'a> {
-    /// Counts the failures of a tree. What lies below a repeated one is repeated with it.
+    /// Counts the failures of a tree. The causes of a repeated failure are repeated with it, so they are not counted
+    /// again.
     fn look_for(&mut self, failure: &'a Failure) {
         match self.find(failure) {
             Some(told) => told.times += 1,
@@ -92,7 +93,7 @@ impl<'a> Repeated<'a> {
 struct Report<'a> {
     text: String,
     repeated: Repeated<'a>,
-    /// How many numbers were given.
+    /// The number of numbers assigned so far.
     numbers: usize,
 }
 
@@ -150,7 +151,7 @@ pub(crate) fn words(failure: &Failure) -> String {
     in_plain_words(failure).unwrap_or_else(|| failure.message.clone())
 }
 
-/// `None` for failures that are not the protocol's, or say more than those do.
+/// The wording for readers; `None` for failures that are not the protocol's own or have more content.
 fn in_plain_words(failure: &Failure) -> Option<String> {
     let message = &*failure.message;
     if failure.stands_for().is_some() {
@@ -169,7 +170,7 @@ fn in_plain_words(failure: &Failure) -> Option<String> {
             let step = step("Child rollback failure occurred while suspended in step")?;
             Some(format!("what step `{step}` launched could not be undone"))
         }
-        // The reason of the parent follows as the cause.
+        // The parent's reason follows as the cause.
         PARENT_SAID_SO => {
             let words = parent_rolls_back(&failure.source);
             (message == NO_MESSAGE || message.starts_with(&words)).then_some(words)
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_on_its_way_through_three_services() {
+    fn failure_of_three_services_is_one_tree() {
         let broken = Failure::new("std::io::Error", "connection refused", "stock[w1]");
         let out = Failure::new("stock.out", "7 chairs were wanted, 2 are left", "stock[w1]");
         let out = at(
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_led_to_two_failures_is_told_once() {
+    fn shared_cause_is_reported_once() {
         let out = at(Failure::new("stock.out", "no chairs left", "stock[w1]"), &[("shelf.rs", 42, None)]);
         let orders = Failure::child_rolled_back(Some("reserve"), "orders[w2]", vec![out]);
         let refused = Failure::new("courier.Refused", "on its way already", "courier[w3]");
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_told_in_plain_words() {
+    fn requests_of_users_are_reported_in_plain_words() {
         let asked = |kind| Failure::new(kind, "customer left", "till").report();
         assert_eq!(
             asked("CancellationRequestedException"),

@@ -1,11 +1,10 @@
-//! Where a run continues, by the names of its steps.
+//! The position at which a run continues, by the names of its steps.
 //!
-//! A run may continue under a definition that differs from the one that recorded its newest step: the program was
-//! changed meanwhile. A position in a list of steps means nothing then, so none is stored. Stored are the name of
-//! the step that completed, the name of the step that it chose, if it chose one, and the names of all steps of the
-//! definition as it was. The steps before the decision have *passed*; those after it are still *ahead*. The rule:
-//! no step that has passed may run again because of the change, and no step ahead may be skipped by it. Where that
-//! cannot be told, the run is stuck.
+//! A run may continue under another definition than the one that recorded its newest step, since the program was
+//! changed. Positions in the list of steps are not comparable then, so none is stored. The stored facts are the name of
+//! the completed step, the name of the step that it chose, if any, and the names of all steps of that definition. The
+//! steps before the decision have *passed*; those after it are still *ahead*. The rule: the change must not make a
+//! passed step run again, and must not skip a step ahead. Where that cannot be decided, the run is stuck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +25,7 @@ pub(crate) fn resume(definition: &Definition, run: &Run, last: &Suspension) -> R
     }
 }
 
-/// The step that is next for this run under another definition of its saga, if one is and it is known there.
+/// The next step of this run under another definition of its saga; `None` if none is left or the run is stuck there.
 pub(crate) fn next_under<'a>(
     definition: &Definition,
     run: &Run,
@@ -52,8 +51,8 @@ pub(crate) fn position_in(definition: &Definition, step: &RecordedStep) -> Optio
     Steps::of(definition).position(step)
 }
 
-/// Every value that a step from `at` on takes was returned, or can still be: a step that was inserted before the
-/// place where the run stands will not run.
+/// Checks that every value needed by the steps from `at` on was returned, or still can be. A step that was inserted
+/// before the position of the run will not run.
 fn check_needs(definition: &Definition, at: usize, outputs: &BTreeMap<String, Value>) -> Result<(), Stuck> {
     let returned: BTreeSet<usize> = outputs.keys().filter_map(|step| definition.step_index(step)).collect();
     for step in &definition.steps[at..] {
@@ -82,17 +81,17 @@ pub(crate) fn known(definition: &Definition, step: &str) -> Result<usize, Stuck>
         .ok_or_else(|| Stuck::NoSuchStep { saga: definition.saga.to_string(), step: step.to_owned() })
 }
 
-/// A newer program has renamed this step, and the definition at hand has a former name of it only.
+/// The error for a step that a newer program renamed: the definition at hand has only a former name of it.
 pub(crate) fn renamed_since(saga: &str, step: &RecordedStep) -> Stuck {
     Stuck::RenamedSince { saga: saga.to_owned(), step: step.name.clone(), was: step.was.join("`, `") }
 }
 
-/// The steps of a definition, as far as it matters where a run continues.
+/// The steps of a definition, with the facts that determine the position.
 struct Steps<'a> {
     saga: &'a str,
     /// Their names and kinds.
     steps: Vec<(&'a str, StepKind)>,
-    /// Their positions by the names that they have or had.
+    /// Their positions by their current and former names.
     positions: BTreeMap<&'a str, usize>,
 }
 
@@ -121,7 +120,7 @@ impl<'a> Steps<'a> {
         Self { saga, steps, positions }
     }
 
-    /// The position of a recorded step, by the name that it has there or had before.
+    /// The position of a recorded step, by its recorded name or a former one.
     fn position(&self, step: &RecordedStep) -> Option<usize> {
         let names = std::iter::once(&step.name).chain(step.was.iter().rev());
         names.filter_map(|name| self.positions.get(name.as_str())).next().copied()
@@ -187,8 +186,9 @@ impl<'a> Change<'a> {
         recorded.and_then(|step| self.position(step))
     }
 
-    /// A step that may have run must be known by the name under which its values and its rollback are recorded: a newer
-    /// program may have renamed it. After a jump, steps ahead may have run as well.
+    /// Checks that every step that may have run has its recorded name in the definition at hand, since a newer program
+    /// may have renamed it. Its values and its rollback are recorded under that name. After a jump, steps ahead may
+    /// have run, too.
     fn check_names(&self) -> Result<(), Stuck> {
         let is_renamed = |step: &&RecordedStep| {
             !self.now.positions.contains_key(step.name.as_str()) && self.position(step).is_some()
@@ -200,8 +200,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Where a run continues whose reference was removed: at the first step ahead that is left, provided that no
-    /// new step stands in between, which may be the removed one under another name.
+    /// The position of a run whose reference was removed: the first step ahead that is left. A new step directly before
+    /// it is an error, since it may be the removed one under another name.
     fn instead_of_removed(&self) -> Result<usize, Stuck> {
         let left = self.ahead.iter().find_map(|step| self.position(step));
         let at = left.map_or(self.classes.len(), |at| self.with_its_wait(at));
@@ -223,7 +223,7 @@ impl<'a> Change<'a> {
         at.checked_sub(1).filter(is_new_wait).unwrap_or(at)
     }
 
-    /// No step that has passed may follow, and no step ahead may be left behind.
+    /// Checks that no passed step follows the position, and no step ahead precedes it.
     fn check_order(&self, at: usize) -> Result<usize, Stuck> {
         let moved = |step: &RecordedStep, again| Stuck::Moved {
             saga: self.now.saga.to_owned(),
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::{Lineage, StepDefinition};
 
-    /// Steps as `name`, `name=earlier name` or `?name` for one that waits.
+    /// A definition with steps as `name`, `name=earlier name`, or `?name` for a wait.
     fn definition(steps: &str) -> Definition {
         let step = |text: &str| {
             let (name, was) = text.split_once('=').map_or((text, None), |(name, was)| (name, Some(was)));
@@ -269,7 +269,7 @@ mod tests {
         Run { recorded: Some(recorded.into()), ..Run::new(lineage, Uuid::from_u128(3), "saga[w]") }
     }
 
-    /// Where a run goes on under `now` that had completed `step` under `then`: the step, `end`, or why it is stuck.
+    /// The position under `now` of a run that completed `step` under `then`: the step, `end`, or why it is stuck.
     fn resumed(then: &str, step: &str, now: &str) -> String {
         let (step, jump) = step.split_once("->").map_or((step, None), |(step, jump)| (step, Some(jump)));
         let last = Suspension {

@@ -1,8 +1,7 @@
 //! The plan of a rollback: step instances in reverse, the children of each first.
 //!
-//! The plan is never stored. Every participant computes it from the history of the run, and
-//! names its parts alike, so that a rollback can be continued by somebody else half-way. Of a long history the plan has a
-//! window at a time ([`crate::window`]).
+//! The plan is never stored. It is derived from the run's history with identical part names everywhere, so another
+//! participant can resume the rollback. For a long history the plan covers one window at a time ([`crate::window`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,51 +12,51 @@ use uuid::Uuid;
 use crate::window::{Beginning, Cut, Rest, Window, begins};
 use crate::{Definition, RecordedStep};
 
-/// One SUSPENDED of the way forward: a step that ran, or a child failure handler that did.
+/// One SUSPENDED of the forward path: of a step or of a child failure handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
     /// The step's name.
     pub step: String,
-    /// Set if this was the step's child failure handler: how often it had run before.
+    /// The number of earlier calls if this was the step's child failure handler; otherwise `None`.
     pub handler_iteration: Option<u32>,
     /// The number of the definition under which it ended.
     pub definition: Option<i32>,
-    /// The messages launched there, in order.
+    /// The launched messages, in order.
     pub emitted: Vec<Uuid>,
-    /// What the step returned.
+    /// The output of the step.
     pub output: Option<Value>,
 }
 
 /// One part of a rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubStep {
-    /// The name it is recorded under.
+    /// Its recorded name.
     pub name: String,
-    /// Which instance of the history it undoes.
+    /// The position of the instance that it undoes.
     pub instance: usize,
-    /// Whether it rolls back what the instance launched (first), or the instance itself (then).
+    /// Whether it rolls back the children of the instance, which comes first, or the instance itself.
     pub of_children: bool,
 }
 
-/// How a run is undone: its history, and the parts that undo it in the order in which they run.
+/// The plan of a rollback: the history of the run, and the parts that undo it, in their order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     instances: Vec<Instance>,
-    /// Of each instance its index among the runs of its step, and the loop iteration it ran in.
+    /// For each instance its index among the runs of its step, and its loop iteration.
     counts: Vec<(usize, u32)>,
     parts: Vec<SubStep>,
     positions: BTreeMap<String, usize>,
     /// The current names of the steps, by the names under which they ran.
     renamed: BTreeMap<String, String>,
-    /// Where in the history the instances are; `None` if they are all of it.
+    /// The window of the instances in the history; `None` if they are the whole history.
     window: Option<Window>,
-    /// The same as it is recorded with each part.
+    /// The recorded form of `window`.
     mark: Option<String>,
-    /// What the steps had returned before, by the names that they have now; of each the newest.
+    /// The newest earlier output of each step, by its current name.
     earlier: BTreeMap<String, Value>,
-    /// The part that precedes the first one, if that was the last of a newer window.
+    /// The last part of the next newer window, if there is one.
     follows: Option<String>,
-    /// The steps of definitions that had steps which the definition at hand does not have, by number.
+    /// The steps of other definitions, by number: those that had steps which the definition at hand lacks.
     recorded: BTreeMap<i32, Arc<[RecordedStep]>>,
 }
 
@@ -67,8 +66,8 @@ impl Plan {
         Self::counted(names, None, instances)
     }
 
-    /// The plan for a window of a history, or for all of it. `values` has by name what its instances returned, and of each
-    /// step the newest value from before.
+    /// The plan for a window of a history, or for the whole. `values` contains, by name, the outputs of its instances
+    /// and the newest earlier output of each step.
     pub fn within(names: &RollbackNames, mut cut: Cut, mut values: BTreeMap<String, Value>) -> Self {
         for (position, done) in (cut.position()..).zip(&mut cut.instances) {
             done.output = values.remove(&output_name(&done.step, position));
@@ -100,51 +99,51 @@ impl Plan {
         Self { instances, counts, parts, positions, renamed, ..Self::default() }
     }
 
-    /// What is left of the history when all of this is undone; `None` if that is nothing.
+    /// The rest of the history after this plan is done; `None` if nothing is left.
     pub fn rest(&self) -> Option<Rest> {
         self.window.as_ref()?.rest(&self.instances)
     }
 
-    /// Whether the part after that one belongs to an older window.
+    /// Whether `part` is the last part before an older window.
     pub(crate) fn ends_with(&self, part: &str) -> bool {
         let goes_on = self.window.as_ref().is_some_and(|window| window.before().is_some());
         goes_on && self.parts.last().is_some_and(|last| last.name == part)
     }
 
-    /// Whether that part can only belong to an older window.
+    /// Whether `part` can only belong to an older window.
     pub(crate) fn is_newer_than(&self, part: &str) -> bool {
         let goes_on = self.window.as_ref().is_some_and(|window| window.before().is_some());
         goes_on && self.position(part).is_none() && !self.is_after(part)
     }
 
-    /// Whether that part directly precedes the first one.
+    /// Whether `part` directly precedes the first part.
     pub(crate) fn is_after(&self, part: &str) -> bool {
         self.follows.as_deref() == Some(part)
     }
 
-    /// The same plan, after that part of a newer window.
+    /// Sets the last part of the next newer window.
     pub(crate) fn after(self, part: Option<String>) -> Self {
         Self { follows: part, ..self }
     }
 
-    /// The numbers of the definitions under which steps ended that this definition does not have.
+    /// The numbers of the definitions under which instances ended whose steps this definition lacks.
     pub fn foreign(&self, definition: &Definition) -> BTreeSet<i32> {
         let foreign = self.instances.iter().filter(|done| definition.step_index(&done.step).is_none());
         foreign.filter_map(|done| done.definition).collect()
     }
 
-    /// The same plan, with the steps of the definitions that [`Plan::foreign`] names.
+    /// Sets the steps of the definitions of [`Plan::foreign`].
     #[must_use]
     pub fn knowing(self, recorded: BTreeMap<i32, Arc<[RecordedStep]>>) -> Self {
         Self { recorded, ..self }
     }
 
-    /// The step of this instance as it was when that ended, if its definition was read.
+    /// The step of this instance in the definition under which it ended, if that was read.
     pub(crate) fn recorded(&self, done: &Instance) -> Option<&RecordedStep> {
         self.recorded.get(&done.definition?)?.iter().find(|step| step.is_named(&done.step))
     }
 
-    /// By what the window is found again from which the parts are; `None` for a whole history.
+    /// The mark by which the window of the parts is found again; `None` for a whole history.
     pub(crate) fn mark(&self) -> Option<&str> {
         self.mark.as_deref()
     }
@@ -154,7 +153,7 @@ impl Plan {
         &self.parts
     }
 
-    /// Where in the plan the part of that name stands.
+    /// The position in the plan of the part with this name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
@@ -180,15 +179,15 @@ impl Plan {
         Some(execution.flat_map(|done| done.emitted.iter().copied()).collect())
     }
 
-    /// Whether the instance that a part undoes has still to be cleaned up after: none of the steps that `cleans`
-    /// names has run since, which are its cleanup and a newer instance of the step itself.
+    /// Whether the cleanup after the instance that a part undoes is still due. `cleans` selects its cleanup and the
+    /// step itself: if either has run later, no cleanup is due.
     pub(crate) fn is_cleanup_due(&self, part: &SubStep, cleans: impl Fn(&str) -> bool) -> bool {
         let mut later = self.instances[part.instance + 1..].iter();
         let cleaned = later.any(|done| done.handler_iteration.is_none() && cleans(&done.step));
         !cleaned && !self.window.as_ref().is_some_and(|window| window.is_before_any(cleans))
     }
 
-    /// The newest values of the steps when the instance was done, by their current names.
+    /// The newest outputs of the steps at the completion of the instance, by their current names.
     pub(crate) fn outputs(&self, part: &SubStep) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
         let name = |done: &Instance| self.renamed.get(&done.step).unwrap_or(&done.step).clone();
@@ -197,9 +196,8 @@ impl Plan {
     }
 }
 
-/// Of each instance its index among the runs of its step, counted from 0, and how many runs of
-/// the same step directly preceded it. A child failure handler belongs to the run before it. What came before the first
-/// one counts.
+/// For each instance its index among the runs of its step, counted from 0, and the number of runs of the same step that
+/// directly precede it. A child failure handler belongs to the run before it. Instances in `before` count, too.
 fn count(names: &RollbackNames, before: Option<&Beginning>, instances: &[Instance]) -> Vec<(usize, u32)> {
     let runs = before.into_iter().flat_map(|before| &before.runs);
     let mut runs: BTreeMap<&str, usize> = runs.map(|(step, count)| (&**step, *count as usize)).collect();
@@ -227,7 +225,7 @@ const PREFIX: &str = "Rollback of ";
 /// The suffix of names of parts that roll back the children of a step.
 const SUFFIX: &str = " (rolling back child scopes)";
 
-/// The names of the parts of a rollback, told apart from the names of the saga's own steps.
+/// The names of the parts of a rollback, distinct from the names of the saga's own steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackNames {
     prefix: String,
@@ -237,7 +235,7 @@ pub struct RollbackNames {
 }
 
 impl RollbackNames {
-    /// The names for this saga: `$` is appended until no step could be mistaken.
+    /// The names for this saga. `$` is appended to prefix and suffix until no step has them.
     pub fn of(definition: &Definition) -> Self {
         let mut prefix = PREFIX.to_owned();
         while definition.steps.iter().any(|step| step.name.starts_with(&prefix)) {
@@ -260,7 +258,7 @@ impl RollbackNames {
         &self.prefix
     }
 
-    /// The names under which runs of the same step are on record.
+    /// The names under which runs of the same step may be recorded.
     pub(crate) fn recorded(&self, step: &str) -> Vec<String> {
         let current = self.current(step);
         let former = self.renamed.iter().filter(|(_, now)| *now == current).map(|(was, _)| was.clone());
@@ -277,7 +275,7 @@ impl RollbackNames {
         step.starts_with(&self.prefix)
     }
 
-    /// The name of a rollback that has nothing to undo.
+    /// The recorded step name of a rollback without parts.
     pub(crate) fn sentinel(&self, definition: &Definition) -> String {
         self.own(definition.steps.first().map_or("", |step| &step.name), 0)
     }
@@ -292,7 +290,7 @@ impl RollbackNames {
     }
 }
 
-/// What a part of a rollback undoes, read from the name of the part.
+/// The effect of a part of a rollback, parsed from its name.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -311,9 +309,9 @@ pub struct Undoes<'a> {
 }
 
 impl<'a> Undoes<'a> {
-    /// What the part of that name undoes; `None` if it is the name of no part.
+    /// The effect of the part with this name; `None` if the name belongs to no part.
     ///
-    /// A step of a saga may have such a name, too. It belongs to a part only in a run that is rolling back.
+    /// A step of a saga may have such a name, too. It is the name of a part only in a run that is rolling back.
     pub fn of(part: &'a str) -> Option<Self> {
         let named = part.strip_prefix(PREFIX)?.trim_start_matches('$');
         let own = named.trim_end_matches('$').strip_suffix(SUFFIX);
@@ -325,9 +323,8 @@ impl<'a> Undoes<'a> {
     }
 }
 
-/// The variable under which the output of a step instance is kept among the return values of
-/// its run. `suspension` is the instance's position in the run's history. Those of one step are in the order of
-/// their positions, byte by byte.
+/// The name under which the output of a step instance is stored among the return values of its run. `suspension` is the
+/// instance's position in the run's history. The byte order of the names of one step is the order of their positions.
 pub fn output_name(step: &str, suspension: u32) -> String {
     format!("Output of {step}#{suspension:010}")
 }
@@ -372,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn step_names_that_look_like_a_rollback_are_told_apart() {
+    fn step_names_like_rollback_parts_stay_distinct() {
         let names = names_of(&["Rollback of $x", "Rollback of y (rolling back child scopes)"]);
         let plan = Plan::of(&names, vec![done("Rollback of $x", None)]);
         let plan = plan.parts();
@@ -395,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_instance_of_a_step_is_cleaned_up_after_unless_it_was_already() {
+    fn cleanup_is_due_for_the_newest_instance_unless_done() {
         let due = |history: &[Instance]| {
             let plan = Plan::of(&names_of(&["a", "a finally", "b"]), history.into());
             let own = plan.parts().iter().filter(|part| !part.of_children && plan.instance(part).step == "a");
@@ -442,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_value_of_a_renamed_step_has_its_present_name() {
+    fn newest_value_of_a_renamed_step_has_its_current_name() {
         let mut definition = Definition::new("s", "t", &[]);
         definition.steps = vec![StepDefinition::new("b").formerly(&["a"])].into();
         let returned = |step: &str, value: u8| Instance { output: Some(value.into()), ..done(step, None) };

@@ -1,4 +1,4 @@
-//! Where a run stands: all that is needed to tell what it does next.
+//! The state of a run: everything that determines its next move.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,52 +17,53 @@ pub struct Run {
     pub lineage: Lineage,
     /// The message it handles.
     pub message: Uuid,
-    /// Who runs it: the source of its failures.
+    /// The handler and worker that execute it: the source of its failures.
     pub source: String,
     /// Its newest suspension; none before the first step has ended.
     pub last: Option<Suspension>,
-    /// How many times a step or child failure handler came to its end on the way forward.
-    /// Numbers the instances, so that each has a name that no other ever gets.
+    /// The number of completed steps and child failure handlers on the forward path.
+    /// It numbers the instances, so each has a unique name.
     pub suspensions: u32,
-    /// The number of completions of each step on the way forward, by recorded name; empty on the way back.
+    /// The number of completions of each step on the forward path, by recorded name; empty during a rollback.
     pub completions: BTreeMap<String, u32>,
     /// Forward or backward.
     pub path: Path,
     /// The children of the newest window that did not succeed, oldest failure first.
     pub failed_children: Vec<ChildFailure>,
-    /// What the steps returned, by step; of each the newest.
+    /// The newest output of each step, by step.
     pub outputs: BTreeMap<String, Value>,
     /// The steps of the definition under which the newest step of the forward path completed; `None` if that
     /// is the definition at hand. Where the run continues follows from a comparison of the two.
     pub recorded: Option<Arc<[RecordedStep]>>,
-    /// What travels with it without being its message.
+    /// The context that travels beside its message.
     pub context: Context,
     /// Whether it has replied to the run that launched its message.
     pub replied: bool,
-    /// Why it has to give up now: what was asked for, and what it missed. Empty if it has not.
+    /// The reasons to give up now: cancellation requests and missed deadlines. Empty if there are none.
     pub give_up: Vec<Failure>,
-    /// How many bytes of each text of its failures are stored.
+    /// The maximum stored bytes of each text of its failures.
     pub failure_text_bytes_max: usize,
 }
 
-/// The way a run goes.
+/// The direction of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Path {
     /// Step after step.
     Forward,
-    /// Undoing what was done.
+    /// In rollback.
     Backward {
-        /// Why.
+        /// The cause of the rollback.
         cause: Failure,
-        /// Whether the run above demanded it, which therefore knows the failure already.
+        /// Whether the parent run requested the rollback, and so knows the failure already.
         told: bool,
-        /// Whether a part of the rollback has been done. Not yet, if all there is so far is a
-        /// handler that gave in to children who could not be undone.
+        /// Whether a part of the rollback is done. False if only a child failure handler has been suspended, which
+        /// accepted children whose rollback failed.
         begun: bool,
-        /// Whether it is on record that it could not be undone, which is so once at most. Since
-        /// then somebody has seen to it, and it goes on.
+        /// Whether a ROLLBACK_FAILED is recorded, which happens at most once. The rollback continues after the
+        /// intervention of an operator.
         failed_before: bool,
-        /// How; `None` until somebody has read from the log what was done. Of a long history it has a part.
+        /// The rollback plan; `None` until the history was read from the log. For a long history it covers one
+        /// window.
         plan: Option<Arc<Plan>>,
     },
 }
@@ -72,28 +73,28 @@ pub enum Path {
 pub struct Suspension {
     /// The step, or the part of the rollback.
     pub step: String,
-    /// The step that was chosen to run next; `None` for the one that follows in the definition. In the rollback of a
-    /// long history: where in it that part is, see [`Window::read`](crate::Window::read).
+    /// The step chosen to run next; `None` for the one that follows in the definition. In the rollback of a long
+    /// history: the position of the part in that history, see [`Window::read`](crate::Window::read).
     pub jump: Option<String>,
     /// The loop iteration of the step.
     pub iteration: u32,
-    /// How often its children's failures had been handled before, if this came from handling.
+    /// The number of earlier handler calls for its children's failures, if a child failure handler suspended.
     pub handler_iteration: Option<u32>,
 }
 
 /// A child that did not succeed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildFailure {
-    /// Why it turned back.
+    /// The cause of its rollback.
     pub rolled_back: Failure,
-    /// Why it could not be undone, if it could not.
+    /// The failure of its rollback, if that failed.
     pub rollback_failed: Option<Failure>,
-    /// Whether the run above had demanded that it turn back.
+    /// Whether the parent run requested the rollback.
     pub told: bool,
 }
 
 impl Run {
-    /// A run at its beginning.
+    /// A run before its first step.
     pub fn new(lineage: Lineage, message: Uuid, source: impl Into<String>) -> Self {
         Self {
             lineage,
@@ -113,14 +114,14 @@ impl Run {
         }
     }
 
-    /// How often this step completed on the way forward, under its name or a former one.
+    /// The number of completions of this step on the forward path, under its name or a former one.
     ///
-    /// Between two attempts of a step that number changes neither with the program nor with what other steps do.
+    /// Between two attempts of a step, neither a new program nor another step changes this number.
     pub fn completions_of(&self, step: &StepDefinition) -> u32 {
         step.all_names().filter_map(|name| self.completions.get(name)).sum()
     }
 
-    /// The loop iteration in which this step runs if it is next on the way forward.
+    /// The loop iteration of this step if it is next on the forward path.
     pub fn iteration_of(&self, definition: &Definition, step: usize) -> u32 {
         let repeated = self.last.as_ref().filter(|last| definition.step_index(&last.step) == Some(step));
         repeated.map_or(0, |last| last.iteration + 1)
@@ -138,7 +139,7 @@ impl Run {
         }
     }
 
-    /// What is left of a long history before what the plan has of it.
+    /// The part of a long history before the window of the plan.
     pub fn rest(&self) -> Option<Rest> {
         match &self.path {
             Path::Backward { plan: Some(plan), .. } => plan.rest(),
@@ -146,7 +147,7 @@ impl Run {
         }
     }
 
-    /// Where in a long history the plan is, as recorded with its parts.
+    /// The position of the plan in a long history, as recorded with its parts.
     pub(crate) fn mark(&self) -> Option<String> {
         match &self.path {
             Path::Backward { plan: Some(plan), .. } => plan.mark().map(str::to_owned),
@@ -154,7 +155,7 @@ impl Run {
         }
     }
 
-    /// Tells a run on its way back how to undo what is left.
+    /// Sets the plan for the next older window of a rollback.
     pub fn recall_rest(&mut self, read: Plan) {
         if let Path::Backward { plan, .. } = &mut self.path {
             let last = self.last.as_ref().map(|last| &last.step);
@@ -163,8 +164,8 @@ impl Run {
         }
     }
 
-    /// Tells a run on its way back what is on record: how to undo it, its newest suspension, and
-    /// whether a part of the rollback (other than a child failure handler) was suspended.
+    /// Sets the recorded state of a rollback: its plan, its newest suspension, and whether a part of the rollback
+    /// (other than a child failure handler) was suspended.
     pub fn recall(&mut self, read: Plan, last: Option<Suspension>, any_part_done: bool) {
         if let Path::Backward { plan, begun, .. } = &mut self.path {
             *plan = Some(Arc::new(read));
@@ -173,12 +174,12 @@ impl Run {
         }
     }
 
-    /// Whether the run is on its way back.
+    /// Whether the run is in rollback.
     pub fn is_backward(&self) -> bool {
         self.path != Path::Forward
     }
 
-    /// Why it turned back, if it has.
+    /// The cause of the rollback, if one has started.
     pub fn cause(&self) -> Option<&Failure> {
         match &self.path {
             Path::Forward => None,
@@ -186,20 +187,20 @@ impl Run {
         }
     }
 
-    /// The run turned back. Without a suspension there is nothing to read, nor to undo.
+    /// The same run at the start of its rollback. Without a suspension there is no history to read or undo.
     pub(crate) fn turned_back(mut self, cause: Failure) -> Self {
-        // What rolled back is settled; what could not roll back stays in the way.
+        // A child that rolled back is settled; a failed rollback still blocks the run.
         self.failed_children.retain(|child| child.rollback_failed.is_some());
         self.path = Path::Backward { cause, told: false, begun: false, failed_before: false, plan: None };
-        // They number the instances of the way forward; the plan of the rollback has names for its parts.
+        // They number the instances of the forward path; the rollback plan names its own parts.
         self.completions.clear();
-        // What ended the way forward does not end the way back.
+        // The reasons that ended the forward path do not end the rollback.
         self.give_up.clear();
         self
     }
 
-    /// The failures of the children as the one failure of the step that waited for them, or
-    /// nothing if all is well. What the run itself failed with stays part of the story.
+    /// The failures of the children as one failure of the step that waited for them; `None` without failed children.
+    /// It keeps the failure of the run itself among its causes.
     pub(crate) fn child_failure(&self) -> Option<Failure> {
         if self.failed_children.is_empty() {
             return None;
@@ -232,7 +233,7 @@ impl Run {
         self.failed_children.iter().map(|child| child.rolled_back.clone()).collect()
     }
 
-    /// Why the children turned back that nobody had told to, unless that is known already.
+    /// Failures of children that rolled back on their own, except those contained in `known`.
     fn rolled_back_unheard(&self, known: &Failure) -> Vec<Failure> {
         let untold = self.failed_children.iter().filter(|child| !child.told);
         let failures = untold.map(|child| &child.rolled_back);

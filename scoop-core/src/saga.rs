@@ -8,12 +8,11 @@ use uuid::Uuid;
 
 use crate::TOPIC_BYTES_MAX;
 
-/// The longest saga name in characters. It is stored in 255 characters together with the
-/// worker that ran it, and that needs some of them.
+/// The maximum length of a saga name in characters. It is stored in 255 characters together with the worker that ran
+/// it.
 pub const NAME_CHARS_MAX: usize = 180;
 
-/// The longest step name in characters: rolling back writes it with a prefix and a suffix into
-/// 255 characters.
+/// The maximum length of a step name in characters. A rollback stores it with a prefix and a suffix in 255 characters.
 pub const STEP_NAME_CHARS_MAX: usize = 180;
 
 /// The name space of fingerprints.
@@ -36,32 +35,33 @@ const FINGERPRINTS: Uuid = Uuid::from_u128(0x0b6e_3c41_95d7_4d0f_8a52_7b1b_5a3c_
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The name that is stored with everything the saga does.
+    /// The name, which is stored with every event of the saga.
     pub saga: Cow<'static, str>,
-    /// Where it listens.
+    /// The topic of its subscription.
     pub topic: Cow<'static, str>,
     /// The steps in their order; never empty.
     pub steps: Cow<'static, [StepDefinition]>,
 }
 
-/// One step of a saga, as far as the protocol must know it.
+/// One step of a saga for the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepDefinition {
     /// The persisted name.
     pub name: Cow<'static, str>,
-    /// Earlier persisted names: runs under way and finished runs may still have them.
+    /// Earlier persisted names, which active and finished runs may still have.
     pub was: &'static [&'static str],
     /// The steps whose values are parameters of its code, except those taken as an `Option`.
     pub needs: &'static [&'static str],
-    /// Whether there is code to undo it.
+    /// Whether it has a compensation.
     pub compensated: bool,
-    /// Whether there is code that handles the failures of its children.
+    /// Whether it has a child failure handler.
     pub handles_child_failure: bool,
-    /// What it is for.
+    /// Its kind.
     pub kind: StepKind,
 }
 
-/// A step of a definition as it is stored: its names, what it is for, and which code it has besides its own.
+/// A stored step of a definition: its names, its kind, and the presence of a compensation and a child failure
+/// handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedStep {
     /// The persisted name.
@@ -69,38 +69,37 @@ pub struct RecordedStep {
     /// Earlier persisted names, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub was: Vec<String>,
-    /// What it is for.
+    /// Its kind.
     #[serde(default, skip_serializing_if = "StepKind::is_code")]
     pub kind: StepKind,
-    /// Whether there is code to undo it. A record that does not say so counts as if there were.
+    /// Whether it has a compensation. Assumed if the record does not contain it.
     #[serde(default = "unknown")]
     pub compensated: bool,
-    /// Whether there is code that handles the failures of its children. A record that does not say so counts as if there
-    /// were.
+    /// Whether it has a child failure handler. Assumed if the record does not contain it.
     #[serde(default = "unknown")]
     pub handles_child_failure: bool,
 }
 
-/// What nothing is known of is not passed over.
+/// The default for missing facts: unknown code is not skipped.
 fn unknown() -> bool {
     true
 }
 
-/// What a step is for. What the user writes as one step may be two for the protocol.
+/// The kind of a step. One step of the user may be several steps of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
-    /// It runs the user's code.
+    /// Runs user code.
     #[default]
     Code,
-    /// It waits for the time at which the step after it is due.
+    /// Waits for the time at which the next step is due.
     Wait,
-    /// It cleans up after the step before it, once that and its children are done.
+    /// Cleans up after the previous step, once that and its children are done.
     Finally,
 }
 
 impl RecordedStep {
-    /// Whether the step is stored under this name, at that time or before.
+    /// Whether the step is stored under this name or an earlier one.
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.was.iter().any(|was| was == name)
     }
@@ -125,35 +124,35 @@ impl StepDefinition {
         }
     }
 
-    /// The same step, with code to undo it.
+    /// Adds a compensation.
     #[must_use]
     pub const fn compensated(mut self) -> Self {
         self.compensated = true;
         self
     }
 
-    /// The same step, with code that handles the failures of its children.
+    /// Adds a child failure handler.
     #[must_use]
     pub const fn handling_child_failure(mut self) -> Self {
         self.handles_child_failure = true;
         self
     }
 
-    /// The same step, which had these names before.
+    /// Sets the earlier names.
     #[must_use]
     pub const fn formerly(mut self, names: &'static [&'static str]) -> Self {
         self.was = names;
         self
     }
 
-    /// The same step, whose code takes the values of these steps.
+    /// Sets the steps whose values its code takes.
     #[must_use]
     pub const fn needing(mut self, steps: &'static [&'static str]) -> Self {
         self.needs = steps;
         self
     }
 
-    /// The names that the step has or had.
+    /// The current and earlier names.
     pub fn all_names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.name).chain(self.was.iter().copied())
     }
@@ -163,12 +162,12 @@ impl StepDefinition {
         self.was.first().copied().unwrap_or(&self.name)
     }
 
-    /// Whether the step is stored under this name, now or by an earlier program.
+    /// Whether the step is stored under this name, by this program or an earlier one.
     pub fn is_named(&self, name: &str) -> bool {
         self.all_names().any(|own| own == name)
     }
 
-    /// The same step, of this kind.
+    /// Sets the kind.
     #[must_use]
     pub const fn of_kind(mut self, kind: StepKind) -> Self {
         self.kind = kind;
@@ -176,14 +175,14 @@ impl StepDefinition {
     }
 }
 
-/// Why a name cannot be stored.
+/// The error of a definition that cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// The topic is empty or too long.
     #[error("saga `{saga}`: topic `{topic}` has {bytes} bytes; 1 to {TOPIC_BYTES_MAX} are possible")]
     Topic {
-        /// The saga that listens there.
+        /// The saga that handles the topic.
         saga: String,
         /// The topic.
         topic: String,
@@ -217,10 +216,10 @@ pub enum NameError {
     RepeatedStep {
         /// The saga.
         saga: String,
-        /// The name that stands twice.
+        /// The repeated name.
         step: String,
     },
-    /// There is no step.
+    /// The saga has no step.
     #[error("saga `{saga}` has no step; a saga needs at least one")]
     NoStep {
         /// The saga.
@@ -242,7 +241,7 @@ impl Definition {
         Self { saga: Cow::Borrowed(saga), topic: Cow::Borrowed(topic), steps: Cow::Borrowed(steps) }
     }
 
-    /// The name of the last step; none if there are no steps, which [`Definition::check`] does not let pass.
+    /// The name of the last step; `None` without steps, which [`Definition::check`] rejects.
     pub fn last_step(&self) -> Option<&str> {
         self.steps.last().map(|step| &*step.name)
     }
@@ -252,7 +251,7 @@ impl Definition {
         self.steps.iter().position(|step| step.is_named(name))
     }
 
-    /// The steps in their order, as they are stored for other programs that run the saga.
+    /// The stored form of the steps, in their order, for other programs that run the saga.
     pub fn recorded_steps(&self) -> Vec<RecordedStep> {
         let recorded = |step: &StepDefinition| RecordedStep {
             name: step.name.to_string(),
@@ -264,10 +263,10 @@ impl Definition {
         self.steps.iter().map(recorded).collect()
     }
 
-    /// A number that two definitions share exactly if a run can change between them at any place.
+    /// A number that two definitions share exactly if a run can switch between them at any position.
     ///
-    /// It is derived from all that the protocol knows of the steps, and from the shapes of the types that the saga reads
-    /// from the database; the code of the steps is not part of it.
+    /// It is derived from the protocol's data on the steps, and from the shapes of the types that the saga reads from
+    /// the database. The code of the steps is not part of it.
     pub fn fingerprint(&self, types: &[String]) -> Uuid {
         let mut text = format!("{:?}\n", self.topic);
         for step in &*self.steps {
@@ -279,11 +278,11 @@ impl Definition {
         Uuid::new_v5(&FINGERPRINTS, text.as_bytes())
     }
 
-    /// Whether every name can be stored and told from the others.
+    /// Checks that every name can be stored and is unique.
     ///
     /// # Errors
     ///
-    /// All that is wrong with this definition, not only the first thing.
+    /// All errors of this definition, not only the first one.
     pub fn check(&self) -> Result<(), Vec<NameError>> {
         let saga = || self.saga.to_string();
         let mut errors = Vec::new();

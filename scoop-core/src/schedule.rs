@@ -1,59 +1,58 @@
-//! When a saga runs by itself.
+//! Schedules of sagas.
 
 use std::time::Duration;
 
-/// When a saga runs by itself, without anybody who launches its message.
+/// The schedule of a saga, which runs without a launch of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// How often.
+    /// The times of its runs.
     pub recurrence: Recurrence,
-    /// What becomes of the times at which no process of it lived.
+    /// The treatment of times at which no process of the saga lived.
     pub missed: Missed,
-    /// What becomes of a time that comes while the run of the last one has not ended.
+    /// The treatment of a time that comes before the run of the last one has ended.
     pub overlap: Overlap,
 }
 
-/// How often.
+/// The times of scheduled runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recurrence {
-    /// Again and again after this time, counted from the first start: a whole number of
-    /// milliseconds.
+    /// Periodically, counted from the first start: a whole number of milliseconds.
     Every(Duration),
     /// At the times of a cron expression, in a time zone of the IANA database.
     Cron {
         /// Five fields, or six with seconds before them, as in `0 3 * * *`.
         expression: &'static str,
-        /// As in `Europe/Prague`.
+        /// The name of the time zone, as in `Europe/Prague`.
         zone: &'static str,
     },
 }
 
-/// What becomes of the times at which no process of a saga lived.
+/// The treatment of times at which no process of a saga lived.
 ///
-/// A time has been missed if another one has followed it since, or if it is more than a minute ago.
+/// A time counts as missed if another one has followed it, or if it is more than a minute ago.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missed {
-    /// They are let go.
+    /// They are skipped.
     Skip,
-    /// One run makes up for all of them. The time it is told is the first of them.
+    /// One run makes up for all of them. It gets the first of them as its time.
     #[default]
     Once,
-    /// Each is made up for, oldest first.
+    /// Each gets a run, oldest first.
     All,
 }
 
-/// What becomes of a time that comes while the run of the last one has not ended.
+/// The treatment of a time that comes before the run of the last one has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// There are two runs at once.
+    /// Two runs are active at once.
     #[default]
     Allow,
-    /// It is let go. A run that somebody has to look at, since no program fits it, has not ended.
+    /// The time is skipped. A stuck run has not ended.
     Skip,
 }
 
 impl Schedule {
-    /// Again and again after this time.
+    /// Runs periodically.
     pub const fn every(pause: Duration) -> Self {
         Self::of(Recurrence::Every(pause))
     }
@@ -67,13 +66,13 @@ impl Schedule {
         Self { recurrence, missed: Missed::Once, overlap: Overlap::Allow }
     }
 
-    /// The same, with this done about missed times.
+    /// Sets the treatment of missed times.
     #[must_use]
     pub const fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
         self
     }
-    /// The same, with this done about runs that overlap.
+    /// Sets the treatment of overlapping runs.
     #[must_use]
     pub const fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
@@ -84,7 +83,7 @@ impl Schedule {
 impl Missed {
     const ALL: [Self; 3] = [Self::Skip, Self::Once, Self::All];
 
-    /// As it is written in `#[saga(missed = "..")]`, and stored.
+    /// Its name in `#[saga(missed = "..")]` and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Skip => "skip",
@@ -102,7 +101,7 @@ impl Missed {
 impl Overlap {
     const ALL: [Self; 2] = [Self::Allow, Self::Skip];
 
-    /// As it is written in `#[saga(overlap = "..")]`, and stored.
+    /// Its name in `#[saga(overlap = "..")]` and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_what_the_attributes_take() {
+    fn stored_names_are_those_of_the_attributes() {
         let missed = [(Missed::Skip, "skip"), (Missed::Once, "once"), (Missed::All, "all")];
         for (it, name) in missed {
             assert_eq!((it.as_str(), Missed::named(name)), (name, Some(it)));
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_what_was_said_of_it() {
+    fn builder_methods_set_the_fields_of_a_schedule() {
         let minutely = Schedule::every(Duration::from_secs(60));
         assert_eq!(minutely.recurrence, Recurrence::Every(Duration::from_secs(60)));
         assert_eq!((minutely.missed, minutely.overlap), (Missed::default(), Overlap::default()));

@@ -1,12 +1,12 @@
-//! Sleeping, as the protocol does it: a message on a topic of its own, whose only handler does
-//! nothing, but not before a certain time.
+//! Sleeping in the protocol: a message on a dedicated topic, whose only handler does nothing, but not before a given
+//! time.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::{Context, ContextKey, instant};
 
-/// Where messages go that are only waited for.
+/// The topic of messages that only serve for waiting.
 pub const SLEEP_TOPIC: &str = "sleep-9d24148d-d851-4107-8beb-e5c57f5cca88";
 
 /// The handler of [`SLEEP_TOPIC`].
@@ -15,7 +15,7 @@ pub const SLEEP_HANDLER: &str = "sleep-handler";
 /// The only step of [`SLEEP_HANDLER`].
 pub const SLEEP_STEP: &str = "sleep";
 
-/// Until when the handlers of a message are not to begin.
+/// The time before which the handlers of a message must not begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SleepUntil {
@@ -28,8 +28,8 @@ impl ContextKey for SleepUntil {
 }
 
 impl SleepUntil {
-    /// Until this time, to the microsecond. One beyond the years 1 to 9999 is moved to the nearest moment
-    /// in them.
+    /// Sleeps until this time, with a resolution of microseconds. A time outside the years 1 to 9999 becomes the
+    /// nearest one in that range.
     pub fn new(time: OffsetDateTime) -> Self {
         Self { wake_after: instant::nearest(time) }
     }
@@ -41,8 +41,8 @@ impl SleepUntil {
 }
 
 impl Context {
-    /// Before when the handlers of a message with this context are not to begin. What cannot be
-    /// read keeps nobody waiting.
+    /// The time before which the handlers of a message with this context must not begin. An unreadable time delays no
+    /// handler.
     pub fn not_before(&self) -> Option<OffsetDateTime> {
         self.get::<SleepUntil>().ok().flatten().and_then(|sleep| instant::told(sleep.time()))
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_element_is_written_as_the_protocol_has_it() {
+    fn element_has_the_form_of_the_protocol() {
         let time = OffsetDateTime::parse("2026-06-25T12:31:37.123456789+02:00", &Rfc3339).unwrap();
         let mut context = Context::default();
         context.set(SleepUntil::new(time)).unwrap();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_postgres_cannot_read_keeps_nobody_waiting() {
+    fn time_that_postgres_cannot_read_delays_no_handler() {
         let context = |text| {
             let text = format!(r#"{{"SleepUntilKey":{{"wakeAfter":"{text}"}}}}"#);
             serde_json::from_str::<Context>(&text).unwrap()

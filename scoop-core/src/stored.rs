@@ -53,7 +53,7 @@ impl<T: Serialize + DeserializeOwned> Stored for T {
     }
 }
 
-/// A stored value as serde knows it. It is not written if a float in it is NaN or infinite.
+/// The serde implementations of a stored value. Writing fails if a float in it is NaN or infinite.
 pub struct Json<T>(pub T);
 
 impl<T: Stored> Serialize for Json<&T> {

@@ -1,4 +1,4 @@
-//! Texts of users, programs and other services, as they are printed.
+//! Printing of texts from users, programs and other services.
 
 use std::fmt::{self, Write};
 

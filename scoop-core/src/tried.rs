@@ -8,9 +8,9 @@ use crate::{Action, Continuation, Definition, RecordedStep, Run};
 /// The failed attempts since the newest event of a run, in terms of the definition at hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Whether the newest attempts were of what is next; then their number counts for it.
+    /// Whether the newest attempts were of the next step; then their number counts for it.
     pub counts: bool,
-    /// Whether what is next was tried.
+    /// Whether the next step was tried.
     pub next: bool,
     /// The other steps that were tried and are in the definition at hand.
     pub others: Vec<usize>,
@@ -19,8 +19,8 @@ pub struct Tried {
 impl Tried {
     /// The attempts by programs with these definitions, the newest one last; `None` is the definition at hand.
     ///
-    /// What is next on the way back, or when children have failed, follows from the record alone, and so it was next
-    /// under each definition. The same is assumed of attempts by unknown programs.
+    /// The next move of a rollback, or after children have failed, follows from the recorded history alone, and so is
+    /// the same under each definition. The same is assumed of attempts by unknown programs.
     pub fn of(definition: &Definition, run: &Run, under: &[Option<Arc<[RecordedStep]>>]) -> Self {
         let next = match Continuation::of(definition, run) {
             Ok(Continuation::Call(call)) => match call.action() {

@@ -1,12 +1,12 @@
-//! Windows of a history: what a rollback reads and keeps at a time, however long the history is.
+//! Windows of a history, which bound the memory of a rollback for any length of the history.
 //!
-//! A rollback goes through the instances of a run from the newest to the oldest. Of a long history its plan has a
-//! window: some instances in a row, and what is known of those before and after them, so that the parts have the same
-//! names and the same input as in a plan for everything. A window begins where the execution of a step begins. When
-//! its parts are done, the next older window is cut.
+//! A rollback goes through the instances of a run from the newest to the oldest. For a long history its plan covers a
+//! window: consecutive instances, and a summary of those before and after them. So the parts have the same names and
+//! the same input as in a plan for the whole history. A window begins with the execution of a step. When its parts are
+//! done, the next older window is cut.
 //!
-//! Each recorded part names its window in the `jump` of its SUSPENDED, so whichever program continues the rollback reads
-//! that window and nothing else. A history that fits into one window is read as a whole and has no such mark.
+//! Each recorded part names its window in the `jump` of its SUSPENDED, so any program that continues the rollback reads
+//! that window only. A history that fits into one window is read as a whole and has no such mark.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,39 +15,39 @@ use uuid::Uuid;
 
 use crate::{Definition, Instance, RollbackNames, StepKind};
 
-/// An event of the way forward.
+/// An event of the forward path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// A message was launched.
     Emitted(Uuid),
-    /// What was launched since the one before belongs to this instance.
+    /// An instance ended. The messages launched since the instance before belong to it.
     Suspended {
         /// The step's name.
         step: String,
-        /// Set if this was the step's child failure handler: how often it had run before.
+        /// The number of earlier calls if this was the step's child failure handler; otherwise `None`.
         handler_iteration: Option<u32>,
         /// The number of the definition under which the step ended.
         definition: Option<i32>,
-        /// When, in microseconds since 1970. Of one run no two are at the same time.
+        /// The time, in microseconds since 1970. It is unique within a run.
         at: i64,
     },
 }
 
-/// The oldest instances of a history, by their numbers.
+/// A summary of the oldest instances of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beginning {
-    /// When the newest of them was suspended, in microseconds since 1970.
+    /// The time of the newest instance, in microseconds since 1970.
     pub until: i64,
-    /// How many there are.
+    /// The number of instances.
     pub instances: u32,
-    /// How many runs of each step.
+    /// The number of runs of each step.
     pub runs: BTreeMap<String, u32>,
     /// The present name of the step that ran last, and its loop iteration; `None` if that is not known or not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<(String, u32)>,
 }
 
-/// What is left of a history before a window.
+/// The part of a history before a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// The instances themselves.
@@ -56,22 +56,22 @@ pub struct Rest {
     pub(crate) later: BTreeSet<String>,
 }
 
-/// Instances in a row out of a history that has more.
+/// Consecutive instances of a longer history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// What precedes it; `None` if it begins with the history.
+    /// The preceding part of the history; `None` if the window begins with the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before: Option<Beginning>,
-    /// When its newest instance was suspended, in microseconds since 1970.
+    /// The time of its newest instance, in microseconds since 1970.
     until: i64,
     /// The steps that ran after it.
     later: BTreeSet<String>,
 }
 
-/// The instances of a window, oldest first, without what they returned.
+/// The instances of a window, oldest first, without their outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// Where it is; `None` if it is the whole history.
+    /// The window; `None` if this is the whole history.
     pub(crate) window: Option<Window>,
     pub(crate) instances: Vec<Instance>,
     /// The names of the step whose direct repetitions before the window are not known.
@@ -79,18 +79,18 @@ pub struct Cut {
 }
 
 impl Rest {
-    /// All instances, of which none is undone.
+    /// A history of which no instance is undone yet.
     pub fn all(beginning: Beginning) -> Self {
         Self { beginning, later: BTreeSet::new() }
     }
 
-    /// When its newest instance was suspended, in microseconds since 1970.
+    /// The time of its newest instance, in microseconds since 1970.
     pub fn until(&self) -> i64 {
         self.beginning.until
     }
 
-    /// Its newest instances as a window, by its newest entries, newest first. `whole` says whether those are all.
-    /// `None` if there are too few of them: not one execution of a step is complete.
+    /// Cuts a window of its newest instances from `entries`, its newest entries, newest first. `whole` is set if those
+    /// are all. `None` if they do not contain a complete execution of a step.
     pub fn cut(
         &self,
         definition: &Definition,
@@ -102,7 +102,7 @@ impl Rest {
         let mut after = None;
         if !whole {
             let begins = |(_, (done, _)): &(usize, &(Instance, i64))| begins(definition, done);
-            // What the oldest one launched may not be among the entries.
+            // Launches of the oldest instance may be missing among the entries.
             let (first, _) = done.iter().enumerate().skip(1).find(begins)?;
             after = done.drain(..first).next_back().map(|(_, at)| at);
         }
@@ -134,18 +134,18 @@ impl Rest {
 }
 
 impl Cut {
-    /// A window that is on record, by its entries, newest first.
+    /// A recorded window, with its entries, newest first.
     pub fn of(window: Window, entries: Vec<Entry>) -> Self {
         Self { window: Some(window), ..Self::whole(entries) }
     }
 
-    /// A whole history, by its entries, newest first.
+    /// A whole history, with its entries, newest first.
     pub fn whole(entries: Vec<Entry>) -> Self {
         let instances = in_order(entries).into_iter().map(|(done, _)| done).collect();
         Self { window: None, instances, unknown: None }
     }
 
-    /// How many instances precede it.
+    /// The number of instances before it.
     pub fn position(&self) -> u32 {
         self.window.as_ref().map_or(0, Window::position)
     }
@@ -155,14 +155,14 @@ impl Cut {
         (self.position()..).zip(self.instances.iter().map(|done| &*done.step))
     }
 
-    /// The names of the step, and until when, if it is not known how often that ran in a row up to then.
-    /// [`Cut::repeated`] takes the number.
+    /// The names of a step and a time, if the number of direct repetitions of the step up to that time is needed and
+    /// unknown. [`Cut::repeated`] takes the number.
     pub fn unknown(&self) -> Option<(Vec<String>, i64)> {
         let before = self.window.as_ref()?.before()?;
         Some((self.unknown.clone()?, before.until))
     }
 
-    /// How many runs of the first step directly precede the window.
+    /// Sets the number of runs of the first step that directly precede the window.
     pub fn repeated(&mut self, names: &RollbackNames, repetitions: u32) {
         self.unknown = None;
         let before = self.window.as_mut().and_then(|window| window.before.as_mut());
@@ -174,41 +174,41 @@ impl Cut {
 }
 
 impl Window {
-    /// What precedes it; `None` if it begins with the history.
+    /// The preceding part of the history; `None` if the window begins with the history.
     pub fn before(&self) -> Option<&Beginning> {
         self.before.as_ref()
     }
 
-    /// When its newest instance was suspended, in microseconds since 1970.
+    /// The time of its newest instance, in microseconds since 1970.
     pub fn until(&self) -> i64 {
         self.until
     }
 
-    /// The window that a recorded part of a rollback is in, by the `jump` of its SUSPENDED.
+    /// The window of a recorded part of a rollback, from the `jump` of its SUSPENDED.
     ///
     /// # Errors
     ///
-    /// If that is none.
+    /// If `jump` is not a window.
     pub fn read(jump: &str) -> serde_json::Result<Self> {
         serde_json::from_str(jump)
     }
 
-    /// The same, to be recorded. Without it, the window is found again, at the price of the whole history.
+    /// The recorded form. Without it, finding the window again takes the whole history.
     pub(crate) fn written(&self) -> Option<String> {
         serde_json::to_string(self).ok()
     }
 
-    /// How many instances precede it.
+    /// The number of instances before it.
     fn position(&self) -> u32 {
         self.before.as_ref().map_or(0, |before| before.instances)
     }
 
-    /// Whether a step ran after it that is one of these.
+    /// Whether one of these steps ran after it.
     pub(crate) fn is_before_any(&self, is: impl Fn(&str) -> bool) -> bool {
         self.later.iter().any(|step| is(step))
     }
 
-    /// What is left when these instances of it are undone; `None` if that is nothing.
+    /// The rest of the history after these instances of it are undone; `None` if nothing is left.
     pub(crate) fn rest(&self, instances: &[Instance]) -> Option<Rest> {
         let mut later = self.later.clone();
         later.extend(runs_of(instances).map(|done| done.step.clone()));
@@ -223,7 +223,7 @@ pub(crate) fn begins(definition: &Definition, done: &Instance) -> bool {
     done.handler_iteration.is_none() && step.is_none_or(|step| step.kind == StepKind::Code)
 }
 
-/// The instances of these entries, oldest first, and when each was suspended.
+/// The instances of these entries, oldest first, and their times.
 fn in_order(entries: Vec<Entry>) -> Vec<(Instance, i64)> {
     let (mut done, mut emitted) = (vec![], vec![]);
     for entry in entries.into_iter().rev() {
@@ -242,7 +242,7 @@ fn runs_of(instances: &[Instance]) -> impl Iterator<Item = &Instance> {
     instances.iter().filter(|done| done.handler_iteration.is_none())
 }
 
-/// The loop iteration of the first of these instances, the newest of this beginning; `None` if they do not tell.
+/// The loop iteration of the first of these instances, which end `end`; `None` if it does not follow from them.
 fn iteration_of_first(names: &RollbackNames, end: &Beginning, instances: &[Instance]) -> Option<u32> {
     let (step, iteration) = end.newest.as_ref()?;
     let step = names.current(step);
@@ -262,14 +262,14 @@ mod tests {
     use super::*;
     use crate::{Plan, StepDefinition, output_name};
 
-    /// A history, and what its instances returned, by name.
+    /// A history, and the outputs of its instances, by name.
     #[derive(Debug)]
     struct Log {
         entries: Vec<Entry>,
         values: BTreeMap<String, Value>,
     }
 
-    /// All that a rollback gets to know of a part.
+    /// All facts that a rollback uses of a part.
     #[derive(Debug, PartialEq)]
     struct Told {
         part: String,
@@ -291,8 +291,8 @@ mod tests {
     }
 
     impl Log {
-        /// The steps by number, each with whether it is a child failure handler, how much it launched, and whether it
-        /// returned something.
+        /// A history of these steps: for each its number, whether it is a child failure handler, the number of its
+        /// launches, and whether it has an output.
         fn of(done: &[(usize, bool, u8, bool)]) -> Self {
             let steps = ["a", "a finally", "?b", "b", "c", "gone"];
             let mut log = Self { entries: vec![], values: BTreeMap::new() };
@@ -324,7 +324,7 @@ mod tests {
             }
         }
 
-        /// So many entries up to there, newest first, and whether those are all.
+        /// Up to `limit` entries until then, newest first, and whether those are all.
         fn up_to(&self, until: i64, limit: usize) -> (Vec<Entry>, bool) {
             let end = self.entries.iter().position(|entry| Self::at(entry) == Some(until)).unwrap() + 1;
             let newest: Vec<_> = self.entries[..end].iter().rev().take(limit).cloned().collect();
@@ -365,7 +365,7 @@ mod tests {
             }
         }
 
-        /// What the instances of a window returned, and of each step the newest value from before.
+        /// The outputs of the instances of a window, and the newest earlier output of each step.
         fn values(&self, cut: &Cut) -> BTreeMap<String, Value> {
             let (mut values, mut newest) = (BTreeMap::new(), BTreeMap::new());
             let first = cut.position();
@@ -399,7 +399,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn windows_of_a_history_tell_the_same_as_all_of_it(
+        fn windows_give_the_same_parts_as_the_whole_history(
             done in vec((0_usize..6, prop::bool::weighted(0.2), 0_u8..3, any::<bool>()), 1..40),
             limit in 1_usize..12,
         ) {
@@ -411,7 +411,7 @@ mod tests {
             while let Some(older) = rest {
                 let cut = log.cut(&definition, &older, limit);
                 let plan = Plan::within(&names, cut.clone(), log.values(&cut));
-                // Whoever reads the mark has the same plan.
+                // The mark gives the same plan.
                 let window = Window::read(plan.mark().unwrap()).unwrap();
                 prop_assert_eq!(Some(&window), cut.window.as_ref());
                 let (entries, _) = log.up_to(window.until(), usize::MAX);

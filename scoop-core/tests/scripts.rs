@@ -1,12 +1,11 @@
-//! Golden scripts: sagas, what is launched, and all that is on record afterwards.
+//! Golden scripts: sagas, launches, and all rows that they record.
 //!
-//! Each file in `scripts/` shows one behaviour. Above `---` stands what happens (the language is
-//! described in `driver/parse.rs`), below it what is recorded (`driver/notation.rs`). With
-//! `UPDATE_SCRIPTS=1` in the environment the recorded part is written anew, to be read and
-//! committed.
+//! Each file in `scripts/` shows one behaviour. The part above `---` is the script (in the language of
+//! `driver/parse.rs`), the part below it is the expected record (`driver/notation.rs`). `UPDATE_SCRIPTS=1` in the
+//! environment renews the expected part, to be reviewed and committed.
 //!
-//! The reference model (`scoop_core::audit`) judges every record, and `broken/` shows that it finds what is
-//! wrong in one. `properties/` plays random scripts and says what holds for each.
+//! `scoop_core::audit` checks every record, and `broken/` tests that it finds violations. `properties/` checks
+//! invariants on random scripts.
 
 mod broken;
 mod driver;
@@ -63,7 +62,7 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
     let without_memory = recorded(&World::play(&script, Memory::Lost));
     if actual != without_memory {
         let diff = diff(&actual, &without_memory);
-        return Err(format!("an engine that forgets all between moves goes another way\n{diff}"));
+        return Err(format!("an engine without memory between moves records other rows\n{diff}"));
     }
     if update {
         let text = format!("{source}{SEPARATOR}{actual}");
@@ -78,7 +77,7 @@ fn check(path: &Path, update: bool) -> Result<(), String> {
     }
 }
 
-/// What the reference model says of the record, and of every beginning of it.
+/// Audits the record and every prefix of it.
 fn judge(script: &Script, world: &World<'_>) -> Result<(), String> {
     let (mut log, definitions) = (log(script, world), definitions(script));
     let mut at_rest = AtRest::Yes;
@@ -90,7 +89,7 @@ fn judge(script: &Script, world: &World<'_>) -> Result<(), String> {
         if log.events.pop().is_none() {
             return Ok(());
         }
-        // What a step emits, and who is told to turn back, comes with the suspension after it.
+        // Emissions and rollback requests of a step come with the suspension after them.
         while log.events.last().is_some_and(|row| is_half(row.kind)) {
             log.events.pop();
         }
@@ -102,10 +101,10 @@ fn is_half(kind: EventKind) -> bool {
     matches!(kind, EventKind::Emitted | EventKind::RollbackEmitted)
 }
 
-/// The lines of both texts, those that only one has marked.
+/// The lines of both texts, with marks on the lines that only one has.
 fn diff(old: &str, new: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
-    // common[i][j]: how many lines old[i..] and new[j..] have in common at most.
+    // common[i][j]: the length of the longest common subsequence of old[i..] and new[j..].
     let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

@@ -1,4 +1,4 @@
-//! The fields of a cron expression, without a zone: which readings of a clock they mean.
+//! The fields of a cron expression, without a zone: the clock readings that match it.
 
 use croner::Cron as Pattern;
 use croner::parser::{CronParser, Seconds, Year};
@@ -6,7 +6,7 @@ use jiff::civil::{DateTime, date};
 
 use crate::CronError;
 
-/// The names of the fields, and what may stand there besides `*`.
+/// The names of the fields, and their values besides `*`.
 const FIELDS: [(&str, &str); 6] = [
     ("second", "0 to 59"),
     ("minute", "0 to 59"),
@@ -16,10 +16,10 @@ const FIELDS: [(&str, &str); 6] = [
     ("day of the week", "0 to 7, `SUN` to `SAT`"),
 ];
 
-/// The place of the hour among the fields.
+/// The position of the hour among the fields.
 const HOUR: usize = 2;
 
-/// Where the search for a first time begins, to find out whether there is any.
+/// The start of the search for a due time, which checks that there is one.
 const ANY_DAY: DateTime = date(2024, 1, 1).at(0, 0, 0, 0);
 
 /// A cron expression that is due at some time.
@@ -40,7 +40,7 @@ impl Expression {
             count => return Err(not_five(count)),
         }
         for (index, field) in fields.iter().enumerate() {
-            // Alone among stars, so that a mistake can only be here.
+            // The other fields are `*`, so that an error belongs to this field.
             let mut alone = ["*"; 6];
             alone[index] = field;
             if parser.parse(&alone.join(" ")).is_err() {
@@ -54,12 +54,12 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Whether it is due in every hour.
+    /// Whether the hour is `*`.
     pub(crate) fn is_hourly(&self) -> bool {
         self.hourly
     }
 
-    /// The next reading of a clock, later than this one or as late.
+    /// The next matching clock reading after `from`, or from `from` on if `inclusive`.
     pub(crate) fn next(&self, from: DateTime, inclusive: bool) -> Option<DateTime> {
         self.pattern.find_next_occurrence(&from, inclusive).ok()
     }

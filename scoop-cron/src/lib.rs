@@ -1,8 +1,8 @@
-//! When a cron expression is due, in a time zone.
+//! Due times of cron expressions in a time zone.
 //!
-//! The attributes ask here while a program is compiled, and the engine while it runs, so that both
-//! are of one opinion. Time is an argument, and the zones are those of the IANA database as this
-//! crate brings it along: machines with other files, or none, come to the same instants.
+//! The attributes use this crate at compile time, and the engine at run time, so both agree. Time is an argument, and
+//! the zones are those of the IANA database bundled with this crate. So the instants do not depend on the files of the
+//! machine.
 //!
 //! Users depend on `scoop-saga` instead.
 
@@ -21,15 +21,14 @@ pub use zone::similar_zone;
 /// A cron expression in a time zone.
 ///
 /// The fields are minute, hour, day of the month, month and day of the week, with seconds before
-/// them if there are six. Each is a number, a range `1-5`, a list `1,3`, all `*`, or every so many
+/// them if there are six. Each is a number, a range `1-5`, a list `1,3`, all `*`, or an interval
 /// `*/10`; months and days of the week have names, too: `JAN`, `MON`. `L` is the last day of a
 /// month, `5L` its last Friday, `1#2` its second Monday, and `15W` the working day closest to the
-/// 15th. If both the day of the month and the day of the week say something, either will do.
+/// 15th. If both the day of the month and the day of the week are restricted, one match is enough.
 ///
-/// Where clocks are put forward or back, a time of day that does not exist is due when the clock
-/// has been put forward, and one that exists twice is due the first time only. Where the hour is `*`,
-/// real time counts instead: the minutes of a missing hour are left out, those of a repeated one
-/// are due twice.
+/// At a change of clocks, a skipped time of day is due when the clock has been put forward, and a
+/// repeated one is due the first time only. If the hour is `*`, real time counts instead: the
+/// minutes of a skipped hour are left out, and those of a repeated one are due twice.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -47,13 +46,13 @@ pub struct Cron {
     zone: Zone,
 }
 
-/// Why there is no such schedule.
+/// The error of an invalid schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CronError {
-    /// It is no cron expression. Says what is wrong.
+    /// The cron expression is invalid, with a description of the error.
     Expression(String),
-    /// There is no day on which it would be due.
+    /// The expression is never due.
     Never,
     /// The IANA database has no such zone.
     Zone,
@@ -64,14 +63,14 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// If one of them is none, or if the expression is never due.
+    /// If the expression or the zone is invalid, or if the expression is never due.
     pub fn new(expression: &str, zone: &str) -> Result<Self, CronError> {
         let expression = Expression::parse(expression)?;
         let zone = Zone::named(zone).ok_or(CronError::Zone)?;
         Ok(Self { expression, zone })
     }
 
-    /// The next time it is due, later than this one. Nothing if that is beyond the calendar.
+    /// The next due time after this one. `None` if that is beyond the calendar.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let time = Timestamp::try_from(time).ok()?;
         let next = match self.expression.is_hourly() {
@@ -100,7 +99,7 @@ impl std::error::Error for CronError {}
 mod tests {
     use super::*;
 
-    /// The next times that it is due, in UTC.
+    /// The next due times, in UTC.
     fn next(expression: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
         let cron = Cron::new(expression, zone).unwrap();
         let mut time = SystemTime::from(after.parse::<Timestamp>().unwrap());
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_found_by_all_their_names() {
+    fn days_are_found_by_all_notations() {
         let first = |expression| next(expression, "UTC", "2026-02-01T00:00:00Z", 1).remove(0);
         assert_eq!(first("0 0 * * MON"), "2026-02-02T00:00:00Z");
         assert_eq!(first("0 0 * * 7"), "2026-02-08T00:00:00Z");
@@ -142,14 +141,14 @@ mod tests {
 
     /// 2096 is a leap year, 2100 is none.
     #[test]
-    fn what_is_rare_is_found() {
+    fn rare_days_are_found() {
         let leap_days = next("0 0 29 2 *", "UTC", "2096-01-01T00:00:00Z", 2);
         assert_eq!(leap_days, ["2096-02-29T00:00:00Z", "2104-02-29T00:00:00Z"]);
     }
 
     /// On 29 March 2026 the clocks of Prague go from 2:00 (1:00 UTC) to 3:00.
     #[test]
-    fn a_time_that_does_not_exist_is_due_when_the_clock_has_been_put_forward() {
+    fn skipped_time_is_due_when_the_clock_has_been_put_forward() {
         let half_past_two = next("30 2 * * *", "Europe/Prague", "2026-03-28T00:00:00Z", 3);
         assert_eq!(half_past_two, ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
         let two = next("0 2 * * *", "Europe/Prague", "2026-03-28T12:00:00Z", 2);
@@ -162,7 +161,7 @@ mod tests {
 
     /// On 25 October 2026 the clocks of Prague go from 3:00 (1:00 UTC) to 2:00.
     #[test]
-    fn a_time_that_exists_twice_is_due_once() {
+    fn repeated_time_is_due_once() {
         let half_past_two = next("30 2 * * *", "Europe/Prague", "2026-10-24T12:00:00Z", 2);
         assert_eq!(half_past_two, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
         let between = next("30 2 * * *", "Europe/Prague", "2026-10-25T01:10:00Z", 1);
@@ -172,25 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_every_hour_goes_by_real_time() {
+    fn hourly_expression_follows_real_time() {
         let forward = next("30 * * * *", "Europe/Prague", "2026-03-29T00:00:00Z", 3);
         assert_eq!(forward, ["2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z", "2026-03-29T02:30:00Z"]);
         let back = next("30 * * * *", "Europe/Prague", "2026-10-25T00:00:00Z", 3);
         assert_eq!(back, ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"]);
-        // The clocks of Lord Howe are put by half an hour.
+        // The clocks of Lord Howe change by half an hour.
         let by_half = next("0 * * * *", "Australia/Lord_Howe", "2026-04-04T14:30:00Z", 2);
         assert_eq!(by_half, ["2026-04-04T15:30:00Z", "2026-04-04T16:30:00Z"]);
     }
 
-    /// At the end of 30 December 2011 Samoa had already had it: the day was left out.
+    /// Samoa skipped 30 December 2011.
     #[test]
-    fn a_day_that_does_not_exist_is_made_up_for() {
+    fn skipped_day_is_due_after_it() {
         let noon = next("0 12 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", 3);
         assert_eq!(noon, ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"]);
     }
 
     #[test]
-    fn a_mistake_is_told_by_its_field() {
+    fn error_names_the_invalid_field() {
         let why = |expression| Cron::new(expression, "UTC").unwrap_err().to_string();
         let fields = "minute, hour, day of the month, month and day of the week";
         assert_eq!(why("* * *"), format!("a cron expression has five fields, {fields}; this one has 3"));
@@ -212,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_due_is_refused() {
+    fn expression_that_is_never_due_is_rejected() {
         for expression in ["0 0 30 2 *", "0 0 31 4,6 *"] {
             assert_eq!(Cron::new(expression, "UTC").unwrap_err(), CronError::Never, "{expression}");
         }
     }
 
     #[test]
-    fn zones_are_known_by_their_names_only() {
+    fn unknown_zones_are_rejected_and_similar_ones_found() {
         assert_eq!(Cron::new("0 0 * * *", "Europe/Pragues").unwrap_err(), CronError::Zone);
         assert_eq!(Cron::new("0 0 * * *", "").unwrap_err(), CronError::Zone);
         assert_eq!(Cron::new("0 0 * * *", "+01:00").unwrap_err(), CronError::Zone);

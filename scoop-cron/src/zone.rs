@@ -1,4 +1,4 @@
-//! Time zones: which instants the readings of a clock are.
+//! Time zones: the instants of clock readings.
 
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp, civil::DateTime};
@@ -15,8 +15,7 @@ impl Zone {
         (zone.iana_name() == Some(name)).then_some(Self(zone))
     }
 
-    /// The next instant at which the clock shows what is due. Each reading counts once, so that one
-    /// which exists twice is over after the first time.
+    /// The next instant at which the clock shows a due reading. A repeated reading counts the first time only.
     pub(crate) fn next_by_the_clock(&self, expression: &Expression, after: Timestamp) -> Option<Timestamp> {
         let mut reading = self.0.to_datetime(after);
         loop {
@@ -28,11 +27,11 @@ impl Zone {
         }
     }
 
-    /// When the clock first shows this, or the first after it that it does show.
+    /// The first instant at which the clock shows this reading. For a skipped reading, the change of the clock.
     fn first(&self, reading: DateTime) -> Option<Timestamp> {
         let ambiguous = self.0.to_ambiguous_timestamp(reading);
         match ambiguous.offset() {
-            // By the clock as it was before, the reading is at the moment when it was put, or later.
+            // With the offset before the change, the reading is at the change or later.
             AmbiguousOffset::Gap { before, .. } => {
                 let later =
                     before.to_timestamp(reading).ok()?.checked_add(SignedDuration::from_nanos(1)).ok()?;
@@ -42,8 +41,8 @@ impl Zone {
         }
     }
 
-    /// The next instant at which the clock shows what is due, however often it has before. Goes
-    /// from one change of the clock to the next, as between two of them it runs as time does.
+    /// The next instant at which the clock shows a due reading, even a repeated one. The search proceeds from one
+    /// change of the clock to the next, since the offset is constant between them.
     pub(crate) fn next_in_real_time(&self, expression: &Expression, after: Timestamp) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {
@@ -60,7 +59,7 @@ impl Zone {
     }
 }
 
-/// The zone that somebody may have meant who wrote this.
+/// The most similar name of a zone, for an unknown or misspelled one.
 pub fn similar_zone(name: &str) -> Option<String> {
     let name = plain(name);
     let zones: Vec<_> = TimeZoneDatabase::bundled().available().map(|zone| zone.to_string()).collect();
@@ -76,7 +75,7 @@ fn plain(name: &str) -> String {
     name.to_lowercase().replace([' ', '-'], "_")
 }
 
-/// Whether one letter makes the difference: another, one more, or one less.
+/// Whether the texts differ in one letter: replaced, added or missing.
 fn is_one_letter_off(one: &str, other: &str) -> bool {
     let start = one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     let (one, other): (Vec<_>, Vec<_>) =
@@ -96,8 +95,7 @@ mod tests {
 
     const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 
-    /// The instants of some days around a change of clocks at which the expression is due: found by
-    /// looking at a clock every minute.
+    /// The due instants of some days around a change of clocks, found by reading a clock every minute.
     fn watched(zone: &Zone, expression: &Expression, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
         let matches = |reading: DateTime| expression.next(reading, true) == Some(reading);
         let (mut due, mut latest) = (vec![], zone.0.to_datetime(from - MINUTE));
@@ -107,7 +105,7 @@ mod tests {
             if expression.is_hourly() {
                 due.extend(matches(reading).then_some(now));
             } else if reading > latest {
-                // All that the clock has not shown before, be it that it leaps over some.
+                // All readings that the clock has not shown before, including skipped ones.
                 let mut shown = latest.saturating_add(1.minute());
                 let mut any = false;
                 while shown <= reading {
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_is_the_one_that_a_clock_shows_next() {
+    fn next_time_matches_a_clock_read_every_minute() {
         let changes = [
             ("Europe/Prague", "2026-03-29T01:00:00Z"),
             ("Europe/Prague", "2026-10-25T01:00:00Z"),

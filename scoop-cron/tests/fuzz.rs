@@ -1,5 +1,5 @@
-//! Cron expressions and zones come from attributes, and from a table that other programs write, too.
-//! Whatever stands there, nothing panics, and what is due is later than what was asked for.
+//! Fuzz tests of cron expressions and zones, which come from attributes and from a table that other programs write,
+//! too. No input panics, and a due time is later than the given time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ const ZONES: [&str; 7] = [
 const ODD_FIELDS: [&str; 12] =
     ["L", "5L", "15W", "LW", "1#2", "5#6", "MON", "JAN-DEC", "?", "FRI-MON", "*/0", "1/99999999999"];
 
-/// A field that is right, or nearly.
+/// A valid field, or a nearly valid one.
 fn field() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => Just("*".to_owned()),
@@ -61,7 +61,7 @@ mod fuzz {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_due_is_due_later(expression in expression(), zone in zone(), after in time()) {
+        fn next_due_time_is_later(expression in expression(), zone in zone(), after in time()) {
             let cron = match Cron::new(&expression, &zone) {
                 Ok(cron) => cron,
                 Err(error) => {
@@ -75,7 +75,7 @@ mod fuzz {
                     return Ok(());
                 };
                 prop_assert!(next > latest);
-                // Whoever asks at any moment between is told the same.
+                // The result is the same for any time between.
                 let between = latest + next.duration_since(latest).expect("it is later") / 2;
                 prop_assert_eq!(cron.next_after(between), Some(next));
                 latest = next;
@@ -83,7 +83,7 @@ mod fuzz {
         }
 
         #[test]
-        fn a_zone_that_is_known_is_similar_to_one(name in zone()) {
+        fn known_zone_has_a_similar_name(name in zone()) {
             let known = |name: &str| Cron::new("0 0 * * *", name).is_ok();
             let similar = similar_zone(&name);
             prop_assert!(similar.is_some() || !known(&name));

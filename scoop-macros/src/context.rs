@@ -1,4 +1,4 @@
-//! `#[derive(ContextKey)]`: a type and the key under which it stands in the context.
+//! `#[derive(ContextKey)]`: a type and its key in the context.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,7 +10,7 @@ use crate::names::{self, Kind};
 
 const CONTEXT: Attribute = Attribute { name: "context", keys: &["key"], example: "#[context(key = \"..\")]" };
 
-/// The implementation of `ContextKey`; serde's traits are asked for by its supertraits.
+/// The implementation of `ContextKey`. Its supertraits require serde's traits.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,

@@ -1,4 +1,4 @@
-//! What the derives have in common: the one attribute of the type, and that it is one type.
+//! Shared by the derives: reading the one attribute of the type, and the check that the type is not generic.
 
 use syn::{Data, DeriveInput, Meta};
 
@@ -13,7 +13,7 @@ pub(crate) struct Attribute {
 }
 
 impl Attribute {
-    /// What it says on this type. It stands there at most once.
+    /// The settings in the attribute of this type, which occurs at most once.
     pub(crate) fn settings(&self, input: &DeriveInput, errors: &mut Errors) -> Settings {
         let Self { name, keys, example } = self;
         let mut attributes = input.attrs.iter().filter(|it| it.path().is_ident(name));
@@ -34,7 +34,7 @@ impl Attribute {
     }
 }
 
-/// Whether it is one type, and a struct or an enum; else why it cannot be `what`.
+/// Whether it is a single type, a struct or an enum. Otherwise reports why it cannot be `what`.
 pub(crate) fn is_one_type(input: &DeriveInput, what: &str, generic: &str, errors: &mut Errors) -> bool {
     if !input.generics.params.is_empty() {
         errors.at(&input.generics, format!("{what} cannot be generic: {generic}"));

@@ -1,4 +1,4 @@
-//! Durations as attributes take them: a number and a unit.
+//! Durations in attributes: a number and a unit.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ const UNITS: [(&[&str], u64); 6] = [
 
 const DAY_MS: u64 = 86_400_000;
 
-/// A hundred years. Whoever writes more than that mistook the unit.
+/// A hundred years. A longer duration is a mistaken unit.
 const LONGEST_MS: u64 = 36_525 * DAY_MS;
 
-/// `"5s"`, `"250ms"`, `"2 days"`.
+/// Parses `"5s"`, `"250ms"`, `"2 days"`.
 pub(crate) fn parse(literal: &LitStr) -> syn::Result<Duration> {
     read(&literal.value()).map_err(|why| syn::Error::new(literal.span(), why))
 }
 
-/// `"100ms..30s"`, from the shorter to the longer; a single duration is both.
+/// Parses `"100ms..30s"`, from the shorter to the longer. A single duration is both.
 pub(crate) fn parse_range(literal: &LitStr) -> syn::Result<(Duration, Duration)> {
     read_range(&literal.value()).map_err(|why| syn::Error::new(literal.span(), why))
 }
@@ -139,7 +139,7 @@ mod fuzz {
 
     use super::*;
 
-    /// A duration, or nearly one.
+    /// A duration, or a text close to one.
     fn text() -> impl Strategy<Value = String> {
         let units: Vec<_> = UNITS.iter().flat_map(|(names, _)| names.iter().copied()).collect();
         let number = prop_oneof![(0u64..100).prop_map(|n| n.to_string()), "[0-9]{0,22}"];
@@ -152,7 +152,7 @@ mod fuzz {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_a_duration_can_be_written_as_one(text in text()) {
+        fn parsed_duration_can_be_written_again(text in text()) {
             match read(&text) {
                 Ok(duration) => {
                     prop_assert!((1..=u128::from(LONGEST_MS)).contains(&duration.as_millis()));
@@ -168,7 +168,7 @@ mod fuzz {
             let range = read_range(&format!("{first}..{last}"));
             match (read(&first), read(&last)) {
                 (Ok(first), Ok(last)) if first <= last => prop_assert_eq!(range, Ok((first, last))),
-                // The end of the first text may be taken for the middle of the range.
+                // The end of the first text may be read as the middle of the range.
                 _ => prop_assert!(range.is_err() || first.contains("..") || last.starts_with('.')),
             }
         }

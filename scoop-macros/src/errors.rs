@@ -1,4 +1,4 @@
-//! Collects what is wrong, so that one compilation shows every mistake.
+//! Collects all mistakes, so that one compilation shows every one.
 
 use std::fmt::Display;
 
@@ -15,7 +15,7 @@ impl Errors {
         self.push(syn::Error::new_spanned(tokens, message));
     }
 
-    /// A mistake that has its place already.
+    /// A mistake that already has its place.
     pub(crate) fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(first) => first.combine(error),
@@ -23,17 +23,16 @@ impl Errors {
         }
     }
 
-    /// All mistakes that were found elsewhere.
+    /// Mistakes that were found elsewhere.
     pub(crate) fn append(&mut self, Errors(errors): Errors) {
         errors.into_iter().for_each(|error| self.push(error));
     }
 
-    /// The value, or a note of why there is none.
+    /// The value. Otherwise keeps the error.
     pub(crate) fn keep<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// Whether there is nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }

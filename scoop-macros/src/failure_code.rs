@@ -1,4 +1,4 @@
-//! `#[derive(FailureCode)]`: a type of errors and the code it is stored as.
+//! `#[derive(FailureCode)]`: a type of errors and its stored code.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,8 +11,8 @@ use crate::names::{self, Kind, kebab_case};
 const FAILURE: Attribute =
     Attribute { name: "failure", keys: &["code"], example: "#[failure(code = \"..\")]" };
 
-/// The implementation of `FailureCode`, and its registration. What else an error needs is asked
-/// for by the trait's supertraits, so that the compiler reports their lack at the user's type.
+/// The implementation of `FailureCode`, and its registration. The trait's supertraits require the other traits
+/// of an error, so that the compiler reports a missing one at the user's type.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,

@@ -3,10 +3,10 @@
 //!
 //! Use them through the crate `scoop`, which re-exports them beside the traits they implement.
 //!
-//! Each attribute goes from tokens to syntax, from syntax to a checked model, and from that to
-//! tokens. All mistakes are reported at once, at the user's own tokens, and the user's code is
-//! passed on in any case. What types can tell is left to the compiler: the expansion only sees
-//! to it that the compiler's errors land on the user's types.
+//! Each attribute goes from tokens to syntax, from syntax to a checked model, and from that to tokens. All
+//! mistakes are reported at once, at the user's own tokens, and the user's code is always passed on. Checks
+//! that need types are left to the compiler: the expansion only makes the compiler's errors land on the user's
+//! types.
 
 mod context;
 mod derive;
@@ -27,15 +27,15 @@ use proc_macro::TokenStream;
 
 /// Makes a struct or an enum a message.
 ///
-/// The topic is the type's name in kebab case, or what `#[message(topic = "..")]` says: 1 to 63
-/// bytes. The type needs `Serialize` and `Deserialize` as well, and cannot be generic.
+/// The topic is the type's name in kebab case, or the one in `#[message(topic = "..")]`: 1 to 63 bytes. The
+/// type needs `Serialize` and `Deserialize` as well, and cannot be generic.
 ///
-/// `#[message(reply = Quote)]` says that each of its handlers may reply once, with a `Quote`, which needs the
-/// same two traits; `#[message(replies = Quote)]` that each may reply any number of times. Without either no
-/// handler replies.
+/// With `#[message(reply = Quote)]` each of its handlers may reply once, with a `Quote`, which needs the same
+/// two traits. With `#[message(replies = Quote)]` each may reply any number of times. Without either no handler
+/// replies.
 ///
-/// `#[message(handlers = "required")]` makes it an error of each launch that no handler is subscribed
-/// to the topic at that moment. Without it such a message is stored, and a warning is logged.
+/// With `#[message(handlers = "required")]` each launch fails if no handler is subscribed to the topic at that
+/// moment. Without it such a message is stored, and a warning is logged.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -86,10 +86,10 @@ pub fn message(input: TokenStream) -> TokenStream {
 
 /// Makes a struct or an enum an element of the context, which travels with a run.
 ///
-/// Its key is the type's name as it is written, or what `#[context(key = "..")]` says: 1 to 255
-/// characters. Stored runs and programs in other languages rely on the key. The type needs
-/// `Serialize` and `Deserialize` as well, and cannot be generic. If there is an element already,
-/// the newer one takes its place; who wants to merge the two implements the trait by hand.
+/// Its key is the type's name as written, or the one in `#[context(key = "..")]`: 1 to 255 characters. Stored
+/// runs and programs in other languages rely on the key. The type needs `Serialize` and `Deserialize` as well,
+/// and cannot be generic. A newer element with the same key replaces an older one. To merge the two, implement
+/// the trait by hand.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -109,13 +109,12 @@ pub fn context_key(input: TokenStream) -> TokenStream {
     context::derive(input.into()).into()
 }
 
-/// Gives a type of errors a code, by which services above find it in a failure, as the type that
-/// it is.
+/// Gives a type of errors a code, so that services above find it in a failure with its own type.
 ///
-/// The code is the type's name in kebab case, or what `#[failure(code = "..")]` says: 1 to 180
-/// characters. Stored failures rely on it: a type can be renamed as long as it keeps its code. The
-/// type needs `Error`, `Serialize` and `Deserialize` as well, and cannot be generic. Two types of
-/// one program cannot have the same code; the program does not start then.
+/// The code is the type's name in kebab case, or the one in `#[failure(code = "..")]`: 1 to 180 characters.
+/// Stored failures rely on it: a type can be renamed as long as it keeps its code. The type needs `Error`,
+/// `Serialize` and `Deserialize` as well, and cannot be generic. A program with two types of the same code does
+/// not start.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -128,11 +127,11 @@ pub fn context_key(input: TokenStream) -> TokenStream {
 ///     left: u32,
 /// }
 ///
-/// // What the step of a service returns with `?` is stored, and reaches the services above:
+/// // An error that the step of a service returns with `?` is stored, and reaches the services above:
 /// let failure = Error::from(OutOfStock { wanted: 7, left: 2 }).into_failure("stock[worker]");
 /// assert_eq!(failure.kind, "stock.out");
 ///
-/// // A child failure handler, a compensation, or whoever waits for the outcome:
+/// // In a child failure handler, in a compensation, or after waiting for the outcome:
 /// let found = failure.find::<OutOfStock>().unwrap();
 /// assert_eq!((found.wanted, found.left), (7, 2));
 /// ```
@@ -141,17 +140,15 @@ pub fn failure_code(input: TokenStream) -> TokenStream {
     failure_code::derive(input.into()).into()
 }
 
-/// Has each `?` of a function, or of the functions in a block, note that an error passed it, so
-/// that a failure tells the whole way it took. The functions of a [`#[saga]`](macro@saga) do so
-/// without it.
+/// Records the place of each `?` that an error passes, in a function or in the functions of a block, so that a
+/// failure has its whole path. The functions of a [`#[saga]`](macro@saga) do so without it.
 ///
-/// That concerns functions that return `scoop::Result`, and in those not what closures, `async`
-/// blocks and macros contain; `.here()?` notes the place there. A `?` that converts another
-/// error is noted anywhere.
+/// It applies to functions that return `scoop::Result`, without their closures, `async` blocks and macros;
+/// `.here()?` records the place there. A `?` that converts another error is recorded anywhere.
 ///
-/// What such a function returns is judged by its name. Where a `Result<T>` or an `Error` of your
-/// own is named alike, the function does what it did before, but a `?` in it cannot pass an error
-/// that borrows; write `crate::Result<T>` then.
+/// The return type of such a function is recognized by its name. With a `Result<T>` or an `Error` of your own
+/// of that name, the function keeps its behaviour, but a `?` in it cannot pass an error that borrows. Write
+/// `crate::Result<T>` then.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -182,23 +179,23 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes an `impl` block a saga: its methods with [`#[step]`](macro@step) run one after another
 /// for every message that the type [`#[subscribes]`](macro@subscribes) to.
 ///
-/// The saga is stored as the type's name in kebab case, or as `#[saga(name = "..")]` says. Stored
+/// The saga is stored under the type's name in kebab case, or under the one in `#[saga(name = "..")]`. Stored
 /// runs rely on the name: a type can be renamed as long as `name` keeps it.
 ///
-/// Beside the trait `Saga`, this generates the enum of the steps, `CheckoutStep` for `Checkout`,
-/// and registers the saga with the program. A saga that is `Default` then needs nothing more; any
-/// other must be provided when the program starts. Each `?` in the block notes the place where an
-/// error passed it, as with [`#[trace]`](macro@trace).
+/// Besides the implementation of `Saga`, this generates the enum of the steps, `CheckoutStep` for `Checkout`,
+/// and registers the saga with the program. A saga that is `Default` then needs nothing more. Any other must be
+/// provided when the program starts. Each `?` in the block records its place when an error passes it, as with
+/// [`#[trace]`](macro@trace).
 ///
 /// | setting | meaning |
 /// | --- | --- |
-/// | `name = ".."` | what the saga is stored as |
-/// | `was = ".."` or `was = ["..", ".."]` | what it was stored as before, oldest first: it takes over those runs |
-/// | `every = "1h"` | it runs by itself, again and again after this time: `10ms` to `3650d` |
-/// | `cron = "0 3 * * *"` | it runs by itself at these times |
-/// | `zone = "Europe/Prague"` | by which clocks `cron` goes: a zone of the IANA database, if not `UTC` |
-/// | `missed = "once"` | what becomes of times at which no process lived: `skip`, `once` or `all` |
-/// | `overlap = "allow"` | what becomes of a time that comes while the last run goes on: `allow` or `skip` |
+/// | `name = ".."` | the stored name of the saga |
+/// | `was = ".."` or `was = ["..", ".."]` | its former names, oldest first: it takes over their runs |
+/// | `every = "1h"` | scheduled, periodically after this time: `10ms` to `3650d` |
+/// | `cron = "0 3 * * *"` | scheduled, at these times |
+/// | `zone = "Europe/Prague"` | the time zone of `cron`, from the IANA database; by default `UTC` |
+/// | `missed = "once"` | runs for times without any process: `skip`, `once` or `all` |
+/// | `overlap = "allow"` | runs for times at which the last run has not ended: `allow` or `skip` |
 ///
 /// Not supported: generic sagas, steps that a `#[cfg]` may remove, and two blocks for one type.
 ///
@@ -255,12 +252,11 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// assert_ne!(CheckoutStep::Charge, CheckoutStep::Ship);
 /// ```
 ///
-/// # Sagas that run by themselves
+/// # Scheduled sagas
 ///
-/// With `every` or `cron` nobody has to launch anything. The message is then `Tick`, which says
-/// which time has come and how many there were. Each time has one run, however many processes have the
-/// saga; its ticks are on a topic of their own, `ticks.` and the name of the saga, so that the name
-/// has 57 bytes at most.
+/// With `every` or `cron` the engine launches the runs. The message is then `Tick`, with the time that is due
+/// and the number of times so far. Each time has one run, for any number of processes with the saga. Its ticks
+/// have a topic of their own, `ticks.` and the name of the saga, so the name has 57 bytes at most.
 ///
 /// ```
 /// use scoop::prelude::*;
@@ -279,72 +275,71 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// * `every` counts from the first start of a program that has the saga: it runs for the first time
-///   after that pause, and then at that time and its multiples, without drift. A schedule that
-///   changes begins anew when a program that has it so starts; what was missed is then let go. All
-///   processes go by the schedule of the one that started last.
-/// * The fields of `cron` are minute, hour, day of the month, month and day of the week, with seconds
-///   before them if there are six. A field is a number, a range `1-5`, a list `1,3`, all `*`, or every
-///   so many `*/10`; `JAN`, `MON`, `L` (the last), `5#2` (the second Friday) and `15W` (the working day
-///   closest to the 15th) are possible, too. Of day of the month and day of the week either will do
-///   if both say something.
-/// * Where clocks are put forward, a time of day that does not exist is due when that has happened;
-///   where they are put back, one that exists twice is due the first time only. An hour of `*` goes by
-///   real time instead: nothing for the hour that is missing, and each of the two that are alike.
-/// * A time has been missed if another one followed before any process came to it, or if it is more
-///   than a minute ago. `once` runs once for all of them, for the first; `all` runs for each, oldest
-///   first; `skip` lets them go.
+/// * `every` counts from the first start of a program with the saga: it runs for the first time after that
+///   pause, and then at that time and its multiples, without drift. A changed schedule begins anew when a
+///   program with it starts, and earlier missed times are dropped. All processes use the schedule of the one
+///   that started last.
+/// * The fields of `cron` are minute, hour, day of the month, month and day of the week, with seconds before
+///   them if there are six. A field is a number, a range `1-5`, a list `1,3`, all `*`, or every so many `*/10`;
+///   `JAN`, `MON`, `L` (the last), `5#2` (the second Friday) and `15W` (the working day closest to the 15th)
+///   are possible, too. If both day of the month and day of the week are restricted, either one suffices.
+/// * Where clocks are put forward, a time of day that does not exist is due right after the change. Where they
+///   are put back, a time that exists twice is due the first time only. An hour of `*` follows real time
+///   instead: nothing for the missing hour, and each of the two equal ones.
+/// * A time is missed if another one followed before any process came to it, or if it is more than a minute
+///   ago. `once` runs once for all of them, for the first; `all` runs for each, oldest first; `skip` drops
+///   them.
 /// * A tick does not wait for the run of the last one, and two runs are independent of each other.
-///   `overlap = "skip"` lets a time go that comes while anything of the last run has not ended, be it
-///   that it is rolled back, or set aside until a program fits it.
-/// * The database's clock counts, not that of a process. If it is put back, the saga waits until it
-///   has caught up; no time has a second run.
+///   `overlap = "skip"` drops a time that comes while any part of the last run has not ended, also while it is
+///   rolled back or stuck.
+/// * The database's clock counts, not that of a process. If it is put back, the saga waits until it has caught
+///   up: no time has a second run.
 ///
-/// `scoop.trigger::<NightlyReport>()` runs such a saga at once, beside its schedule.
+/// `scoop.trigger::<NightlyReport>()` runs such a saga at once, in addition to its schedule.
 #[proc_macro_attribute]
 pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
     saga::saga(arguments.into(), item.into()).into()
 }
 
-/// Makes a method inside a [`#[saga]`](macro@saga) block a step; the steps run in the order they
-/// are written in.
+/// Makes a method inside a [`#[saga]`](macro@saga) block a step. The steps run in the order in which they are
+/// written.
 ///
 /// A step is an `async fn` of `&self`, `scope: &mut Scope<'_>` and the message. It returns
 ///
 /// - `Result<()>`, to go on with the next step;
-/// - `Result<Next<CheckoutStep>>`, to say which step is next;
-/// - `Result<T>` with any other type, to go on and to leave a value. It is stored, so `T` needs
-///   `Serialize` and `Deserialize`;
+/// - `Result<Next<CheckoutStep>>`, to choose the next step;
+/// - `Result<T>` with any other type, to go on with a value. It is stored, so `T` needs `Serialize` and
+///   `Deserialize`;
 /// - `Result<With<CheckoutStep, T>>`, to do both: `Next::Repeat.with(value)` makes one.
 ///
 /// # Values
 ///
-/// A later step takes the value of an earlier one as another parameter, `&T`. Where that step may
-/// not have run yet, or a jump may have skipped it, the parameter is `Option<&T>`. So a step may
-/// also ask for what it returned itself in the last iteration, or for the value of a step after it.
-/// The newest value counts. If two steps return the same type, nobody can ask for it.
+/// A later step takes the value of an earlier one as another parameter, `&T`. If that step may not have run
+/// yet, or a jump may have skipped it, the parameter is `Option<&T>`. So a step can also take its own value of
+/// the last iteration, or the value of a later step. The newest value counts. A type that two steps return
+/// cannot be a parameter.
 ///
 /// # Settings
 ///
 /// | setting | meaning |
 /// | --- | --- |
-/// | `rollback = function` | what undoes the step once it is completed |
-/// | `on_child_failure = function` | what handles failures of the messages that the step launched |
-/// | `finally = function` | what cleans up once the step and what it launched are done, or failed |
-/// | `at = function` | what says when the step is due; the saga waits until then |
-/// | `sleep = "2 days"` | how long the saga sleeps after the step |
-/// | `timeout = "30s"` | how long the step may take |
-/// | `retry(max = 5)` | how often the step is tried again before its failure counts |
-/// | `rollback_retry(max = 5)` | the same for what undoes it |
-/// | `name = ".."` | what the step is stored as, if not the function's name |
-/// | `was = ".."` or `was = ["..", ".."]` | what it was stored as before, oldest first |
+/// | `rollback = function` | the compensation of the completed step |
+/// | `on_child_failure = function` | the handler for failures of the step's children |
+/// | `finally = function` | the cleanup after the step and its children are done, or failed |
+/// | `at = function` | the function that returns when the step is due; the saga waits until then |
+/// | `sleep = "2 days"` | the sleep after the step |
+/// | `timeout = "30s"` | the time limit of the step |
+/// | `retry(max = 5)` | the number of further attempts before a failure counts |
+/// | `rollback_retry(max = 5)` | the same for the compensation |
+/// | `name = ".."` | the stored name of the step; by default the function's name |
+/// | `was = ".."` or `was = ["..", ".."]` | its former names, oldest first |
 ///
 /// Durations are a whole number and a unit, `ms`, `s`, `m`, `h`, `d` or `w`, or its English name:
 /// `"250ms"`, `"2 days"`.
 ///
-/// The functions stand in the same block, without `#[step]`. A function that takes a scope, and that
-/// neither a setting nor a body in the block names, is refused: an attribute was forgotten, or the
-/// function belongs in an `impl` block without `#[saga]`. They take what a step takes, and:
+/// The functions are in the same block, without `#[step]`. A function that takes a scope, and that neither a
+/// setting nor a body in the block names, is refused: an attribute was forgotten, or the function belongs in an
+/// `impl` block without `#[saga]`. They take the parameters of a step, and:
 ///
 /// | function | last parameter | values | returns |
 /// | --- | --- | --- | --- |
@@ -353,16 +348,15 @@ pub fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `finally` | | of earlier steps; the step's own as an `Option` | `Result<()>` |
 /// | `at` | | of earlier steps | `Result<SystemTime>` |
 ///
-/// If an earlier step returns the same type as the step itself, the first three get that of the
-/// step itself. Several steps can share one function. A step with `finally` cannot jump, nor can its
-/// child failure handler: a jump would leave out the cleaning up, which is a step of its own.
+/// If an earlier step returns the same type as the step itself, the first three get the value of the step
+/// itself. Several steps can share one function. A step with `finally` cannot jump, nor can its child failure
+/// handler: a jump would skip the cleanup, which is a step of its own.
 ///
 /// `retry` and `rollback_retry` also take
 ///
-/// - `backoff = "100ms..30s"`: the first pause, which doubles up to the longest; `"5s"` is always
-///   the same;
-/// - `jitter = 0.2`: the share by which each pause is shorter or longer, by chance;
-/// - `when = is_transient`: which errors are worth it, a `fn(&Error) -> bool` of the block or from
+/// - `backoff = "100ms..30s"`: the first pause, which doubles up to the longest; `"5s"` is always the same;
+/// - `jitter = 0.2`: the largest share by which each pause is randomly shortened or lengthened;
+/// - `when = is_transient`: the errors worth another attempt, a `fn(&Error) -> bool` of the block or from
 ///   elsewhere.
 ///
 /// ```
@@ -426,8 +420,8 @@ pub fn step(_arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Names the one type of messages that a [`#[saga]`](macro@saga) handles. The two attributes can
-/// stand in either order.
-///
+/// Names the one type of messages that a [`#[saga]`](macro@saga) handles. The two attributes can be in either
+/// order.
 /// ```
 /// # use scoop::prelude::*;
 /// # #[derive(Message, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! `#[derive(Message)]`: a type, the topic it is published on, and what answers it.
+//! `#[derive(Message)]`: a type, its topic, and its replies.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -14,8 +14,8 @@ const MESSAGE: Attribute = Attribute {
     example: "#[message(topic = \"..\")]",
 };
 
-/// The implementation of `Message`; serde's traits are asked for by its supertraits, so that
-/// the compiler reports their lack at the user's type.
+/// The implementation of `Message`. Its supertraits require serde's traits, so that the compiler reports a
+/// missing one at the user's type.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,
@@ -63,7 +63,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     }
 }
 
-/// The one value that `handlers` has.
+/// The only value of `handlers`.
 fn is_required(literal: &LitStr) -> syn::Result<()> {
     let value = literal.value();
     if value == "required" {

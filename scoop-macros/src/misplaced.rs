@@ -1,12 +1,11 @@
-//! `#[step]` and `#[subscribes]` where `#[saga]` did not take them away: in the wrong place, or
-//! above `#[saga]`.
+//! `#[step]` and `#[subscribes]` that `#[saga]` has not removed: in the wrong place, or above `#[saga]`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, parse_quote};
 
-/// A `#[step]` that is expanded at all belongs to no saga.
+/// Every `#[step]` that is expanded belongs to no saga.
 pub(crate) fn step(item: TokenStream) -> TokenStream {
     let message = "`#[step]` belongs on a method inside a `#[saga]` impl; \
                    write `#[saga]` and `#[subscribes(YourMessage)]` on the `impl` block";
@@ -30,7 +29,7 @@ pub(crate) fn subscribes(arguments: TokenStream, item: TokenStream) -> TokenStre
     }
 }
 
-/// An item without attributes of ours above it, after an error that says all.
+/// The item without our attributes above it, next to an error that explains all of them.
 pub(crate) fn without_ours(item: TokenStream) -> TokenStream {
     match syn::parse2::<Annotated>(item.clone()) {
         Ok(mut item) => {
@@ -41,7 +40,7 @@ pub(crate) fn without_ours(item: TokenStream) -> TokenStream {
     }
 }
 
-/// Whether the attribute has this name, with whatever path before it.
+/// Whether the attribute has this name, with any path before it.
 pub(crate) fn is(attribute: &Attribute, name: &str) -> bool {
     let last = attribute.path().segments.last();
     last.is_some_and(|segment| segment.ident == name)

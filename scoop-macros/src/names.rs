@@ -1,4 +1,4 @@
-//! Names: how those that nobody wrote follow from Rust's, and which can be stored.
+//! Names: generated ones, which follow from Rust's, and the limits of stored ones.
 
 use quote::format_ident;
 use syn::ext::IdentExt;
@@ -7,24 +7,24 @@ use syn::{Ident, LitStr};
 use crate::errors::Errors;
 use crate::settings::Settings;
 
-/// What a name is stored as, and so how long it can be. The limits are those of `scoop-core`,
-/// which checks them again when the program starts.
+/// The kind of a stored name, which limits its length. The limits are those of `scoop-core`, which checks them
+/// again when the program starts.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// At most 180 characters: rows hold it together with the name of a worker.
     Saga,
     /// At most 180 characters: rolling back adds a prefix and a suffix.
     Step,
-    /// At most 63 bytes: PostgreSQL takes no longer name of a notification channel.
+    /// At most 63 bytes: names of notification channels in PostgreSQL are not longer.
     Topic,
-    /// At most 255 characters: it travels with every message, and whoever reads those shall cope.
+    /// At most 255 characters: it travels with every message, to programs with limits of their own.
     ContextKey,
-    /// At most 180 characters, like other names. Those with our prefix have a meaning already.
+    /// At most 180 characters, like other names. Names with our prefix have a meaning already.
     Code,
 }
 
 impl Kind {
-    /// Why the name cannot be stored; `None` if it can.
+    /// The reason why the name cannot be stored; `None` if it can.
     pub(crate) fn refuses(self, name: &str) -> Option<String> {
         let (what, max, unit, length) = match self {
             Kind::Saga => ("saga name", 180, "characters", name.chars().count()),
@@ -43,7 +43,7 @@ impl Kind {
             .then(|| format!("a {what} has 1 to {max} {unit}, this one has {length}"))
     }
 
-    /// How to write a name of one's own.
+    /// The setting for a name of one's own.
     fn written(self) -> &'static str {
         match self {
             Kind::Saga | Kind::Step => "name = \"..\"",
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// The name that the user wrote, or else the one that follows from `ident`.
+/// The name in the setting, or else the one that follows from `ident`.
 pub(crate) fn stored(
     kind: Kind,
     written: Option<&LitStr>,
@@ -88,11 +88,10 @@ pub(crate) fn former(kind: Kind, settings: &Settings, name: &str, errors: &mut E
     former
 }
 
-/// What a step that somebody waits for is stored as: the step's own name and this. Part of the
-/// protocol, as is the next.
+/// The suffix of the stored name of a wait for a step's time. Part of the protocol, like the next.
 pub(crate) const WAITING: &str = " (waiting for scheduled time)";
 
-/// What cleaning up after a step is stored as.
+/// The suffix of the stored name of a cleanup.
 pub(crate) const FINALLY: &str = " (finally)";
 
 /// `OrderFlow` as `order-flow`, `HTTPCall` as `http-call`.
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_near_is_suggested() {
+    fn only_similar_names_are_suggested() {
         assert_eq!(closest("relese", ["refund", "release"]), Some("release"));
         assert_eq!(closest("nmae", ["timeout", "name"]), Some("name"));
         assert_eq!(closest("retry", ["rollback", "name"]), None);

@@ -17,7 +17,7 @@ use quote::quote;
 use crate::errors::Errors;
 use crate::misplaced;
 
-/// The user's block without our attributes, and the saga or all that is wrong with it.
+/// The user's block without our attributes, with the saga or all its mistakes.
 pub(crate) fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let block: parse::Block = match syn::parse2(item.clone()) {
         Ok(block) => block,
@@ -31,7 +31,7 @@ pub(crate) fn saga(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match model::check(arguments, &block, &mut errors) {
         (Some(outline), Some(saga)) => {
             let saga = expand::saga(&outline, &saga);
-            // What a step returned is lent as what it is, such as a `&String`.
+            // A value is lent by its exact type, such as a `&String`.
             quote!(#[allow(clippy::ptr_arg)] #block #uses #saga)
         }
         (outline, _) => {

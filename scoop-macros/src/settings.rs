@@ -1,4 +1,4 @@
-//! The `key = value` lists that attributes take.
+//! The `key = value` lists of attributes.
 
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
@@ -10,7 +10,7 @@ use crate::errors::Errors;
 use crate::names::did_you_mean;
 use crate::near_miss;
 
-/// The settings of one attribute, each key known and there once.
+/// The settings of one attribute: each key is known and occurs once.
 #[derive(Default)]
 pub(crate) struct Settings(Vec<Setting>);
 
@@ -20,7 +20,7 @@ struct Setting {
 }
 
 enum Value {
-    /// The key stands alone.
+    /// A key without a value.
     Missing,
     /// `key = expression`.
     Expression(Expr),
@@ -30,7 +30,7 @@ enum Value {
     Nested(TokenStream),
 }
 
-/// The keys whose value is a type. That of every other is an expression.
+/// The keys with a type as their value. All others have an expression.
 const TYPES: [&str; 2] = ["reply", "replies"];
 
 impl Settings {
@@ -61,7 +61,7 @@ impl Settings {
         Some(settings)
     }
 
-    /// The string that was given for `key`.
+    /// The string given for `key`.
     pub(crate) fn text(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
         self.expression(key, &format!("a string: `{key} = \"..\"`"), errors, |value| match value {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
@@ -69,7 +69,7 @@ impl Settings {
         })
     }
 
-    /// The strings that were given for `key`: one, or several in brackets.
+    /// The strings given for `key`: one, or several in brackets.
     pub(crate) fn texts(&self, key: &str, errors: &mut Errors) -> Vec<LitStr> {
         let text = |value: &Expr| match bare(value) {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
@@ -83,7 +83,7 @@ impl Settings {
         texts.unwrap_or_default()
     }
 
-    /// The name of a function that was given for `key`.
+    /// The name of a function given for `key`.
     pub(crate) fn function(&self, key: &str, errors: &mut Errors) -> Option<Ident> {
         let takes = format!("the bare name of a function in this `impl` block: `{key} = function`");
         self.expression(key, &takes, errors, |value| match value {
@@ -92,7 +92,7 @@ impl Settings {
         })
     }
 
-    /// The type that was given for `key`.
+    /// The type given for `key`.
     pub(crate) fn ty(&self, key: &str, errors: &mut Errors) -> Option<Type> {
         let setting = self.find(key)?;
         match &setting.value {
@@ -101,7 +101,7 @@ impl Settings {
         }
     }
 
-    /// The settings that were given for `key` in parentheses, of which there are the `known`.
+    /// The settings given for `key` in parentheses, with the `known` keys.
     pub(crate) fn nested(
         &self,
         key: &str,
@@ -116,7 +116,7 @@ impl Settings {
         }
     }
 
-    /// What `read` makes of the value of `key`; what the key `takes` is told if that is nothing.
+    /// The value of `key`, as converted by `read`. If that fails, the error says what the key `takes`.
     pub(crate) fn expression<T>(
         &self,
         key: &str,
@@ -132,7 +132,7 @@ impl Settings {
         value.or_else(|| setting.wrong(&format!("`{key}` takes {takes}"), errors))
     }
 
-    /// The key itself, if it was given.
+    /// The key itself, if it is given.
     pub(crate) fn key(&self, key: &str) -> Option<&Ident> {
         self.find(key).map(|setting| &setting.key)
     }
@@ -183,7 +183,7 @@ impl Value {
     }
 }
 
-/// The expression without the invisible delimiters of a macro that it came through.
+/// The expression without the invisible delimiters of a macro that produced it.
 fn bare(value: &Expr) -> &Expr {
     match value {
         Expr::Group(group) => bare(&group.expr),

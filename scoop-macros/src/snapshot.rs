@@ -1,4 +1,4 @@
-//! What the attributes generate, as somebody would read it. `UPDATE_EXPECT=1` writes it anew.
+//! The code that the attributes generate, formatted. `UPDATE_EXPECT=1` updates it.
 
 use expect_test::{expect, expect_file};
 use proc_macro2::TokenStream;
@@ -205,7 +205,7 @@ fn half_written_code_is_passed_on() {
 }
 
 #[test]
-fn a_shared_compensation_gets_the_value_of_the_step_it_undoes() {
+fn shared_compensation_gets_the_value_of_its_step() {
     let item = quote! {
         #[subscribes(OrderPlaced)]
         impl Checkout {

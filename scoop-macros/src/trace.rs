@@ -1,10 +1,10 @@
-//! `#[trace]`, and what `#[saga]` does alike: each `?` notes that an error passes it.
+//! `#[trace]`, and the same for `#[saga]`: each `?` records that an error passes it.
 //!
-//! Bodies are not parsed: a method call is put between a `?` and the token before it, so that
-//! half-written code stays as it is. The method returns what it is called on, but an error that it
-//! looks at must not borrow anything. Where `?` converts into our error that holds anyway. Hence
-//! only functions that return such a result are touched, and in them no closure, no `async` block,
-//! no function inside, and no macro of which it is not known that it takes expressions.
+//! Bodies are not parsed: a method call is inserted between a `?` and the token before it, so that half-written
+//! code stays as it is. The method returns its receiver, but an error that it examines must not borrow
+//! anything. Where `?` converts into our error that is guaranteed. Hence only functions with such a result are
+//! changed, and in them no closure, no `async` block, no nested function, and no macro unless it is known to
+//! take expressions.
 
 use std::iter::Peekable;
 
@@ -14,7 +14,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{GenericArgument, Path, PathArguments, ReturnType, Signature, Type};
 
-/// Macros that take expressions, and leave them in the function.
+/// Macros that take expressions, and evaluate them in the function.
 const TRANSPARENT: [&str; 18] = [
     "assert",
     "assert_eq",
@@ -36,16 +36,16 @@ const TRANSPARENT: [&str; 18] = [
     "writeln",
 ];
 
-/// Words that make the block after them one that a `?` does not leave for the caller.
+/// Words before a block from which a `?` does not return to the caller.
 const APART: [&str; 5] = ["async", "const", "gen", "move", "try"];
 
-/// Words that no `?` follows as an operator, and after which a `|` begins a closure.
+/// Words that no `?` operator follows, and after which a `|` begins a closure.
 const NO_OPERAND: [&str; 14] = [
     "as", "async", "break", "dyn", "else", "if", "impl", "in", "match", "move", "mut", "return", "static",
     "while",
 ];
 
-/// The item, all functions in it traced.
+/// The item with all its functions traced.
 pub(crate) fn item(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let span = arguments.clone().into_iter().next().map_or(Span::call_site(), |argument| argument.span());
     let message = if !arguments.is_empty() {
@@ -71,8 +71,8 @@ pub(crate) fn body(signature: &Signature, body: TokenTree) -> TokenTree {
     }
 }
 
-/// Whether all errors that the function passes are known to borrow nothing: where a `From` is
-/// asked for, it may be of any error.
+/// Whether all errors that the function passes are known to borrow nothing. With a `From` in its conditions
+/// they may be any errors.
 fn can_be_traced(signature: &Signature) -> bool {
     let asks_for_from = |tokens: TokenStream| tokens.into_iter().any(|token| is_word(&token, &["From"]));
     let conditions = signature.generics.where_clause.as_ref();
@@ -83,8 +83,8 @@ fn can_be_traced(signature: &Signature) -> bool {
     is_ours && !conditions.is_some_and(|conditions| asks_for_from(conditions.to_token_stream()))
 }
 
-/// `Result<T>` or `scoop::Result<T>`, or any `Result<T, Error>` or `Result<T, scoop::Error>`.
-/// Another type of that name does no harm unless it has errors that borrow.
+/// Whether the type is `Result<T>`, `scoop::Result<T>`, any `Result<T, Error>` or `Result<T, scoop::Error>`.
+/// Another type of that name does no harm unless its errors borrow.
 fn is_our_result(ty: &Type) -> bool {
     let is_ours = |path: &Path| path.segments.len() == 1 || path.segments[0].ident == "scoop";
     let path = match ty {
@@ -114,7 +114,7 @@ fn has_function(tokens: &TokenStream) -> bool {
     })
 }
 
-/// The tokens, the body of each function traced.
+/// The tokens with the body of each function traced.
 fn functions(tokens: TokenStream) -> TokenStream {
     let mut tokens = tokens.into_iter().peekable();
     let mut done = TokenStream::new();
@@ -139,12 +139,12 @@ fn functions(tokens: TokenStream) -> TokenStream {
     done
 }
 
-/// Whether `fn` and a name stand here, and not the type of a function.
+/// Whether a function with a name begins here, and not a function type.
 fn begins_function(token: &TokenTree, rest: &mut Peekable<IntoIter>) -> bool {
     is_word(token, &["fn"]) && matches!(rest.peek(), Some(TokenTree::Ident(_)))
 }
 
-/// A function up to its body, and that, if it has one.
+/// A function up to its body, and the body, if there is one.
 fn function(first: TokenTree, rest: &mut Peekable<IntoIter>) -> (TokenStream, Option<TokenTree>) {
     let mut signature = TokenStream::from(first);
     for token in rest {
@@ -196,7 +196,7 @@ impl Tracer {
         done.into_iter().collect()
     }
 
-    /// What goes before a `?`: all at the place of that, since the place is what is noted.
+    /// The call before a `?`, with the place of the `?`, because that place is recorded.
     fn call(&self, span: Span) -> TokenStream {
         let mut function = Literal::string(&self.function);
         function.set_span(span);
@@ -215,7 +215,7 @@ fn ends_operand(before: &[TokenTree]) -> bool {
     }
 }
 
-/// Whether code in this group, which follows that, is part of the function as it stands there.
+/// Whether code in this group, after these tokens, belongs to the function itself.
 fn stays_in_function(before: &[TokenTree], group: &Group) -> bool {
     match (group.delimiter(), before) {
         (Delimiter::None, _) => false,
@@ -227,7 +227,7 @@ fn stays_in_function(before: &[TokenTree], group: &Group) -> bool {
     }
 }
 
-/// `macro_rules! name`.
+/// Whether the tokens end in `macro_rules! name`.
 fn is_macro_definition(before: &[TokenTree]) -> bool {
     matches!(before, [.., word, _, _] if is_word(word, &["macro_rules"]))
 }
@@ -245,7 +245,7 @@ fn statement(rest: &mut Peekable<IntoIter>) -> Vec<TokenTree> {
     tokens
 }
 
-/// The code with the method that it calls, after the attributes that must come first.
+/// The code with an import of the method that it calls, after the attributes that must come first.
 fn with_import(code: TokenStream) -> TokenStream {
     let mut rest = code.into_iter().peekable();
     let mut attributes = TokenStream::new();
@@ -295,7 +295,7 @@ fn is_group(token: &TokenTree, delimiter: Delimiter) -> bool {
 mod tests {
     use super::*;
 
-    /// The traced body, without blanks.
+    /// The traced body, without spaces.
     fn traced(code: &str) -> String {
         let block = Group::new(Delimiter::Brace, code.parse().expect("tokens"));
         let signature: Signature = syn::parse_str("fn f() -> Result<()>").expect("a signature");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_operator_is_left_alone() {
+    fn question_mark_that_is_no_operator_stays() {
         for code in [
             "let x: &(impl ?Sized + Debug) = y;",
             "struct S<T: ?Sized>(T);",

@@ -1,5 +1,5 @@
-//! What the attributes accept, and the errors for what they do not: each case in `ui/` beside
-//! what the compiler says about it. `TRYBUILD=overwrite` writes that anew, to be read.
+//! Accepted uses of the attributes, and the errors for all others. Each case in `ui/` is beside the compiler's
+//! output. `TRYBUILD=overwrite` updates that output, which then has to be reviewed.
 
 #[test]
 fn ui() {

@@ -1,15 +1,15 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The protocol: what every participant of structured cooperation reads and writes, whatever its
--- language. Append-only. Tables, columns, types and unique indexes are fixed by the protocol.
+-- The protocol: tables that every participant of structured cooperation reads and writes, in any language. Append-only.
+-- Tables, columns, types and unique indexes are fixed by the protocol.
 
 CREATE TYPE scoop.message_event_type AS ENUM (
     'EMITTED', 'SEEN', 'SUSPENDED', 'COMMITTED', 'ROLLING_BACK', 'ROLLBACK_EMITTED',
     'ROLLED_BACK', 'ROLLBACK_FAILED', 'CANCELLATION_REQUESTED'
 );
 
--- A version 7 UUID: 48 bits of milliseconds, then chance. Good for the locality of an index; no
--- ordering key, since ids of one millisecond come in any order.
+-- A version 7 UUID: 48 bits of milliseconds, then random bits. Good for the locality of an index; no ordering key,
+-- since ids of one millisecond come in any order.
 CREATE FUNCTION scoop.gen_uuid_v7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN encode(
     set_bit(set_bit(
@@ -39,8 +39,8 @@ CREATE TABLE scoop.message_event (
     context              jsonb,
     next_step            int,  -- the position that followed in the list of steps at that time: information for readers
     child_failure_handler_iteration int,
-    -- ours: the step that was chosen to run next, null for the one that follows; or where in a long history a part of the
-    -- rollback is
+    -- ours: the step that was chosen to run next, null for the one that follows; or where in a long history a part of
+    -- the rollback is
     jump                 text,
     definition           int,  -- ours: under which definition the step completed, see 0002_working_set.sql
     -- A message is emitted, and a hierarchy cancelled, at its root; everything else is about a run below.
@@ -68,8 +68,8 @@ CREATE UNIQUE INDEX one_cancellation_request ON scoop.message_event
     ((cooperation_lineage[1]), (cooperation_lineage[cardinality(cooperation_lineage)]))
     WHERE type = 'CANCELLATION_REQUESTED';
 
--- Two more, which are ours. All rows of one run (its id is the last of the lineage) are what a
--- rollback reads; who handled a message is what undoing it must know.
+-- Two more indexes, which are ours. A rollback reads all rows of one run (its id is the last of the lineage), and needs
+-- the handlers of each message that the run launched.
 CREATE INDEX message_event_run ON scoop.message_event
     ((cooperation_lineage[cardinality(cooperation_lineage)]), created_at);
 CREATE INDEX message_event_seen ON scoop.message_event (message_id) WHERE type = 'SEEN';

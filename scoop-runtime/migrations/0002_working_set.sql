@@ -1,16 +1,16 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The working set: what the engine needs beside the protocol. Small, whatever the history holds:
--- a run that ended leaves it.
+-- The working set: the engine's state beside the protocol. It stays small with a long history: a run that ended leaves
+-- it.
 
--- Who listens where. A handler stays listed while no process of it lives, so that what is
--- emitted meanwhile waits for it. `until` closes an entry; the history is kept.
+-- Subscriptions of handlers to topics. A handler stays registered while no process of it lives, so that messages
+-- emitted meanwhile wait for it. `until` closes an entry; the history is kept.
 CREATE TABLE scoop.handler (
     topic   varchar(63) NOT NULL,
     handler varchar(255) NOT NULL,
     since   timestamptz NOT NULL DEFAULT clock_timestamp(),
     until   timestamptz,
-    was     text[],  -- names that the saga had before, which are not listed beside it
+    was     text[],  -- former names of the saga, which are not registered beside it
     PRIMARY KEY (topic, handler, since)
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
@@ -21,7 +21,7 @@ CREATE TABLE scoop.definition (
     id          int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     handler     varchar(255) NOT NULL,
     fingerprint uuid NOT NULL,  -- of the steps, and of the types of the message, its replies and what the steps return
-    steps       jsonb NOT NULL,  -- in their order, each with its names, what it is for, and which code it has besides
+    steps       jsonb NOT NULL,  -- in their order, each with its names, its purpose, and its other functions
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (handler, fingerprint)
 );
@@ -41,8 +41,8 @@ CREATE TABLE scoop.worker (
 );
 
 -- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold
--- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker dies;
--- but it cannot be that backend. The start of a backend is visible to members of its role only.
+-- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker
+-- dies; but it cannot be that backend. The start of a backend is visible to members of its role only.
 -- Locks: the advisory lock, until the end of the transaction, if it is free.
 CREATE FUNCTION scoop.is_gone(lock_key bigint, backend int, backend_since timestamptz, role oid) RETURNS boolean
 LANGUAGE sql VOLATILE
@@ -53,14 +53,14 @@ RETURN pg_try_advisory_xact_lock(lock_key) OR NOT EXISTS (
 
 CREATE TYPE scoop.run_state AS ENUM (
     'ready',    -- to be claimed, from ready_at on
-    'running',  -- its owner works on it
+    'running',  -- executed by its owner
     'waiting',  -- for its children
     'ended',    -- did not succeed, and its parent has not recorded that yet
     'stuck'     -- no living definition can continue it, or an operator has to decide; see the reason
 );
 
--- One row for each unfinished run of a handler: made when the message is emitted, gone when the
--- run has ended and no other run needs to know of it.
+-- One row for each unfinished run of a handler. It is created when the message is emitted, and deleted when the run has
+-- ended and no other run needs to know of it.
 CREATE TABLE scoop.run (
     root              uuid NOT NULL,  -- the hierarchy: no statement needs rows of two of them
     id                uuid NOT NULL,  -- the last of the lineage
@@ -75,34 +75,34 @@ CREATE TABLE scoop.run (
     epoch             bigint NOT NULL DEFAULT 0,  -- raised by each claim and settlement: the fencing token
     first_epoch       bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
     backward          boolean NOT NULL DEFAULT false,
-    told              boolean NOT NULL DEFAULT false,  -- the parent demanded the rollback
+    told              boolean NOT NULL DEFAULT false,  -- the rollback was requested
     step              varchar(255),  -- of the newest SUSPENDED, as are the next four
     jump              text,
     definition        int,
     iteration         int,
     handler_iteration int,
-    suspensions       int NOT NULL DEFAULT 0,  -- how many SUSPENDED there were on the way forward
-    completions       jsonb,  -- how often each step completed on the way forward, by step; null on the way back
-    outputs           jsonb,  -- what the steps returned, by step
-    context           jsonb,  -- what travels with it, as in its newest event
+    suspensions       int NOT NULL DEFAULT 0,  -- the number of SUSPENDED on the forward path
+    completions       jsonb,  -- how often each step completed on the forward path, by step; null in a rollback
+    outputs           jsonb,  -- outputs of the steps, by step
+    context           jsonb,  -- as in its newest event
     replied           boolean NOT NULL DEFAULT false,  -- it has replied to the launcher of its message
-    gives_up          boolean NOT NULL DEFAULT false,  -- it was asked to, or missed a deadline while it waited
+    gives_up          boolean NOT NULL DEFAULT false,  -- it was cancelled, or missed a deadline while it waited
     give_up_at        timestamptz,  -- the earliest of the deadlines that count
     undoing_since     timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
-    failure           jsonb,  -- why it turned back
-    rollback_failure  jsonb,  -- why it could not be undone
+    failure           jsonb,  -- why it began to roll back
+    rollback_failure  jsonb,  -- why its rollback failed
     turned_back_at    timestamptz,
-    last_event_at     timestamptz NOT NULL,  -- the next event is later, whatever the clock says
-    attempts          int NOT NULL DEFAULT 0,  -- in vain, since the last event, for want of the database
+    last_event_at     timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
+    attempts          int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
     tried_under       int[],  -- the definitions of the programs that tried, unless both are 0; both are of the last one
     doubts            int NOT NULL DEFAULT 0,  -- attempts in a row whose outcome is unknown, if the reason says so
-    reason            text,  -- of the last attempt in vain, or why it is stuck
+    reason            text,  -- of the last failed attempt, or why it is stuck
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue
     PRIMARY KEY (root, id),
     CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id AND array_position(lineage, NULL) IS NULL),
-    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told AND cardinality(lineage) > 2  -- told on request: no parent waits
+    CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told AND cardinality(lineage) > 2  -- requested by a client: no parent waits
                 ELSE lineage[cardinality(lineage) - 1] = parent AND cardinality(lineage) > 2 END),
     CHECK ((state = 'running') = (owner IS NOT NULL)),
     CHECK (state <> 'ended' OR failure IS NOT NULL),
@@ -114,9 +114,9 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
--- The failed attempts before one more by a program with this definition: how many were of the same step, and under which
--- definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they were under
--- the same definition. The definition is null if it is unknown.
+-- The failed attempts before one more by a program with this definition: how many were of the same step, and under
+-- which definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they
+-- were under the same definition. The definition is null if it is unknown.
 CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
 LANGUAGE sql IMMUTABLE
 RETURN (
@@ -134,8 +134,8 @@ CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)
     WHERE state = 'waiting' AND NOT gives_up AND give_up_at IS NOT NULL;
 
--- What ANALYZE happens to see, perhaps ten thousand children of one parent, says nothing about the
--- next minute. Without statistics the planner takes ids for selective, which they are.
+-- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
+-- the planner takes ids for selective, which they are.
 ALTER TABLE scoop.run
     ALTER root SET STATISTICS 0,
     ALTER id SET STATISTICS 0,
@@ -146,9 +146,9 @@ ALTER TABLE scoop.run
     ALTER ready_at SET STATISTICS 0,
     ALTER give_up_at SET STATISTICS 0;
 
--- A plan that was made while this table was empty would read the whole of it, and goes on being
--- used when it has become large. So it is never small: some pages are filled once and stay, and
--- the planner, which counts pages, looks runs up by their index from the first day.
+-- A plan that was made while this table was empty would read the whole of it, and stays in use when the table has
+-- become large. So the table is never small: some pages are filled once and stay. The planner counts pages, and looks
+-- runs up by their index from the first day.
 INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
 SELECT root, id, ARRAY[root, id], id, 'none', 'none', now()
 FROM (SELECT gen_random_uuid() AS root, gen_random_uuid() AS id FROM generate_series(1, 3000)) filling;

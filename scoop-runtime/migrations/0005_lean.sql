@@ -1,8 +1,8 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The server reads the text of a CHECK anew for every statement that writes the table, and a step
--- writes it once or twice: without these it costs a seventh less. The table is the engine's own; in
--- the databases of the tests the rules stay.
+-- The server reads the text of a CHECK anew for every statement that writes the table, and a step writes it once or
+-- twice: without these it costs a seventh less. The table is the engine's own. In the databases of the tests the
+-- constraints stay.
 DO $$
 DECLARE
     rule name;
@@ -12,10 +12,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- The planner takes a table that was empty when it was last analysed for one row, whatever it holds by
--- now, and then reads all of it for each of many runs: with a thousand runs waiting that took a second.
--- So the table always contains some rows: they belong to no hierarchy, are in no index but that of the
--- key, and are as many as make the planner look up runs by their ids.
+-- A table that was empty at the last ANALYZE is planned as one row, and then scanned for each of many runs: with a
+-- thousand runs waiting that took a second. So the table always contains some rows, which keep the planner on index
+-- lookups by id. They belong to no hierarchy, and only the index of the key has them.
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, state, backward, told, failure, last_event_at, reason)
 SELECT '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', '00000000-0000-0000-0000-000000000000',

@@ -1,14 +1,13 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- What follows from a move of a run, for everything that the shorter statements (`step_*.sql`) are not
--- for. A function, so that what is not there costs nothing, and with settings of its own, so that
--- it is planned in one way on every connection: looked up by index, whatever the tables hold, and
--- never anew. From the first release on a later version of it takes another name, since programs of both may run.
+-- Persists a move of a run that the shorter statements (`step_*.sql`) do not cover. As a function, it spends nothing on
+-- absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
+-- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
+-- of both may run.
 
--- Applies a settlement to its run, if that still has the epoch the move was made under, and raises
--- it; otherwise to nothing. So a run that another worker took over is unchanged, and a settlement that is
--- sent twice is applied once. Nor is a move applied, unless it is a failure, if the run has to give up
--- by now.
+-- Applies a settlement to its run, if that still has the epoch of the move, and raises the epoch; otherwise does
+-- nothing. So a run that another worker took over is unchanged, and a settlement that is sent twice is applied once. A
+-- move other than a failure is not applied either if the run has to give up by now.
 -- Locks: the row of the run, and those of its failed children.
 -- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
 -- transaction: null outside the transaction of a step.
@@ -24,7 +23,7 @@ DECLARE
     knows jsonb;      -- the context of the run from now on
     undoing boolean;  -- it belongs to a rollback from now on
     turned timestamptz;
-    due timestamptz;  -- by when it has to be done
+    due timestamptz;  -- its deadline from now on
     waits boolean := false;
     told text[];
 BEGIN
@@ -54,7 +53,7 @@ BEGIN
     undoing := s.turns_back OR held.undoing_since IS NOT NULL;
     started := '{}';
 
-    -- what is launched, and a run for each handler that is listed at this moment
+    -- Launched messages, and a run for each handler that is registered at this moment.
     IF s.emissions IS NOT NULL THEN
         INSERT INTO scoop.message (id, topic, payload)
         SELECT e.id, e.topic, coalesce(e.payload, 'null')
@@ -69,7 +68,7 @@ BEGIN
                    CASE WHEN e.detached_root IS NULL THEN held.id END,
                    CASE WHEN e.detached_root IS NULL THEN held.lineage ELSE ARRAY[e.detached_root] END || h.run,
                    e.id, h.topic, h.handler,
-                   -- a run that has to give up before it is due does so in time
+                   -- a deadline before the due time wins
                    least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
                    last_event,
                    CASE WHEN e.context IS NULL THEN knows ELSE nullif(e.context, '{}') END,
@@ -93,7 +92,7 @@ BEGIN
         FROM delivered;
     END IF;
 
-    -- the finished runs that have to be undone: who handled the message and has not turned back
+    -- Finished runs that have to be undone: handlers of the message that have not begun to roll back.
     IF s.told IS NOT NULL THEN
         WITH sent_back AS (
             INSERT INTO scoop.run
@@ -114,10 +113,10 @@ BEGIN
                        WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = told.message_id
                    ) END, s.told_because),
                    clock_timestamp(),
-                   -- higher than any epoch of the way forward, so that former owners are fenced off
+                   -- higher than any forward epoch, to fence out old owners
                    (extract(epoch FROM last_event) * 1000000)::bigint,
                    (extract(epoch FROM last_event) * 1000000)::bigint,
-                   -- what it knew itself, and over it what the parent knows now
+                   -- its own last context, overlaid with the parent's current one
                    nullif(coalesce((
                        SELECT e.context FROM scoop.message_event e
                        WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
@@ -128,7 +127,7 @@ BEGIN
                 SELECT e.* FROM scoop.message_event e
                 WHERE e.type = 'SEEN' AND e.message_id = told.message_id OFFSET 0
             ) seen
-            -- a count, so that this is no join: then it is looked up, one by one
+            -- a count instead of a join, so that each is looked up by index
             WHERE (
                 SELECT count(*) FROM scoop.message_event e
                 WHERE e.type = 'ROLLING_BACK'
@@ -170,7 +169,7 @@ BEGIN
     END IF;
     late := late IS TRUE;
 
-    -- a part of the hierarchy may have been told before, on request
+    -- A client may have requested the rollback of a part of the hierarchy before.
     IF s.told IS NOT NULL THEN
         INSERT INTO scoop.message_event
             (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, exception,
@@ -182,7 +181,7 @@ BEGIN
         ON CONFLICT (message_id, type) WHERE type = 'ROLLBACK_EMITTED' DO NOTHING;
     END IF;
 
-    -- a microsecond apart and in order, since participants order events by this time
+    -- A microsecond apart and in order, since participants order events by this time.
     INSERT INTO scoop.message_event
         (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, exception, next_step, child_failure_handler_iteration, jump, definition, context)
@@ -213,9 +212,9 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- The children of a run that have ended without success, as its next step is told of them: `listed` has 50 at most, first
--- those that could not be undone, and of each type and message one before a second one; `more` has the number of the
--- others, by type and message if one like them is listed. So a parent of many children reads little.
+-- The failed children of a run, as its next step gets them. `listed` has 50 at most, first those with a failed
+-- rollback, and of each type and message one before a second one. `more` has the number of the others, by type and
+-- message if one like them is listed. So a parent of many children reads little.
 -- Locks: nothing.
 CREATE FUNCTION scoop.failed_children(in_root uuid, of_run uuid) RETURNS jsonb LANGUAGE sql STABLE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
@@ -237,7 +236,7 @@ WITH failed AS MATERIALIZED (
 listed AS MATERIALIZED (
     SELECT * FROM failed ORDER BY NOT unrolled, nth, turned_back_at, id LIMIT 50
 ),
--- with each of these there is one like it in the list, or none of them
+-- each of these has one like it in the list, or none of them has
 kinds AS MATERIALIZED (
     SELECT DISTINCT unrolled, told, type, message FROM listed
 ),

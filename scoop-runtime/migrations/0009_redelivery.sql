@@ -6,5 +6,5 @@ CREATE TABLE scoop.redelivery (
     message_id     uuid PRIMARY KEY,
     root           uuid NOT NULL,  -- the hierarchy of the runs: that of the message if it started one, else a new one
     copy           uuid,           -- the message launched in place of one that a run had launched
-    redelivered_at timestamptz NOT NULL  -- the handlers listed then got it
+    redelivered_at timestamptz NOT NULL  -- it went to the handlers registered then
 );

@@ -1,68 +1,68 @@
-//! Deliberate bugs, to show that the simulation finds such. Without the feature `simulation` there are
-//! none: the questions for them are constants, and nothing of them is compiled.
+//! Bugs injected to prove that the simulation detects them. Without the feature `simulation` there are none: [`made`]
+//! is a constant, and the code of the bugs is not compiled.
 #![cfg_attr(
     not(feature = "simulation"),
     expect(dead_code, unreachable_pub, reason = "a simulation makes them")
 )]
 
-/// A mistake that the engine, or the store in memory, makes on purpose.
+/// A bug that the engine, or the store in memory, has on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A settlement applies whatever happened to the run since it was claimed.
+    /// A settlement applies even if the run was taken over since it was claimed.
     SkipFence,
-    /// A settlement applies once more if it is repeated.
+    /// A repeated settlement applies again.
     SettleTwice,
     /// A parent is ready although one child has not ended: as if another had been counted twice.
     CountTwice,
     /// Some parents are never woken.
     ForgetWake,
-    /// A run that turned back goes on before the children it told have turned back.
+    /// A rollback continues before the children have completed the rollbacks that it requested.
     ParentFirst,
-    /// Of several failures of children the last one is not told.
+    /// Of several failures of children the last one is not passed to the parent.
     DropFailure,
-    /// The end of a run that failed is not told to its parent.
+    /// The end of a failed run is not passed to its parent.
     SwallowFailure,
-    /// A parent that has no step left commits when it wakes, although a child has failed.
+    /// A parent without another step commits when it wakes, although a child has failed.
     CommitOverFailure,
-    /// What is due is looked for only when a notification comes.
+    /// Due runs are claimed only after a notification.
     NotificationsOnly,
-    /// A run that is taken again begins again.
+    /// A run that is claimed again begins again.
     SeenTwice,
     /// A compensation is called twice.
     CompensateTwice,
-    /// A child is put beside its parent.
+    /// A child gets the lineage of a sibling of its parent.
     WrongLineage,
-    /// Whoever asks for the dead takes over the runs of the living, and their epochs.
+    /// The reaping of dead workers also takes over the runs of living workers, and their epochs.
     TakeOverLiving,
-    /// The runs of the dead stay theirs.
+    /// The runs of dead workers are not released.
     KeepDead,
-    /// A handler that begins to listen gets what was emitted before.
+    /// A new subscription also gets messages emitted before it.
     LateListeners,
-    /// One of the handlers of a message is not told to turn back.
+    /// The rollback of one of the handlers of a message is not requested.
     SkipToldChild,
-    /// Nobody notices that a run was asked to give up, or has missed a deadline.
+    /// Cancellations and missed deadlines are ignored.
     IgnoreGiveUp,
-    /// What is to begin later begins at once.
+    /// Delayed runs begin at once.
     ForgetReadyAt,
-    /// What a step returned is lost.
+    /// The value of a step is lost.
     LoseOutputs,
     /// The last message of a step is not delivered.
     ForgetDelivery,
     /// The last message of a step is lost.
     ForgetEmission,
-    /// Where the saga is to go next is lost.
+    /// The next step that a step chose is lost.
     ForgetNext,
-    /// What the step left in the context is lost.
+    /// The changes of a step to the context are lost.
     StaleContext,
     /// Events may be written at the time of earlier ones.
     StandingClock,
-    /// In which iteration a step ran is lost.
+    /// The iteration of a step is lost.
     ForgetIteration,
-    /// A run goes on by the positions of its steps in the list, although its saga was changed.
+    /// A run continues by the positions of its steps in the list, although its saga was changed.
     ByIndex,
-    /// A run goes on after its newest step, although the changed saga does not determine the place.
+    /// A run continues after its latest step, although the changed saga does not determine the place.
     IgnoreRefusals,
-    /// Of several definitions that of the worker which started first is current.
+    /// Of several definitions, that of the earliest started worker is current.
     OlderWins,
     /// With several definitions in use, only the claimer of this process is notified of ready runs.
     ForgetOtherDefinitions,
@@ -71,7 +71,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 30] = [
         Bug::SkipFence,
         Bug::SettleTwice,
@@ -105,7 +105,7 @@ impl Bug {
         Bug::ForgetFormerNames,
     ];
 
-    /// Whether it can be noticed only while programs of different versions live, or follow each other.
+    /// Whether it can be detected only while programs of different versions live, or follow each other.
     pub fn needs_changes(self) -> bool {
         matches!(
             self,
@@ -123,7 +123,7 @@ pub(crate) use switched::made;
 #[cfg(feature = "simulation")]
 pub use switched::make;
 
-/// Whether this mistake is made now: never.
+/// Whether this bug is active: never.
 #[cfg(not(feature = "simulation"))]
 pub(crate) const fn made(_: Bug) -> bool {
     false
@@ -139,12 +139,12 @@ mod switched {
         static MADE: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread makes this mistake, or none.
+    /// From now on this thread has this bug, or none.
     pub fn make(bug: impl Into<Option<Bug>>) {
         MADE.set(bug.into());
     }
 
-    /// Whether this mistake is made now.
+    /// Whether this bug is active.
     pub(crate) fn made(bug: Bug) -> bool {
         MADE.get() == Some(bug)
     }

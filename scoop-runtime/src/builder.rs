@@ -1,4 +1,4 @@
-//! Start-up: settings, the sagas that are handed over, and all checks before anything runs.
+//! Start-up: settings, provided sagas, and all checks before anything runs.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ use crate::store::{self, Access, Memory, Schema, Sessions, Store, Tables};
 use crate::testing::Rehearsal;
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
-/// How many connections the pool of a private PostgreSQL may have.
+/// The maximum number of connections in the pool of a private PostgreSQL.
 const EMBEDDED_CONNECTIONS: u32 = 16;
 
-/// How often to look for ready runs in memory when nobody says that there are any.
+/// The default of [`Builder::poll_interval`] in memory, where no notification is lost.
 const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
-/// Puts together what a program with sagas needs, and starts it.
+/// The settings of a program with sagas, which [starts](Builder::start) it.
 ///
 /// ```no_run
 /// # extern crate scoop_runtime as scoop;
@@ -75,7 +75,7 @@ impl Builder {
         }
     }
 
-    /// The same, with something that is to go wrong.
+    /// Adds the faults that a test injects.
     pub(crate) fn rehearsed(mut self, rehearsal: Rehearsal) -> Self {
         self.settings.rehearsal = Some(rehearsal);
         self
@@ -83,30 +83,30 @@ impl Builder {
 
     /// Runs on the PostgreSQL of this pool (version 15 or later).
     ///
-    /// Steps get their transactions from it, so that they see what the rest of the program sees.
-    /// The engine opens connections of its own, with the same options, and counts them against
-    /// what the pool allows: at least [`Scoop::required_connections`]; what it allows beyond is
-    /// for steps. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
+    /// Steps get their transactions from this pool, so that they work with the same role and settings as the rest of
+    /// the program. The engine opens connections of its own, with the same options, and counts them against
+    /// `max_connections` of the pool. That must be at least [`Scoop::required_connections`]; the remaining
+    /// connections are for steps. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
     pub fn postgres(mut self, pool: PgPool) -> Self {
         self.database = Some(Database::Pool(pool));
         self
     }
 
-    /// The pool leads through a proxy that hands out its connections transaction by transaction, such
-    /// as PgBouncer with `pool_mode = transaction`. For a [`client`](Builder::client) that is all; what
-    /// [starts](Builder::start) has to [listen directly](Builder::listen_directly), too.
+    /// Declares that the pool leads through a proxy that assigns connections per transaction, such as PgBouncer with
+    /// `pool_mode = transaction`. A [`client`](Builder::client) needs nothing else. A program that
+    /// [starts](Builder::start) also has to [listen directly](Builder::listen_directly).
     ///
-    /// Everything then runs in explicit transactions, which costs round trips, and nothing is left
-    /// behind in a session. The pool must not remember prepared statements:
-    /// `PgConnectOptions::statement_cache_capacity(0)`. The guide has a page on what the proxy needs.
+    /// All statements then run in explicit transactions, which costs round trips, and no session state is used. The
+    /// pool must not cache prepared statements: `PgConnectOptions::statement_cache_capacity(0)`. The guide has a page
+    /// on what the proxy needs.
     pub fn behind_proxy(mut self) -> Self {
         self.access.behind_proxy = true;
         self
     }
 
-    /// How to get to the server itself, for the one connection that has to: the one that listens, and
-    /// shows by a lock in its session that this process lives. The tables are made on it, too. The rest
-    /// goes [through the proxy](Builder::behind_proxy) that the pool leads through.
+    /// The options of a direct connection to the server, for the one connection that cannot use the proxy. It listens
+    /// for notifications, and holds the session lock which shows that this process lives. The tables are also made on
+    /// it. All other connections go [through the proxy](Builder::behind_proxy) of the pool.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -127,28 +127,26 @@ impl Builder {
         self.behind_proxy()
     }
 
-    /// Runs on a private PostgreSQL, which is started for this program and is gone with it,
-    /// together with its data; unless the variable `DATABASE_URL` is set, which then says what to
-    /// run on. For examples, tests and first steps. The binaries must be on the machine.
+    /// Runs on a private PostgreSQL, which is started for this program, and stopped and deleted with it. If the
+    /// variable `DATABASE_URL` is set, the program runs on the database that it names instead. For examples, tests
+    /// and first steps. The binaries of PostgreSQL must be installed on the machine.
     pub fn embedded(mut self) -> Self {
         self.database = Some(Database::Embedded);
         self
     }
 
-    /// Like [`Builder::embedded`], but keeps the data in this folder, to be found again by the
-    /// next start.
+    /// Like [`Builder::embedded`], but keeps the data in this folder, where the next start finds them again.
     pub fn embedded_in(mut self, folder: impl Into<PathBuf>) -> Self {
         self.database = Some(Database::EmbeddedIn(folder.into()));
         self
     }
 
-    /// Runs in the memory of this program, on a database of its own that nobody else sees: see
-    /// [`Scoop::in_memory`].
+    /// Runs in the memory of this program, on a private database: see [`Scoop::in_memory`].
     pub fn in_memory(self) -> Self {
         self.in_memory_on(&InMemory::new())
     }
 
-    /// Runs on this database in the memory of this program, beside others that do.
+    /// Runs on this database in the memory of this program, which other programs and clients in it may share.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
@@ -180,21 +178,21 @@ impl Builder {
         self
     }
 
-    /// Puts the tables into this schema instead of `scoop`. Two installations in two schemas of
-    /// one database are separate. The name is used unchanged, also if it is a reserved word, in upper case or with
-    /// spaces: up to 57 bytes without control characters and `'`, `$`, `%`. In memory there are no schemas: this
-    /// changes nothing.
+    /// Puts the tables into this schema instead of `scoop`. Installations in two schemas of one database are
+    /// separate. The name is used unchanged, also if it is a reserved word, in upper case or with spaces: up to 57
+    /// bytes without control characters and `'`, `$`, `%`. A database in memory has no schemas and ignores this.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
     }
 
-    /// Whether the tables are made, or brought up to date, before anything else; by default [`Builder::start`] does so and
-    /// [`Builder::client`] does not. Without it, tables of another version are an error. Tables of this version need no
-    /// right to create anything.
+    /// Whether the tables are made, or brought up to date, before anything else. By default [`Builder::start`] does
+    /// so and [`Builder::client`] does not. Without it, tables of another version are an error. With tables of this
+    /// version, no right to create anything is needed in either case.
     ///
-    /// A deployment can so make the tables with a role that may create them ([`migrate`](crate::migrate()) does the same
-    /// as a step of its own), and start the programs with another one. In memory there are no tables: this changes nothing.
+    /// So a deployment can make the tables with a role that may create them ([`migrate`](crate::migrate()) does the
+    /// same as a step of its own), and start the programs with another role. A database in memory has no tables and
+    /// ignores this.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -212,67 +210,67 @@ impl Builder {
         self
     }
 
-    /// Hands over a saga that has dependencies. A saga that is `Default` needs no line at all.
+    /// Provides a saga that has dependencies. A saga that implements `Default` need not be provided.
     pub fn provide<S: Saga>(mut self, saga: S) -> Self {
         self.provided.add(saga);
         self
     }
 
-    /// Runs only this saga of those in the program, and others for which this is called, too.
-    /// Without it all are run.
+    /// Restricts the program to this saga, and to others for which this is called. By default all linked sagas run.
     pub fn only<S: Saga>(mut self) -> Self {
         self.only.get_or_insert_default().push(TypeId::of::<S>());
         self
     }
 
-    /// How many runs are worked on at the same time, by default 256. A run that waits for its children, for a
-    /// time, or for another try does not count; one whose step waits for a connection does. Of sixteen such places one
-    /// is kept for sagas of which hardly any runs are worked on, when they are launched here.
+    /// The maximum number of runs executed at the same time, by default 256. A run that waits for its children, for a
+    /// time, or for a retry does not count; one whose step waits for a connection does. One of sixteen slots is
+    /// reserved for sagas with hardly any running executions, when their messages are launched in this process.
     pub fn concurrency(mut self, runs: usize) -> Self {
         self.settings.concurrency = runs;
         self
     }
 
-    /// How large the JSON of a message, or of what a step returns, may be, in bytes; by default
-    /// 1 MiB.
+    /// The maximum size of the JSON of a message, or of the value that a step returns, in bytes; by default 1 MiB.
     pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.payload_bytes_max = bytes;
         self
     }
 
-    /// How large the JSON of a context may be, in bytes; by default 64 KiB. It is stored with every
+    /// The maximum size of the JSON of a context, in bytes; by default 64 KiB. The context is stored with every
     /// event.
     pub fn context_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.context_bytes_max = bytes;
         self
     }
 
-    /// How many bytes of each text of a failure are stored, by default 8 KiB: the beginning and the end of a longer one.
-    /// At least 256. See [`Failure::bounded`](scoop_core::Failure::bounded) for the other bounds of failures.
+    /// The maximum size of each stored text of a failure, in bytes; by default 8 KiB. Of a longer text the beginning
+    /// and the end are stored. At least 256. See [`Failure::bounded`](scoop_core::Failure::bounded) for the other
+    /// bounds of failures.
     pub fn failure_text_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.failure_text_bytes_max = bytes;
         self
     }
 
-    /// How many runs may be above each other in a hierarchy, by default 1,000: a run of a message that a client launched
-    /// has depth 1, what its steps launch depth 2. A launch beyond that fails with
+    /// The maximum depth of a hierarchy in runs, by default 1,000. A run of a message that a client launched has
+    /// depth 1; the runs of the messages that its steps launch have depth 2. A launch beyond the maximum fails with
     /// [`RuntimeError::DepthExceeded`], since it is usually the recursion of a saga that launches itself.
     ///
-    /// Each row of a run has the ids of all runs above it, 16 bytes each. So the cost of a run grows with its depth, and
-    /// that of a chain with the square of its length.
+    /// Each row of a run contains the ids of all its ancestors, 16 bytes each. So the cost of a run grows with its
+    /// depth, and that of a chain with the square of its length.
     pub fn depth_max(mut self, runs: usize) -> Self {
         self.settings.depth_max = runs;
         self
     }
 
-    /// For how long an operation of the program is retried while the database is away, as when the server is restarted
-    /// or connections are cut; by default 30 seconds. Then it fails with [`RuntimeError::Unavailable`]. This applies to
-    /// launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
+    /// The maximum time for which an operation is retried while the database is away, as when the server restarts or
+    /// connections are cut; by default 30 seconds. Then the operation fails with [`RuntimeError::Unavailable`]. This
+    /// applies to launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
-    /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program. Not
-    /// retried after a lost answer are [`Scoop::retire_handler`], [`Scoop::rebuild_working_set`] and [`Scoop::redeliver`],
-    /// whose error then says that [they may have happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait)
-    /// retries without a limit, and a transaction of the caller ([`Scoop::launch_in`]) is never repeated.
+    /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program.
+    /// Three operations are not retried after a lost answer: [`Scoop::retire_handler`],
+    /// [`Scoop::rebuild_working_set`] and [`Scoop::redeliver`]. Their error then says that [they may have
+    /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) retries without a limit, and
+    /// a transaction of the caller ([`Scoop::launch_in`]) is never repeated.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -290,25 +288,25 @@ impl Builder {
         self
     }
 
-    /// How often to look for ready runs when no notification came, by default once a second; in memory,
-    /// where none is lost, once an hour. Affects only how soon a lost notification is made up for.
+    /// The interval at which the engine polls for ready runs, by default one second; in memory, where no notification
+    /// is lost, one hour. It only affects how soon a lost notification is made up for.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = Some(interval);
         self
     }
 
-    /// Checks everything, makes the tables or brings them up to date ([by default](Builder::migrate)), publishes
-    /// the subscriptions, and starts to work.
+    /// Checks the program, makes the tables or brings them up to date ([by default](Builder::migrate)), registers the
+    /// subscriptions, and starts the engine.
     ///
     /// # Errors
     ///
     /// [`RuntimeError::Setup`] with all mistakes in the program and the settings, or, if there are none, in the
-    /// database, such as missing rights. [`RuntimeError::NoConnection`] if the pool
-    /// or the server has no connection left; the others if the database fails.
+    /// database, such as missing rights. [`RuntimeError::NoConnection`] if the pool or the server has no connection
+    /// left; other errors if the database fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it is ready leaves nothing running.
+    /// Dropping the future before it is ready leaves nothing running; tables that were made stay.
     pub fn start(mut self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
         async move {
             let (registry, schema) = self.check()?;
@@ -366,8 +364,8 @@ impl Builder {
         Ok(Scoop::new(None, store, Some(engine), None, limits))
     }
 
-    /// Connects without running any saga: the result can launch and look up. The tables must be there already, which is
-    /// checked, [unless the client makes them](Builder::migrate).
+    /// Connects without running any saga: the result can launch messages and look up hierarchies. The tables must
+    /// exist, which is checked, [unless the client makes them](Builder::migrate).
     ///
     /// # Errors
     ///
@@ -402,7 +400,7 @@ impl Builder {
         .boxed()
     }
 
-    /// All that can be wrong without a look at the database.
+    /// Checks everything that needs no database.
     fn check(&self) -> Result<(Registry, Schema), RuntimeError> {
         let mut errors = self.wrong_settings();
         if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
@@ -428,7 +426,7 @@ impl Builder {
         }
     }
 
-    /// Mistakes in the settings that a client has, too.
+    /// Mistakes in the settings that also apply to a client.
     fn wrong_settings(&self) -> Vec<SetupError> {
         let settings = [
             ("payload_bytes_max", self.settings.payload_bytes_max),
@@ -440,7 +438,7 @@ impl Builder {
     }
 }
 
-/// Whether the tables are those of this version of scoop.
+/// Checks that the tables are those of this version of scoop.
 async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) -> Result<(), RuntimeError> {
     let unfit = Trial::new(patience).endure(|_| store::unfit_tables(sessions, schema));
     match unfit.await.map_err(Vain::error("the tables were looked up")) {
@@ -450,7 +448,7 @@ async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) 
     }
 }
 
-/// Whether the role may do what a worker does.
+/// Checks that the role has the rights that a worker needs.
 async fn check_rights(tables: &Tables) -> Result<(), RuntimeError> {
     const DOING: &str = "the rights of the role were checked";
     let lacking = tables.lacking_rights().await.map_err(RuntimeError::database(DOING))?;
@@ -461,7 +459,7 @@ async fn check_rights(tables: &Tables) -> Result<(), RuntimeError> {
     Err(vec![SetupError::Denied { doing: DOING.to_owned(), refusal }].into())
 }
 
-/// An error at a start with its remedy.
+/// Adds the remedy to an error of a start.
 async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
     if !error.of_sqlx().is_some_and(is_crowded) {
         return error.denied();
@@ -503,7 +501,7 @@ async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>
     Ok((pool, Some(embedded)))
 }
 
-/// A pool that nobody but the engine and the steps use.
+/// A pool that only the engine and the steps use.
 fn private_pool() -> PgPoolOptions {
     PgPoolOptions::new().max_connections(EMBEDDED_CONNECTIONS).test_before_acquire(false)
 }

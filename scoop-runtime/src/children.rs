@@ -21,47 +21,47 @@ pub struct Child {
     pub message_id: Uuid,
     /// The message as JSON. [`Child::message`] decodes it.
     pub payload: Value,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: ChildOutcome,
-    /// Whether an earlier call of `on_child_failure` has handled its failure. Such a child stays among the
-    /// children of the step; do not launch it again. Always `false` without a failure.
+    /// Whether an earlier call of `on_child_failure` has handled its failure. Such a child stays among the children
+    /// of the step; do not launch its message again. Always `false` without a failure.
     pub handled: bool,
     pub(crate) replies: Vec<Value>,
 }
 
-/// What became of a message with one of its handlers.
+/// The outcome of a message at one of its handlers.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChildOutcome {
-    /// It succeeded.
+    /// The handler committed.
     Committed,
-    /// It failed, and was undone.
+    /// The handler failed, and was rolled back.
     RolledBack(Failure),
-    /// It failed, and could not be undone.
+    /// The handler failed, and its rollback failed, too.
     RollbackFailed {
-        /// Why it had turned back.
+        /// The reason of the rollback.
         cause: Failure,
-        /// Why it could not be undone.
+        /// The failure of the rollback.
         failure: Failure,
     },
-    /// It had not begun when the run gave up waiting for it, and never did.
+    /// The handler had not begun when the run stopped waiting for it, and never will.
     NeverStarted,
-    /// It has not ended, or is being rolled back.
+    /// The handler has not ended, or is being rolled back.
     Unfinished,
 }
 
 /// A reply of a handler.
 ///
-/// The outcome of that handler is always [`ChildOutcome::Committed`]: replies of handlers that were rolled back, or
-/// have not ended, are left out, since their effects do not exist.
+/// The outcome of that handler is always [`ChildOutcome::Committed`]. Replies of other handlers are left out: their
+/// effects do not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply<R> {
     /// The saga that replied.
     pub handler: String,
-    /// To which message.
+    /// The message that it replies to.
     pub message_id: Uuid,
-    /// What.
+    /// The value of the reply.
     pub value: R,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct ChildQuery<'a> {
 /// The messages whose handlers are the children.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Launches<'a> {
-    /// Messages that the run launched in its last step, or rolls back in its last part of a rollback. The `unseen`
-    /// steps only wait or clean up.
+    /// The messages that the run launched in its last step, or that it rolls back in its last part of a rollback. The
+    /// `unseen` steps are invisible to the user: they only wait or clean up.
     OfLastStep { run: Uuid, handler: &'a str, unseen: &'a [&'a str] },
     /// All messages that the run launched.
     OfRun { run: Uuid, handler: &'a str },
@@ -103,7 +103,7 @@ impl Child {
         self.topic == M::TOPIC
     }
 
-    /// The message itself: which order, which night.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Child {
         })
     }
 
-    /// From a row of `run_children.sql`, with the replies of that name.
+    /// Decodes a row of `run_children.sql`, with the replies of that name.
     pub(crate) fn from_row(row: &PgRow, replies: Option<&str>) -> sqlx::Result<Self> {
         let reply_name = replies.unwrap_or_default();
         let ended: Option<String> = row.try_get("ended")?;
@@ -171,7 +171,7 @@ impl Child {
     }
 }
 
-/// The replies of these children to an `M`, if each is of its type.
+/// Decodes the replies of these children to an `M`. Fails if one is of another type.
 pub(crate) fn replies_of<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>, RuntimeError> {
     let each = children.into_iter().flat_map(|Child { handler, message_id, replies, .. }| {
         replies.into_iter().map(move |reply| (handler.clone(), message_id, reply))
@@ -190,13 +190,13 @@ pub(crate) fn replies_of<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M
     each.map(read).collect()
 }
 
-/// The names under which several replies of this type are stored.
+/// The name under which the `nth` of several replies of this type is stored.
 pub(crate) fn numbered_reply<R>(suspensions: u32, nth: usize) -> String {
     format!("{}#{suspensions}.{nth}", reply_name::<R>())
 }
 
-/// The replies of one handler in the order in which they were given: those of that name, and if there are none, those of
-/// any name, since the type of the replies may have had another one.
+/// The replies of one handler in the order in which they were given. These are the replies of that name, or if there
+/// are none, those of any name, since a former version may have used another type.
 pub(crate) fn chosen(mut named: Vec<(String, Value)>, name: &str) -> Vec<Value> {
     let is_of =
         |stored: &str| stored.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'));
@@ -206,7 +206,7 @@ pub(crate) fn chosen(mut named: Vec<(String, Value)>, name: &str) -> Vec<Value> 
     in_order(named)
 }
 
-/// The replies in the order in which they were given, by their names.
+/// Sorts the replies by their names into the order in which they were given.
 fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
     let place = |name: &str| {
         let (suspensions, nth) = name.rsplit_once('#')?.1.split_once('.')?;
@@ -216,7 +216,7 @@ fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
     named.into_iter().map(|(_, value)| value).collect()
 }
 
-/// The name under which replies of this type are kept: that of the type, without its module.
+/// The name under which replies of this type are stored: that of the type, without its module.
 pub(crate) fn reply_name<R>() -> &'static str {
     let name = std::any::type_name::<R>();
     let name = name.split('<').next().unwrap_or(name);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_of_another_name_count_if_there_are_none_of_the_own() {
+    fn replies_of_another_name_count_without_replies_of_the_own_name() {
         let named =
             |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Value::from(*name))).collect();
         assert_eq!(chosen(named(&["Price", "Prices", "Cost"]), "Price"), ["Price"]);

@@ -1,4 +1,4 @@
-//! What one does with a message once it is launched: wait, ask how far it is, look at its runs.
+//! Handles of launched messages: wait for the end, ask for the status, read the runs.
 
 mod result;
 
@@ -23,16 +23,16 @@ use crate::tree::{Extent, ReadTree};
 use crate::unhandled::{Unhandled, UnhandledWarnings};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
-/// How soon to look again for the end of a hierarchy that another process may be working on;
-/// doubled each time, up to [`LOOK_MAX`].
+/// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
+/// time, up to [`LOOK_MAX`].
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(250);
 
-/// How soon after its launch to look at what began in this process. Until then it is hardly over; and who is there
-/// before it is over hears the bell.
+/// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
+/// earlier end arrives as a notification.
 const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
 
-/// The same as [`LOOK_MAX`] where everybody is told of the end.
+/// [`LOOK_MAX`] in memory, where the end of each hierarchy is notified to all processes.
 const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A message about to be launched. Await it.
@@ -51,8 +51,8 @@ impl<M: Message> Launch<M> {
 
     launch_options!();
 
-    /// Launches it only if none was launched on this topic with this key before; otherwise the handle
-    /// is that of the earlier one. So it can be launched again when it is not known whether it was.
+    /// Launches the message only if none was launched on this topic with this key before. Otherwise the handle is
+    /// that of the earlier message. So the launch can be repeated when its outcome is unknown.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -71,22 +71,26 @@ impl<M: Message> Launch<M> {
         self
     }
 
-    /// The same launch, but in a transaction of the caller: the message exists exactly if that
-    /// commits. See [`Scoop::launch_in`].
+    /// Launches the message in a transaction of the caller: the message exists exactly if that commits. See
+    /// [`Scoop::launch_in`].
     ///
     /// # Errors
     ///
     /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the transaction. Roll that back.
     pub async fn within(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
         let (scoop, launched) = self.prepare().await?;
         let (root, id) = (launched.root, launched.id);
         launch_within(scoop.store(), scoop.unhandled(), connection, launched).await?;
-        // Nobody tells us of the commit, so we look again soon.
+        // A foreign transaction commits without a notification; poll soon.
         scoop.expect();
         Ok(Handle::new(scoop, root, id))
     }
 
-    /// The message as it goes to the database.
+    /// Prepares the message for the store: checks its size, and adds key and context.
     async fn prepare(self) -> Result<(Scoop, Launched), RuntimeError> {
         let Self { scoop, message, key, options } = self;
         let limits = scoop.limits();
@@ -104,7 +108,7 @@ impl<M: Message> Launch<M> {
     }
 }
 
-/// Launches a message in somebody's transaction.
+/// Launches a message in the transaction of this connection, which the caller commits.
 pub(crate) fn launch_within<'a>(
     store: &'a Store,
     unhandled: &'a Arc<UnhandledWarnings>,
@@ -164,8 +168,8 @@ impl LaunchAll {
         Self { scoop, prepared, message }
     }
 
-    /// Makes the launch fail if no handler is subscribed to the topic at that moment:
-    /// [`RuntimeError::NoHandler`], and none of the messages is stored.
+    /// Makes the launch fail with [`RuntimeError::NoHandler`] if no handler is subscribed to the topic at that
+    /// moment. None of the messages is stored then.
     pub fn required(mut self) -> Self {
         for launched in self.prepared.iter_mut().flatten() {
             launched.required = Some(self.message);
@@ -202,24 +206,24 @@ async fn publish(scoop: &Scoop, messages: Vec<Launched>, doing: &'static str) ->
     }
 }
 
-/// A hierarchy: the message that started it, and everything that follows from it.
+/// A hierarchy: a message launched from outside, its runs, and their descendants. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     scoop: Scoop,
     root: Uuid,
     message: Uuid,
-    /// If it was launched in this process, which has handlers of it.
+    /// Set if this process launched the message and has handlers of it.
     begun: Option<Begun>,
 }
 
-/// How a hierarchy began in this process.
+/// The launch of a hierarchy in this process.
 #[derive(Clone, Copy)]
 struct Begun {
     at: Instant,
     start: Start,
 }
 
-/// How a hierarchy ended. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
+/// The end of a hierarchy. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -232,11 +236,12 @@ struct Begun {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// All of it succeeded.
+    /// All runs committed.
     Committed,
-    /// It failed, and was rolled back.
+    /// The hierarchy failed, and was rolled back.
     RolledBack(Failure),
-    /// It failed, and something could not be undone.
+    /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
+    /// [repair](Scoop::failed_compensations) it.
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     Unhandled,
@@ -309,13 +314,13 @@ impl fmt::Display for Status {
     }
 }
 
-/// How far a hierarchy is.
+/// The status of a hierarchy.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Status {
-    /// Something is still to be done.
+    /// At least one run has not ended.
     Unfinished,
-    /// It has ended.
+    /// The hierarchy has ended.
     Ended(Outcome),
 }
 
@@ -329,29 +334,29 @@ impl Handle {
         self.root.into()
     }
 
-    /// The id of the message that started it. It is neither the id of the hierarchy nor of a run.
+    /// The id of the message that started the hierarchy. It is neither the id of the hierarchy nor of a run.
     pub fn message_id(&self) -> Uuid {
         self.message
     }
 
-    /// Returns when the hierarchy has ended.
+    /// Waits for the end of the hierarchy.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet).
-    /// Failures of the connection are waited out, however long they last. [`RuntimeError::EngineGone`] if the tokio
-    /// runtime is gone that this program was started on.
+    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet).
+    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone. A failed
+    /// connection is not an error: the call retries without a limit.
     ///
     /// # Cancel safety
     ///
-    /// Waiting changes nothing; stop and start again as you like.
+    /// The call only reads; it can be dropped and repeated.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, Outcome, RuntimeError};
     /// # async fn example(order: Handle) -> Result<(), RuntimeError> {
     /// match order.wait().await? {
     ///     Outcome::Committed => println!("done"),
-    ///     Outcome::RolledBack(failure) => println!("undone:\n{}", failure.report()),
+    ///     Outcome::RolledBack(failure) => println!("rolled back:\n{}", failure.report()),
     ///     other => println!("an operator has to look at this: {other}"),
     /// }
     /// # Ok(())
@@ -374,13 +379,13 @@ impl Handle {
     fn ends(&self) -> BoxFuture<'_, Result<Outcome, RuntimeError>> {
         async move {
             let (waiters, look_max) = match self.scoop.store() {
-                // Whoever ends it there rings here.
+                // The process that ends the hierarchy notifies these waiters.
                 Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
                 Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
             };
             let mut bell = waiters.map(|waiters| waiters.bell(self.root));
             if let (Some(_), Some(begun)) = (&bell, self.begun) {
-                // Looking takes time from it.
+                // A poll competes with the engine, so it is delayed.
                 let left = LOOK_MIN_HERE.saturating_sub(begun.at.elapsed());
                 if self.has_committed_within(left, &mut bell).await {
                     return Ok(Outcome::Committed);
@@ -388,7 +393,7 @@ impl Handle {
             }
             let mut pause = LOOK_MIN;
             loop {
-                // Without a retry of its own, since a notification may arrive meanwhile.
+                // Without a retry: a notification may arrive during the pause.
                 match self.look(Duration::ZERO).await {
                     Ok(Status::Ended(outcome)) => return Ok(outcome),
                     Ok(Status::Unfinished) => {}
@@ -404,7 +409,8 @@ impl Handle {
         .boxed()
     }
 
-    /// Waits so long, or until the bell rings: whether that says that all of it has committed.
+    /// Waits for this time, or until the end of the hierarchy is notified. Returns whether the notification says that
+    /// all of it has committed.
     async fn has_committed_within(&self, time: Duration, bell: &mut Option<Bell<'_>>) -> bool {
         let Some(bell) = bell else {
             tokio::time::sleep(time).await;
@@ -415,13 +421,17 @@ impl Handle {
         lone && rung == Ok(End::Committed)
     }
 
-    /// How far it is now.
+    /// The status of the hierarchy now.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched it was not committed (yet),
-    /// [`RuntimeError::Unavailable`] if the database is away for longer than the
-    /// [patience](crate::Builder::patience) lasts, [`RuntimeError::Database`] if it refuses.
+    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet),
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [patience](crate::Builder::patience)
+    /// lasts, [`RuntimeError::Database`] if the database refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
         async move { self.look(self.scoop.limits().patience).await }.boxed()
     }
@@ -436,16 +446,20 @@ impl Handle {
         Ok(status_of(standing))
     }
 
-    /// Its runs, finished or not, with times, failures and the reasons of those that are stuck.
-    /// Display it.
+    /// The runs of the hierarchy, finished or not, with times, failures and the reasons of those that are stuck.
+    /// Await it for a [`Tree`], which can be displayed.
     ///
-    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable). Of a large hierarchy
-    /// [`ReadTree::depth`] and [`ReadTree::limit`] read a part.
+    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable). [`ReadTree::depth`] and
+    /// [`ReadTree::limit`] restrict the reading to a part of a large hierarchy.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Unavailable`] if the database is away for longer than the
-    /// [patience](crate::Builder::patience) lasts, [`RuntimeError::Database`] if it refuses.
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [patience](crate::Builder::patience)
+    /// lasts, [`RuntimeError::Database`] if the database refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RunState, RuntimeError};
@@ -476,7 +490,7 @@ impl Handle {
     }
 }
 
-/// The worst of what became of the message counts.
+/// The status of the message: the worst outcome of its handlers counts.
 fn status_of(standing: Standing) -> Status {
     if standing.unfinished > 0 {
         return Status::Unfinished;
@@ -506,7 +520,7 @@ fn status_of(standing: Standing) -> Status {
     })
 }
 
-/// The failures of several handlers as one.
+/// Combines the failures of several handlers into one.
 fn combined(mut failures: Vec<Failure>) -> Failure {
     if failures.len() == 1 {
         return failures.remove(0);

@@ -1,7 +1,7 @@
-//! The server's clock, as well as this process can tell it.
+//! The server's clock, as an interval that this process computes from a recent reading.
 //!
-//! Instants that are compared with the server's clock are made from it, too: processes whose own
-//! clocks differ agree on when something is due.
+//! Instants that are compared with the server's clock are derived from that clock. So processes agree on due times
+//! although their own clocks differ.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +11,7 @@ use crate::RuntimeError;
 use crate::store::Sessions;
 use crate::sync::{Mutex, lock};
 
-/// How long a reading is good for. Until then the time that has passed is added to it.
+/// The time for which a reading is reused; the time since the reading is added to it.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// The server's clock.
@@ -24,16 +24,16 @@ pub(crate) struct ServerClock {
 struct Reading {
     asked: Instant,
     answered: Instant,
-    /// What the clock said at some moment between.
+    /// The server's time at some moment between `asked` and `answered`.
     time: OffsetDateTime,
 }
 
-/// What time it is, as closely as can be told from here.
+/// An interval that contains the server's current time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
-    /// It is at least so late: what was due by then is due.
+    /// A lower bound of the time: anything due by then is due.
     pub(crate) earliest: OffsetDateTime,
-    /// It is at most so late: what comes after it has still to come.
+    /// An upper bound of the time: anything after it is in the future.
     pub(crate) latest: OffsetDateTime,
 }
 
@@ -44,7 +44,7 @@ impl Reading {
 }
 
 impl ServerClock {
-    /// What time it is there. Asks at most once a second.
+    /// The server's current time. Queries the server at most once a second.
     pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
         let known = *lock(&self.reading);
         if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < GOOD_FOR) {
@@ -59,12 +59,12 @@ impl ServerClock {
     }
 }
 
-/// A time of the server as the time that has passed since 1970.
+/// Converts a time of the server to the duration since 1970; zero before that.
 pub(crate) fn since_1970(time: OffsetDateTime) -> Duration {
     Duration::try_from(time - OffsetDateTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A point in time, as one says it: some time from now, or an instant.
+/// A point in time: a duration from now, or an instant.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -96,7 +96,7 @@ impl From<SystemTime> for When {
 }
 
 impl When {
-    /// The instant, `now` being what the server's clock says.
+    /// The instant; `now` is the time of the server's clock.
     pub(crate) fn instant(self, now: OffsetDateTime) -> Result<OffsetDateTime, RuntimeError> {
         let instant = match self {
             Self::In(duration) => {
@@ -111,7 +111,7 @@ impl When {
                     .and_then(|before| OffsetDateTime::UNIX_EPOCH.checked_sub(before)),
             },
         };
-        // PostgreSQL knows years before Christ, the protocol's notation does not.
+        // PostgreSQL supports years before 1, the notation of the protocol does not.
         let told = instant.filter(|instant| (1..=9999).contains(&instant.year()));
         told.ok_or_else(|| RuntimeError::Time { when: format!("{self:?}") })
     }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_answer_leaves_room_for_both_opinions() {
+    fn slow_answer_widens_the_interval_to_contain_the_time() {
         let (asked, second) = (Instant::now(), Duration::from_secs(1));
         let reading = Reading { asked, answered: asked + second, time: OffsetDateTime::UNIX_EPOCH };
         let Now { earliest, latest } = reading.now();
@@ -131,21 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn instants_that_cannot_be_written_are_refused() {
+    fn instant_outside_the_years_1_to_9999_is_refused() {
         let now = OffsetDateTime::UNIX_EPOCH;
         assert!(When::In(Duration::MAX).instant(now).is_err());
         assert!(When::In(Duration::from_secs(8_100 * 366 * 86_400)).instant(now).is_err());
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(8_100 * 366 * 86_400);
         let error = When::At(far).instant(now).unwrap_err().to_string();
-        assert!(error.contains("beyond what can be told"), "{error}");
+        assert!(error.contains("out of range"), "{error}");
         let earlier = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(When::At(earlier).instant(now).unwrap(), now - Duration::from_secs(1));
     }
 
     #[test]
-    fn a_time_is_what_has_passed_since_1970() {
+    fn time_is_converted_to_the_duration_since_1970() {
         let day = Duration::from_secs(86_400);
         assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH + day), day);
-        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "nothing has");
+        assert_eq!(since_1970(OffsetDateTime::UNIX_EPOCH - day), Duration::ZERO, "before 1970");
     }
 }

@@ -1,5 +1,5 @@
-//! A private PostgreSQL from the machine's own programs, so that tests and first steps need neither a container nor a
-//! server that somebody set up.
+//! A private PostgreSQL, started from the programs installed on the machine. Tests and first steps need neither a
+//! container nor an administered server.
 //!
 //! ```no_run
 //! # extern crate scoop_runtime as scoop;
@@ -15,19 +15,20 @@
 //! # }
 //! ```
 //!
-//! What holds:
+//! Guarantees:
 //!
 //! - The server listens on a Unix socket only, in a folder that is closed to other users.
-//! - It never outlives its owner for long: it stops when [`Embedded`] is dropped, and also after a panic,
-//!   `std::process::exit` or `SIGKILL`, because a supervising process waits for our end. A temporary folder goes with it.
-//!   Should the supervisor be killed, too, the next start clears up.
+//! - The server never outlives its owner for long: it stops when [`Embedded`] is dropped, and also after a panic,
+//!   `std::process::exit` or `SIGKILL`, because a supervising process waits for the end of the owner. A temporary
+//!   folder is removed with it. If the supervisor is killed, too, the next start cleans up.
 //! - A kept folder has one owner at a time.
 //!
-//! The programs are looked for in the folder named by `SCOOP_PG_BIN`, and nowhere else if that is set; then in
-//! `pg_config --bindir`, on the `PATH`, and where Debian, RPM, Homebrew, Postgres.app and Alpine put them, newest first.
-//! PostgreSQL 15 is the oldest that will do; kept data is served by the version that made it.
+//! The programs are searched for in the folder named by `SCOOP_PG_BIN`, and nowhere else if that is set. Otherwise
+//! they are searched for in `pg_config --bindir`, on the `PATH`, and where Debian, RPM, Homebrew, Postgres.app and
+//! Alpine put them, newest first. At least PostgreSQL 15 is needed; kept data needs the version that made it.
 //!
-//! PostgreSQL refuses to run as root. For root it runs as whoever owns the kept folder, else as `postgres`, else as `nobody`.
+//! PostgreSQL refuses to run as root. For root the server runs as the owner of the kept folder, else as `postgres`,
+//! else as `nobody`.
 //!
 //! Not supported: Windows, TCP, and several processes that share one [`Embedded`] beyond connecting to its
 //! [`url`](Embedded::url).
@@ -55,10 +56,10 @@ use self::home::Home;
 use self::process::Server;
 use self::supervisor::{Afterwards, Supervisor};
 
-/// A server of our own, stopped when this is dropped.
+/// A private PostgreSQL server, stopped when this is dropped.
 ///
-/// Dropping blocks until the server has stopped, a tenth of a second as a rule; [`stop`](Self::stop) does not block and
-/// tells what went wrong.
+/// Dropping blocks until the server has stopped, about a tenth of a second. [`stop`](Self::stop) does not block, and
+/// returns the error if the server cannot be stopped.
 #[derive(Debug)]
 pub struct Embedded {
     folder: PathBuf,
@@ -101,7 +102,7 @@ impl Embedded {
         Self::builder().start_in(folder).await
     }
 
-    /// For a server with settings of its own.
+    /// A builder for a server with other settings.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
@@ -114,7 +115,7 @@ impl Embedded {
         Builder::default()
     }
 
-    /// How to connect to the database `postgres`, as the superuser `postgres`.
+    /// Options to connect to the database `postgres`, as the superuser `postgres`.
     ///
     /// ```no_run
     /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> sqlx::Result<()> {
@@ -127,7 +128,8 @@ impl Embedded {
         self.options_for("postgres")
     }
 
-    /// How to connect to another database of the server, as the superuser `postgres`. Nothing is created.
+    /// Options to connect to another database of the server, as the superuser `postgres`. The database is not
+    /// created.
     ///
     /// ```no_run
     /// # async fn example(postgres: scoop_runtime::embedded::Embedded, pool: sqlx::PgPool) -> sqlx::Result<()> {
@@ -146,7 +148,7 @@ impl Embedded {
             .ssl_mode(PgSslMode::Disable)
     }
 
-    /// Whether the programs of a PostgreSQL that can be used are on this machine.
+    /// Whether the programs of a supported PostgreSQL are installed on this machine.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
@@ -161,7 +163,7 @@ impl Embedded {
         Binaries::find(false).is_ok()
     }
 
-    /// The same as [`connect_options`](Self::connect_options) as text, which psql and most clients take, too.
+    /// [`connect_options`](Self::connect_options) as a URL, which psql and most clients accept.
     ///
     /// ```no_run
     /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
@@ -173,7 +175,7 @@ impl Embedded {
         format!("postgres://postgres@{}:5432/postgres", percent_encoded(&self.socket.to_string_lossy()))
     }
 
-    /// Where the data and `server.log` are.
+    /// The folder with the data and `server.log`.
     ///
     /// ```no_run
     /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
@@ -185,7 +187,7 @@ impl Embedded {
         &self.folder
     }
 
-    /// The pid of the server's main process; none while it does not run, as in the middle of a restart.
+    /// The pid of the server's main process; `None` while it does not run, as during a restart.
     ///
     /// ```no_run
     /// # fn example(postgres: scoop_runtime::embedded::Embedded) {
@@ -197,17 +199,18 @@ impl Embedded {
         Server::of(&home::data_in(&self.folder)).map(|server| server.pid)
     }
 
-    /// Stops the server and starts it again, in the same place with the same settings; starts it, if it had died.
+    /// Stops the server and starts it again, in the same folder with the same settings. Starts it if it has crashed.
     ///
-    /// Connections break. What was committed survives either way.
+    /// Connections break. Committed data survives, whichever [`Shutdown`] is chosen.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Unstoppable`], or that the server does not come back; then another restart may be tried.
+    /// [`EmbeddedError::Unstoppable`], or the reason for which the server did not start again; then the restart can
+    /// be repeated.
     ///
     /// # Cancel safety
     ///
-    /// A restart that has begun goes on when the future is dropped.
+    /// A restart that has begun continues in the background when the future is dropped.
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -223,16 +226,15 @@ impl Embedded {
         blocking(move || cluster.restart(how)).boxed()
     }
 
-    /// Starts a standby: a temporary server with the same settings that follows this one and can only be read.
+    /// Starts a standby: a temporary, read-only server with the same settings that replicates this one.
     ///
-    /// It follows as PostgreSQL has it: a little behind, unless `synchronous_standby_names` of this server says that
-    /// commits wait for it. `SELECT pg_promote()` on the standby makes it a server in its own right, which it stays when
-    /// this one stops.
+    /// Replication is asynchronous, unless `synchronous_standby_names` of this server makes commits wait for the
+    /// standby. `SELECT pg_promote()` on the standby makes it an independent server, which continues when this one
+    /// stops.
     ///
     /// # Errors
     ///
-    /// That the data could not be copied, for want of `pg_basebackup` or of this server, or that the standby did not
-    /// start.
+    /// The data could not be copied, because `pg_basebackup` or this server is missing, or the standby did not start.
     ///
     /// # Cancel safety
     ///
@@ -261,11 +263,11 @@ impl Embedded {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Unstoppable`], or that the folder could not be removed.
+    /// [`EmbeddedError::Unstoppable`], or the reason for which the folder could not be removed.
     ///
     /// # Cancel safety
     ///
-    /// The stop goes on when the future is dropped.
+    /// The stop continues in the background when the future is dropped.
     ///
     /// ```no_run
     /// # async fn example(postgres: scoop_runtime::embedded::Embedded) -> Result<(), scoop_runtime::embedded::EmbeddedError> {
@@ -278,7 +280,7 @@ impl Embedded {
     }
 }
 
-/// How a server is to start, see [`Embedded::builder`].
+/// Settings of a server, see [`Embedded::builder`].
 ///
 /// ```no_run
 /// # use scoop_runtime::embedded::{Builder, Embedded, EmbeddedError};
@@ -296,7 +298,7 @@ pub struct Builder {
 impl Builder {
     /// Sets a parameter of the server, as in `postgresql.conf`; the last value of a name counts.
     ///
-    /// PostgreSQL checks it at the start. Where and how the server listens cannot be changed.
+    /// PostgreSQL checks the parameter at the start. The address on which the server listens cannot be changed.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
@@ -312,13 +314,12 @@ impl Builder {
 
     /// Starts a temporary server, in a new folder that is removed at the end.
     ///
-    /// It runs with `fsync` and `full_page_writes` off, for it need not survive a power cut. It does survive
-    /// [`Shutdown::Immediate`] with all that was committed, so `synchronous_commit` stays on: without `fsync` that costs
-    /// little.
+    /// The server runs with `fsync` and `full_page_writes` off, since it need not survive a power cut. All committed
+    /// data survives [`Shutdown::Immediate`], so `synchronous_commit` stays on: without `fsync` that costs little.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::NotInstalled`], or that a program or the server itself failed.
+    /// [`EmbeddedError::NotInstalled`], or the failure of a program or of the server itself.
     ///
     /// # Panics
     ///
@@ -326,7 +327,7 @@ impl Builder {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, what has been started is stopped and removed in the background.
+    /// When the future is dropped, the server is stopped and its folder removed in the background.
     ///
     /// ```no_run
     /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
@@ -345,16 +346,16 @@ impl Builder {
         .boxed()
     }
 
-    /// Starts a server whose data is kept in a folder, which is made at the first use.
+    /// Starts a server whose data is kept in a folder, which is created at the first use.
     ///
-    /// The folder has to be empty then, and closed to other users it becomes. A former server there that is being stopped
-    /// is waited for; one that nobody watches over any more is stopped.
+    /// The folder has to be empty at the first use, and is then closed to other users. If the former server of the
+    /// folder is still stopping, the start waits for it. If it has lost its supervisor, the start stops it.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Occupied`] if the folder has a live owner, [`EmbeddedError::Foreign`] if it holds other things,
-    /// [`EmbeddedError::Unreachable`] if root gives a folder in a place where others may not go,
-    /// [`EmbeddedError::OtherVersion`], and whatever [`start`](Self::start) may return.
+    /// [`EmbeddedError::Occupied`] if the folder has a live owner, [`EmbeddedError::Foreign`] if it contains other
+    /// files, [`EmbeddedError::Unreachable`] if root gives a folder that the account of the server cannot reach,
+    /// [`EmbeddedError::OtherVersion`], and those of [`start`](Self::start).
     ///
     /// # Panics
     ///
@@ -362,7 +363,7 @@ impl Builder {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, what has been started is stopped in the background.
+    /// When the future is dropped, the server is stopped in the background.
     ///
     /// ```no_run
     /// # use scoop_runtime::embedded::{Embedded, EmbeddedError};
@@ -406,7 +407,7 @@ impl Embedded {
     }
 }
 
-/// What [`Embedded`] shares with work of its own that goes on after a cancellation.
+/// State that [`Embedded`] shares with its background tasks, which continue when a future is dropped.
 #[derive(Debug)]
 struct Cluster {
     running: Mutex<Running>,
@@ -416,7 +417,7 @@ struct Cluster {
 
 #[derive(Debug)]
 struct Running {
-    /// None after a stop, or after a restart that failed.
+    /// `None` after a stop, or after a restart that failed.
     supervisor: Option<Supervisor>,
     home: Home,
 }
@@ -435,7 +436,8 @@ impl Cluster {
         running.home.release()
     }
 
-    /// Without a supervisor, or when that was killed, the server may still run.
+    /// Stops the server through its supervisor, and then directly: without a supervisor, or when that was killed, the
+    /// server may still run.
     fn stop_server(
         &self,
         running: &mut Running,
@@ -448,7 +450,7 @@ impl Cluster {
         process::stop_unwatched(&running.home.data(), running.home.account(), &self.binaries)
     }
 
-    /// A panic in the middle leaves nothing that the next stop could not handle.
+    /// A poisoned lock is ignored: the next stop can handle any state that a panic left.
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -462,7 +464,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Starting and stopping wait for processes and files, which would hold up a runtime's threads.
+/// Runs blocking work on a thread of its own: starting and stopping wait for processes and files, which would block
+/// the runtime's threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, EmbeddedError> + Send + 'static,
 ) -> Result<T, EmbeddedError> {

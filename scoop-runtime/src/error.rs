@@ -1,4 +1,4 @@
-//! What the functions of the runtime return when they cannot do what they were asked.
+//! Errors of the functions of the runtime.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use uuid::Uuid;
 use crate::telemetry;
 use crate::{Named, RunningStep, Wanted};
 
-/// Why the runtime could not do something.
+/// An error of the runtime.
 ///
-/// Inside a step one deals with [`scoop_core::Error`], into which this converts by `?`.
+/// A step returns [`scoop_core::Error`], into which this converts by `?`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The linked program cannot run as it is: all that is wrong with it at once.
+    /// The program cannot start: all mistakes in it at once.
     #[error("this program cannot start:{}", list(.0))]
     Setup(Vec<SetupError>),
 
     /// The message cannot be written as JSON. The caller has to change its type.
     #[error("a message for topic `{topic}` cannot be written as JSON")]
     Payload {
-        /// Where it was to be published.
+        /// The topic of the message.
         topic: &'static str,
         /// The error of serde.
         source: serde_json::Error,
     },
 
-    /// The topic of the message cannot be stored. The caller has to name another.
+    /// The topic of the message cannot be stored. The caller has to choose another.
     #[error("`{message}` cannot be published on topic {topic:?}: 1 to {max} bytes without NUL are possible", max = scoop_core::TOPIC_BYTES_MAX)]
     Topic {
         /// The topic.
@@ -38,39 +38,39 @@ pub enum RuntimeError {
         message: &'static str,
     },
 
-    /// The message, or the value that a step returned, is too large to be stored.
+    /// The JSON of a message, or of the value that a step returned, is too large to be stored.
     #[error(
         "{what} has {bytes} bytes as JSON, more than the {limit} allowed; store the bulk elsewhere and \
          pass a reference, or raise `payload_bytes_max`"
     )]
     TooLarge {
-        /// What it is: `a message for topic ...`.
+        /// The value: `a message for topic ...`.
         what: String,
-        /// How large it is.
+        /// Its size in bytes.
         bytes: usize,
-        /// How large it may be.
+        /// The maximum size in bytes.
         limit: usize,
     },
 
-    /// Something is wrong with an element of the context.
+    /// An element of the context cannot be read or stored.
     #[error(transparent)]
     Context(#[from] scoop_core::ContextError),
 
-    /// The context is too large to be stored with every event.
+    /// The JSON of the context is too large to be stored with every event.
     #[error(
         "the context has {bytes} bytes as JSON, more than the {limit} allowed, most of them under the key \
          `{largest}`; store the bulk elsewhere and keep a reference, or raise `context_bytes_max`"
     )]
     ContextTooLarge {
-        /// How large it is.
+        /// Its size in bytes.
         bytes: usize,
-        /// How large it may be.
+        /// The maximum size in bytes.
         limit: usize,
         /// The key of its largest element.
         largest: String,
     },
 
-    /// The runs of the message would have more runs above them than are allowed.
+    /// The runs of the message would exceed [`Builder::depth_max`](crate::Builder::depth_max).
     #[error(
         "step `{step}` of saga `{saga}` launches a message for topic `{topic}` whose runs would have depth {depth} in the \
          hierarchy, {limit} is the limit; if the saga launches itself, have it end or repeat a step instead, launch with \
@@ -89,34 +89,34 @@ pub enum RuntimeError {
         limit: usize,
     },
 
-    /// A time that nobody can write down.
-    #[error("{when} lies beyond what can be told: the years 1 to 9999")]
+    /// A time outside the range that can be stored, the years 1 to 9999.
+    #[error("{when} is out of range (years 1 to 9999)")]
     Time {
         /// The time.
         when: String,
     },
 
-    /// The tokio runtime that the engine was started on is gone, and the engine with it. Its runs go on in other
-    /// processes, or in the next one that starts.
+    /// The tokio runtime that the engine was started on was dropped, and the engine with it. Its runs continue in
+    /// other processes, or in the next one that starts.
     #[error(
         "the engine is gone without a shutdown: the tokio runtime on which it was started was dropped; keep that runtime \
          until `Scoop::shutdown` has returned"
     )]
     EngineGone,
 
-    /// The engine has stopped, and these steps were stopped with it.
+    /// The engine has stopped, and has aborted these steps.
     #[error(
         "still running after {limit:?} were {}; each is left to other workers, where it begins anew",
         listed(steps)
     )]
     StepsStopped {
-        /// For how long they were waited for.
+        /// The time that [`Scoop::shutdown_within`](crate::Scoop::shutdown_within) allowed.
         limit: Duration,
         /// The steps.
         steps: Vec<RunningStep>,
     },
 
-    /// There is no hierarchy or run of that id.
+    /// No hierarchy or run has this id.
     #[error("there is no hierarchy and no run {id}; was the transaction that launched it committed?")]
     NoSuchRun {
         /// The id.
@@ -128,7 +128,7 @@ pub enum RuntimeError {
     WrongId {
         /// The id.
         id: Uuid,
-        /// The object that it names.
+        /// The object that the id names.
         named: Named,
         /// The kind of id that the request takes.
         wanted: Wanted,
@@ -137,29 +137,29 @@ pub enum RuntimeError {
     /// A text contains a NUL character, which PostgreSQL does not store.
     #[error("{what} contains a NUL character (\\u0000), which PostgreSQL cannot store")]
     Nul {
-        /// What it is: `a message for topic ...`.
+        /// The value: `a message for topic ...`.
         what: String,
     },
 
-    /// A value is nested so deeply that nobody could read it back.
+    /// A value is nested too deeply to be read back.
     #[error("{what} is nested {depth} levels deep; {limit} can be read back")]
     TooDeep {
-        /// What it is: `a message for topic ...`.
+        /// The value: `a message for topic ...`.
         what: String,
-        /// How deep it is.
+        /// Its depth.
         depth: usize,
-        /// How deep it may be.
+        /// The maximum depth.
         limit: usize,
     },
 
-    /// There is no such message: it was never launched, or its transaction was not committed.
+    /// No message has this id: it was never launched, or its transaction was not committed.
     #[error("there is no message {id}; was the transaction that launched it committed?")]
     NoSuchMessage {
         /// The message.
         id: Uuid,
     },
 
-    /// A reply is not of the type that the message expects: handler and reader are of different versions.
+    /// A reply does not have the type that the message declares: handler and reader are of different versions.
     #[error(
         "the reply of saga `{}` to message {message} is no `{expected}`: it is stored as {}, and the \
          type reads {shape}",
@@ -205,13 +205,13 @@ pub enum RuntimeError {
         id: Uuid,
         /// The topic of the message.
         topic: &'static str,
-        /// Why.
+        /// The reason.
         why: NoResult,
-        /// The step that failed first, if the hierarchy failed and the record of that could be read.
+        /// The step that failed first, if the hierarchy failed and the events of that step could be read.
         failed: Option<FailedStep>,
     },
 
-    /// A handler is required, and none is subscribed to the topic. Nothing is stored. See
+    /// The message requires a handler, and none is subscribed to the topic. Nothing is stored. See
     /// `#[message(handlers = "required")]`.
     #[error(
         "no handler is subscribed to topic `{}`, and `{message}` requires one; {subscribed}; \
@@ -227,33 +227,33 @@ pub enum RuntimeError {
         subscribed: crate::Subscribed,
     },
 
-    /// A saga that was to run by hand has no schedule that any program has listed.
+    /// [`Scoop::trigger`](crate::Scoop::trigger) was called for a saga without a registered schedule.
     #[error("saga `{}` has no schedule; did a program that has it ever start?", Escaped(saga))]
     NoSchedule {
         /// The saga.
         saga: String,
     },
 
-    /// The database did not do what it was asked.
+    /// The database failed or refused a statement.
     #[error("the database failed while {doing}")]
     Database {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What sqlx says.
+        /// The error of sqlx.
         source: sqlx::Error,
     },
 
-    /// The role of the connections lacks a right on the tables: see the guide about security.
+    /// The role of the connections lacks a right on the tables. The guide's page about security lists the rights.
     #[error(
         "the role of the connections lacks a right while {doing}: {}; the guide lists the GRANTs that each role needs",
         Escaped(refusal)
     )]
     Denied {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The error of the server.
         refusal: String,
-        /// What sqlx says.
+        /// The error of sqlx.
         source: sqlx::Error,
     },
 
@@ -263,11 +263,11 @@ pub enum RuntimeError {
          {patience:?} for retries; {}", attempts_in_vain(*attempts), effect(*may_have_happened)
     )]
     Unavailable {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The number of attempts.
         attempts: u32,
-        /// The time spent on attempts.
+        /// The time spent on the attempts.
         waited: Duration,
         /// The setting.
         patience: Duration,
@@ -277,16 +277,16 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
-    /// The working set cannot be rebuilt while somebody works on it.
+    /// The working set cannot be rebuilt while workers execute runs of it.
     #[error(
         "the working set cannot be rebuilt while processes run sagas on it, and {workers} do; stop them first"
     )]
     StillAtWork {
-        /// How many processes.
+        /// The number of registered workers.
         workers: i64,
     },
 
-    /// No connection could be had in time when the program started.
+    /// No connection could be opened in time when the program started.
     #[error(
         "no connection to the database could be opened{}: the pool allows {max} connections, and scoop needs {required}: \
          {own} that it opens itself, beside the pool, and the rest for steps; check that the server can be reached and \
@@ -295,15 +295,15 @@ pub enum RuntimeError {
         because(refusal)
     )]
     NoConnection {
-        /// How many connections the pool allows.
+        /// The maximum number of connections of the pool.
         max: u32,
-        /// How many are needed.
+        /// The number of connections that are needed.
         required: u32,
-        /// How many of these are opened beside the pool.
+        /// The number of these that the engine opens beside the pool.
         own: u32,
         /// The error of the server, or of a connection that was opened to find the reason.
         refusal: Option<String>,
-        /// What sqlx says.
+        /// The error of sqlx.
         source: sqlx::Error,
     },
 
@@ -312,24 +312,24 @@ pub enum RuntimeError {
     Migration {
         /// The schema.
         schema: String,
-        /// What sqlx says.
+        /// The error of sqlx.
         source: sqlx::migrate::MigrateError,
     },
 
-    /// No private PostgreSQL could be started.
-    #[error("no private PostgreSQL can be had")]
+    /// The private PostgreSQL could not be started.
+    #[error("could not start the embedded PostgreSQL")]
     Embedded(#[from] crate::embedded::EmbeddedError),
 }
 
-/// Why a hierarchy has no single result.
+/// The reason for which a hierarchy has no single result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoResult {
-    /// It failed, and was rolled back.
+    /// The hierarchy failed, and was rolled back.
     #[error("it was rolled back: {}", _0.summary())]
     RolledBack(Box<Failure>),
 
-    /// It failed, and a part could not be rolled back. An operator has to repair it.
+    /// The hierarchy failed, and a part of its rollback failed, too. An operator has to repair it.
     #[error("it could not be rolled back completely, and waits for an operator: {}", _0.rollback_summary())]
     RollbackFailed(Box<Failure>),
 
@@ -337,14 +337,14 @@ pub enum NoResult {
     #[error("no saga was subscribed when it was launched; start a program that handles it first")]
     Unhandled,
 
-    /// Its handlers committed without a reply.
+    /// The handlers of the message committed without a reply.
     #[error(
         "no handler replied; call `scope.reply(message, ..)` in one of them, or use `wait()` if there is nothing \
          to reply"
     )]
     NoReply,
 
-    /// There are several replies, of one handler or of several.
+    /// The message has several replies, of one handler or of several.
     #[error(
         "it has {} replies, by {}; read all of them with `replies()`, or let one handler reply once",
         handlers.len(), distinct(handlers)
@@ -366,11 +366,11 @@ pub struct FailedStep {
     pub step: String,
 }
 
-/// One thing that keeps a program from starting.
+/// A mistake that prevents a program from starting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// Two sagas would write each other's history.
+    /// Two sagas have the same name, so their runs could not be distinguished.
     #[error(
         "two sagas are named `{name}`: {types}; give one of them another name with `#[saga(name = \"...\")]`"
     )]
@@ -381,7 +381,7 @@ pub enum SetupError {
         types: String,
     },
 
-    /// An error of one type would be read as one of another.
+    /// Two error types have the same code, so a stored failure could not be attributed to one of them.
     #[error(
         "two errors have the code `{code}`: {types}; give one of them another code with `#[failure(code = \"...\")]`"
     )]
@@ -392,7 +392,7 @@ pub enum SetupError {
         types: String,
     },
 
-    /// A saga has dependencies that nobody gave.
+    /// A saga has dependencies, and was not [provided](crate::Builder::provide).
     #[error(
         "saga `{name}` was never provided: call `.provide({type_name} {{ .. }})` on the builder, or implement `Default` for it"
     )]
@@ -403,14 +403,14 @@ pub enum SetupError {
         type_name: &'static str,
     },
 
-    /// What was provided is no saga of this program.
+    /// A provided saga is not one that this program runs.
     #[error("`{type_name}` was provided, but it is none of the sagas that this program runs")]
     NotASaga {
         /// The Rust type.
         type_name: &'static str,
     },
 
-    /// Handlers of one topic expect different things there.
+    /// Handlers of one topic expect different message types.
     #[error(
         "topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type"
     )]
@@ -421,12 +421,12 @@ pub enum SetupError {
         types: String,
     },
 
-    /// A saga that is to run by itself never would, or one that nobody launches has no schedule.
-    #[error("saga `{name}` cannot run by itself: {why}")]
+    /// A schedule is invalid, or a saga has only one of a schedule and the message type [`Tick`](crate::Tick).
+    #[error("saga `{name}` cannot run on a schedule: {why}")]
     Schedule {
         /// The saga.
         name: String,
-        /// What is wrong, and what to write instead.
+        /// The mistake, and its remedy.
         why: String,
     },
 
@@ -445,7 +445,7 @@ pub enum SetupError {
         value: usize,
     },
 
-    /// The pool is smaller than what the engine needs to make progress.
+    /// The pool allows fewer connections than the engine needs to make progress.
     #[error(
         "the connection pool allows {max} connections, but scoop needs {required}: {engine} for the engine, \
          and at least one for steps; raise `max_connections`",
@@ -454,11 +454,12 @@ pub enum SetupError {
     PoolTooSmall {
         /// The pool's limit.
         max: u32,
-        /// The least that works.
+        /// The least possible limit.
         required: u32,
     },
 
-    /// The connection that is to listen has no session of its own.
+    /// The connection that listens has no session of its own: it leads through a proxy that assigns sessions per
+    /// transaction.
     #[error(
         "the connection that listens gets another session of the server for each transaction, as behind a \
          proxy with `pool_mode = transaction`, so that it would hear nothing and hold no lock; give it a \
@@ -466,17 +467,18 @@ pub enum SetupError {
     )]
     SharedSession,
 
-    /// The connection that listens leads elsewhere than the pool.
+    /// The connection that listens leads to another database than the pool.
     #[error(
         "the options of `.listen_directly(options)` lead to another database than the pool; both must lead \
          to the same one"
     )]
     AnotherDatabase,
 
-    /// The pool counts on prepared statements that a proxy does not keep.
+    /// The pool caches prepared statements, although it [leads through a proxy](crate::Builder::behind_proxy) that
+    /// does not keep them.
     #[error(
-        "the pool leads through a proxy, where a prepared statement may be gone or somebody else's, but its \
-         connections remember theirs; make it with `PgConnectOptions::statement_cache_capacity(0)`"
+        "the pool leads through a proxy, where a prepared statement may be gone or another client's, but its \
+         connections cache theirs; make it with `PgConnectOptions::statement_cache_capacity(0)`"
     )]
     RememberedStatements,
 
@@ -496,7 +498,7 @@ pub enum SetupError {
          their database"
     )]
     NoTables {
-        /// What is missing.
+        /// The missing object.
         what: String,
     },
 
@@ -507,7 +509,7 @@ pub enum SetupError {
         Escaped(refusal)
     )]
     Denied {
-        /// What was being done.
+        /// The operation.
         doing: String,
         /// The error of the server.
         refusal: String,
@@ -548,7 +550,7 @@ pub enum SetupError {
         known: i64,
     },
 
-    /// There are tables, but others than this version of scoop would have made.
+    /// The tables differ from those that this version of scoop makes.
     #[error(
         "schema `{schema}` was not made by this version of scoop: its version {version} differs; \
          give the program another schema"
@@ -566,7 +568,7 @@ pub enum SetupError {
 }
 
 impl RuntimeError {
-    /// The error of sqlx behind this one, if any.
+    /// The error of sqlx that caused this one, if any.
     pub(crate) fn of_sqlx(&self) -> Option<&sqlx::Error> {
         use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
         match self {
@@ -579,7 +581,7 @@ impl RuntimeError {
         }
     }
 
-    /// Turns a missing permission into the error that names it as the server does.
+    /// Converts an error because of a missing permission into [`SetupError::Denied`] with the message of the server.
     pub(crate) fn denied(self) -> Self {
         let Some(source) = self.of_sqlx().filter(|source| is_denied(source)) else {
             return self;
@@ -597,13 +599,13 @@ impl RuntimeError {
         vec![SetupError::Denied { doing, refusal }].into()
     }
 
-    /// Names what was being done when the database failed.
+    /// Converts an error of sqlx into [`RuntimeError::Database`]; `doing` names the operation.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
 
-    /// Whether the database may have done what was asked although this is an error: its answer was lost. Then a
-    /// launch that is tried again may be there twice, unless it has a [key](crate::Launch::unique).
+    /// Whether the operation may have taken effect despite this error, since the answer of the database was lost. If
+    /// a launch is then repeated, the message may exist twice, unless the launch has a [key](crate::Launch::unique).
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
@@ -623,7 +625,7 @@ impl RuntimeError {
         matches!(self, Self::Unavailable { may_have_happened: true, .. })
     }
 
-    /// The failure of the hierarchy, if the error is that it has no result because it failed.
+    /// The failure of the hierarchy, if this is a [`RuntimeError::NoResult`] of one that failed.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::NoResult {
@@ -633,13 +635,13 @@ impl RuntimeError {
         }
     }
 
-    /// Whether it may work when tried again: the connection or the server failed, not the request.
+    /// Whether the operation may succeed when repeated: the connection or the server failed, not the request.
     pub fn is_transient(&self) -> bool {
         self.of_sqlx().is_some_and(is_transient)
     }
 }
 
-/// The words of the server.
+/// The message of the server.
 pub(crate) fn refusal(error: &sqlx::Error) -> String {
     error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
@@ -697,16 +699,16 @@ pub(crate) fn loses_answer(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether a statement of ours failed for reasons that lie in the connection or the server; one of them is that the
-/// server is a standby, and can only be read before it is promoted.
+/// Whether a statement of the engine failed because of the connection or the server. A standby also counts: it is
+/// read-only until it is promoted.
 pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
     const READ_ONLY_TRANSACTION: &str = "25006";
     let code = error.as_database_error().and_then(|error| error.code());
     code.as_deref() == Some(READ_ONLY_TRANSACTION) || is_transient_in_step(error)
 }
 
-/// The same for a statement in the transaction of a step: that has begun as one that may write, so if it can only
-/// read, it is by the step's own doing.
+/// As [`is_transient`], for a statement in the transaction of a step. That transaction began as writable, so if it is
+/// read-only, the step itself made it so.
 pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| is_infrastructure(&code)),
@@ -719,27 +721,28 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The same for a statement of the engine there, which may also take too long for the limits that hold in the
-/// transaction: what it waits for is not the step's own doing.
+/// As [`is_transient_in_step`], for a statement of the engine in the transaction of a step. It may also exceed the
+/// timeouts that apply there, since the locks that it waits for are not caused by the step.
 pub(crate) fn is_transient_within_step(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     is_transient_in_step(error) || code.is_some_and(|code| [CANCELLED, LOCK_NOT_AVAILABLE].contains(&&*code))
 }
 
-/// Whether this SQLSTATE says that the server or the connection failed, and not the statement.
+/// Whether this SQLSTATE means that the server or the connection failed, and not the statement.
 fn is_infrastructure(code: &str) -> bool {
     // Connection, transaction rollback (serialization, deadlock), insufficient resources (full disk, too many
     // connections), operator intervention, system error.
     const CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
     // `idle_in_transaction_session_timeout` and `transaction_timeout`: the server has closed the session.
     const SESSION_ENDED: [&str; 2] = ["25P03", "25P04"];
-    // A statement that was cancelled since it took too long will take too long again.
+    // A statement that was cancelled by a timeout will exceed it again.
     code != CANCELLED
         && (CLASSES.iter().any(|class| code.starts_with(class)) || SESSION_ENDED.contains(&code))
 }
 
-/// Whether user code failed since the database or the engine did: by this error or one in its chain of sources.
-/// `in_transaction` tells whether the code had a transaction of the engine; other databases are its own business.
+/// Whether user code failed because of the database or the engine: by this error or one in its chain of sources.
+/// `in_transaction` is whether the code had a transaction of the engine. Without one, errors of sqlx come from
+/// databases of the user and do not count.
 pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, in_transaction: bool) -> bool {
     let is = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
@@ -748,11 +751,12 @@ pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, in_transaction: bo
     error.is_infrastructure() || error.chain().take(CHAIN_MAX).any(is)
 }
 
-/// How many errors of a chain of sources are looked at: one that is its own source has no end.
+/// The maximum number of errors examined in a chain of sources: the chain of an error that is its own source has no
+/// end.
 pub(crate) const CHAIN_MAX: usize = 1_000;
 
-/// Whether this is an error of sqlx that the connection or the server is to blame for, as itself, behind a pointer, or
-/// the answer of the server that remains of it when a `#[error(transparent)]` passes its source on.
+/// Whether this is an error of sqlx caused by the connection or the server. It may be the error itself, one behind a
+/// pointer, or the server's answer, which remains of it when a `#[error(transparent)]` passes its source on.
 fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
     let itself = cause.downcast_ref::<sqlx::Error>();
     let boxed = || cause.downcast_ref::<Box<sqlx::Error>>().map(|error| &**error);
@@ -766,14 +770,14 @@ fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
-/// Whether the server says in place of a commit that it has rolled the transaction back: a conflict with others.
+/// Whether the server has rolled the transaction back in place of a commit: a conflict with other transactions.
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| code.starts_with("40") && code != COMPLETION_UNKNOWN)
 }
 
-/// Whether a statement of the engine failed because of what a row contains: it will fail again with that row, and others
-/// are not concerned.
+/// Whether a statement of the engine failed because of the contents of a row. It will fail again with that row; other
+/// rows are not affected.
 pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
     // Data exceptions, violated constraints, and values larger than the server allows, such as those of an index.
     const CLASSES: [&str; 3] = ["22", "23", "54"];
@@ -790,7 +794,7 @@ pub(crate) fn is_denied(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "42501")
 }
 
-/// The codes of the server for a missing table or schema.
+/// The message of the server if a table or schema is missing.
 pub(crate) fn is_without_tables(error: &sqlx::Error) -> Option<String> {
     let error = error.as_database_error()?;
     let missing = error.code().is_some_and(|code| code == "42P01" || code == "3F000");
@@ -803,7 +807,7 @@ pub(crate) fn is_crowded(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut) || code.is_some_and(|code| code == "53300")
 }
 
-/// Whether a statement was cancelled, by somebody or since it took too long.
+/// Whether a statement was cancelled, on request or by a timeout.
 pub(crate) fn is_cancelled(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == CANCELLED)
 }
@@ -815,7 +819,7 @@ const COMPLETION_UNKNOWN: &str = "40003";
 /// `lock_timeout`.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// The names, each once.
+/// Lists the names, each once.
 fn distinct(names: &[String]) -> String {
     let names: std::collections::BTreeSet<_> =
         names.iter().map(|name| format!("`{}`", Escaped(name))).collect();
@@ -882,7 +886,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_lost_its_connection_may_be_tried_again() {
+    fn start_that_lost_its_connection_is_transient() {
         let lost = || sqlx::Error::Io(std::io::ErrorKind::UnexpectedEof.into());
         let migration = |source| RuntimeError::Migration { schema: "scoop".into(), source };
         assert!(migration(MigrateError::Execute(lost())).is_transient());

@@ -1,8 +1,7 @@
-//! Launches of a client that come at the same time share a statement and a commit.
+//! Batches concurrent launches of a client into one statement and commit.
 //!
-//! Nobody lingers: whoever comes while few are writing begins to write at once, and what comes
-//! meanwhile is written together next. The writing is a task of its own, so whoever stops waiting
-//! for his launch harms no other.
+//! A launch starts a writer unless enough are active; launches arriving meanwhile form the next batch. Writers are
+//! separate tasks, so dropping one caller's future does not affect the others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::store::{Launch, Launched, Store, known_before};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::unhandled::{Unhandled, UnhandledWarnings};
 
-/// How many are written at once, in each of so many statements as there are connections.
+/// The maximum number of launches in a batch. There is at most one batch per connection.
 const BATCH_MAX: usize = 200;
 
-/// How much is written at once, in bytes of JSON; more only if a single message has more.
+/// The maximum size of a batch, in bytes of JSON, except for a single larger message.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long others are not told again: each time takes a connection from whoever writes.
+/// The pause between notifications: each takes a connection from a writer.
 const TELL_PAUSE: Duration = Duration::from_millis(5);
 
-/// The launches of a client that wait to be written.
+/// The pending launches of a client.
 pub(crate) struct Gathered {
     store: Store,
     queue: Arc<Mutex<Queue>>,
@@ -38,12 +37,12 @@ pub(crate) struct Gathered {
 struct Queue {
     waiting: VecDeque<Waiting>,
     writing: u32,
-    /// Something was launched that nobody was told of.
+    /// Whether a launch was not notified yet.
     news: bool,
     telling: bool,
 }
 
-/// A launch, and who waits for it.
+/// A launch, and the channel to its caller.
 struct Waiting {
     message: Launched,
     trial: Trial,
@@ -55,7 +54,7 @@ impl Gathered {
         Arc::new(Self { store, queue: Arc::default(), unhandled })
     }
 
-    /// Launches a message, perhaps with others, none of which may be there already.
+    /// Launches a message, perhaps in a batch with others. None of them may have a unique key.
     pub(crate) async fn launch(self: &Arc<Self>, message: Launched, trial: Trial) -> Result<(), Vain> {
         let (answer, answered) = oneshot::channel();
         if self.queue().add(Waiting { message, trial, answer }) {
@@ -77,7 +76,7 @@ impl Gathered {
         lock(&self.queue)
     }
 
-    /// Writes until nobody waits.
+    /// Writes batches until no launch is pending.
     async fn write_all(self: Arc<Self>, mut writer: Writer) {
         while let Some(batch) = writer.next() {
             self.write(batch).await;
@@ -132,7 +131,7 @@ impl Gathered {
         };
         self.launched(messages, &launch);
         if trial.is_repeated() {
-            // Messages launched by an earlier attempt have not been announced.
+            // Messages launched by an earlier attempt were not notified.
             self.tell();
         }
         Ok(())
@@ -146,7 +145,7 @@ impl Gathered {
         self.announce(&launch.handlers);
     }
 
-    /// Has whoever runs these handlers look: at once, but not again before a pause.
+    /// Notifies the processes with these handlers: at once, but not again before a pause.
     pub(crate) fn announce(self: &Arc<Self>, handlers: &[String]) {
         if !handlers.is_empty() {
             self.tell();
@@ -161,19 +160,19 @@ impl Gathered {
 }
 
 impl Queue {
-    /// There is something to tell. Whether somebody has to begin telling.
+    /// Records a need for a notification. Returns whether the caller has to start a [`Teller`].
     fn has_news(&mut self) -> bool {
         self.news = true;
         !std::mem::replace(&mut self.telling, true)
     }
 
-    /// Whether there is something to tell. If not, whoever asks is done with telling.
+    /// Whether a notification is needed. If not, the calling [`Teller`] has ended.
     fn takes_news(&mut self) -> bool {
         self.telling = std::mem::take(&mut self.news);
         self.telling
     }
 
-    /// Whether somebody has to begin writing.
+    /// Queues a launch. Returns whether the caller has to start a [`Writer`].
     fn add(&mut self, waiting: Waiting) -> bool {
         self.waiting.push_back(waiting);
         let begins = self.writing < CLIENT_CONNECTIONS;
@@ -181,7 +180,7 @@ impl Queue {
         begins
     }
 
-    /// As much as is written at once. If nobody waits, whoever asks is done with writing.
+    /// Takes the next batch. If there is none, the calling [`Writer`] has ended.
     fn take(&mut self) -> Option<Vec<Waiting>> {
         if self.waiting.is_empty() {
             self.writing -= 1;
@@ -197,7 +196,7 @@ impl Queue {
     }
 }
 
-/// The duty to write until nobody waits.
+/// A task that writes batches until no launch is pending.
 struct Writer {
     queue: Arc<Mutex<Queue>>,
     done: bool,
@@ -216,7 +215,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// If it is stopped in the middle, another can take its place, and nobody waits for it.
+    /// If the writer is stopped early, another can take its place. If it was the last one, the pending launches fail.
     fn drop(&mut self) {
         if !self.done {
             let mut queue = lock(&self.queue);
@@ -228,7 +227,7 @@ impl Drop for Writer {
     }
 }
 
-/// The duty to tell until there is no news.
+/// A task that notifies until no notification is needed.
 struct Teller {
     all: Arc<Gathered>,
     done: bool,
@@ -237,7 +236,7 @@ struct Teller {
 impl Teller {
     async fn tell(mut self) {
         while self.takes_news() {
-            // Polling finds what nobody was notified of.
+            // A failed notification is made up for by polling.
             let _ = self.all.store.notify(Uuid::nil()).await;
             tokio::time::sleep(TELL_PAUSE).await;
         }
@@ -251,7 +250,8 @@ impl Teller {
 }
 
 impl Drop for Teller {
-    /// If it is stopped in the middle, another can take its place. When it is done one may have already.
+    /// If the task is stopped early, another can take its place. After its regular end, another may have started
+    /// already.
     fn drop(&mut self) {
         if !self.done {
             self.all.queue().telling = false;
@@ -259,13 +259,13 @@ impl Drop for Teller {
     }
 }
 
-/// Whether the server has refused what it was to write. Then nothing is written; after any
-/// other failure, that may not be known.
+/// Whether the server has refused the messages. Then nothing is written; after any other failure, that may be
+/// unknown.
 fn is_the_messages(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
 }
 
-/// The failure that several have in common, for one of them.
+/// Copies the failure of a batch for one of its launches.
 fn shared(error: &Arc<sqlx::Error>) -> sqlx::Error {
     match &**error {
         sqlx::Error::PoolClosed => sqlx::Error::PoolClosed,
@@ -288,25 +288,25 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_writers_as_connections() {
+    fn writers_are_limited_by_the_connections() {
         let mut queue = Queue::default();
         assert_eq!([(); 4].map(|()| queue.add(waiting(1))), [true, true, false, false]);
         assert_eq!(taken(&mut queue), [4]);
-        assert!(queue.add(waiting(1)), "one of them is done");
+        assert!(queue.add(waiting(1)), "one writer has ended");
         assert!(!queue.add(waiting(1)));
     }
 
     #[test]
-    fn what_comes_while_others_are_told_is_told_next() {
+    fn launch_during_a_notification_is_notified_next() {
         let mut queue = Queue::default();
         assert!(queue.has_news() && queue.takes_news());
-        assert!(!queue.has_news() && !queue.has_news(), "somebody is telling");
+        assert!(!queue.has_news() && !queue.has_news(), "a teller is active");
         assert!(queue.takes_news() && !queue.takes_news());
-        assert!(queue.has_news(), "nobody is telling any more");
+        assert!(queue.has_news(), "the teller has ended");
     }
 
     #[test]
-    fn what_is_written_at_once_has_a_limit() {
+    fn batch_has_a_maximum_size() {
         let mut queue = Queue::default();
         let large = BATCH_BYTES_MAX / 2 + 1;
         for bytes in [1; 2 * BATCH_MAX + 1].into_iter().chain([large, large, 2 * BATCH_BYTES_MAX, 1]) {
@@ -316,21 +316,21 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_done_when_nobody_waits() {
+    fn writer_without_pending_launches_ends() {
         let queue = Arc::<Mutex<Queue>>::default();
         assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
         let [mut one, mut other] = [(); 2].map(|()| Writer::new(&queue));
         assert_eq!(one.next().map(|batch| batch.len()), Some(2));
         assert!(other.next().is_none());
         drop(other);
-        assert_eq!(lock(&queue).writing, 1, "the other one is still at it");
+        assert_eq!(lock(&queue).writing, 1, "the first writer is still active");
         assert!(one.next().is_none());
         drop(one);
         assert_eq!(lock(&queue).writing, 0);
     }
 
     #[test]
-    fn a_writer_that_is_stopped_leaves_the_others_to_it() {
+    fn stopped_writer_leaves_the_launches_to_the_other() {
         let queue = Arc::<Mutex<Queue>>::default();
         assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
         let [one, mut other] = [(); 2].map(|()| Writer::new(&queue));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_megabyte_is_written_at_once() {
+    fn megabyte_fits_into_a_batch() {
         let mut queue = Queue::default();
         for _ in 0..10 {
             queue.add(waiting(100_000));
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_writer_that_is_stopped_is_told() {
+    async fn launch_of_a_stopped_writer_fails() {
         let queue = Arc::<Mutex<Queue>>::default();
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
         assert!(lock(&queue).add(Waiting { message, trial: Trial::new(Duration::ZERO), answer }));
         drop(Writer::new(&queue));
         assert!(answered.await.is_err());
-        assert!(lock(&queue).add(waiting(1)), "another one takes its place");
+        assert!(lock(&queue).add(waiting(1)), "another writer takes its place");
     }
 }
 
@@ -370,16 +370,16 @@ mod interleavings {
     use super::*;
     use crate::sync::explore;
 
-    /// What writers have in common.
+    /// The state shared by the writers.
     #[derive(Default)]
     struct Writers {
         at_work: AtomicU32,
         stopped: AtomicBool,
     }
 
-    /// Writes until nobody waits, or is stopped at any moment, as when a runtime ends.
+    /// Writes batches until no launch is pending, or is stopped at any moment, as when a runtime ends.
     fn write(mut writer: Writer, all: &Writers, may_stop: bool) {
-        assert!(all.at_work.fetch_add(1, SeqCst) < CLIENT_CONNECTIONS, "more than there are connections");
+        assert!(all.at_work.fetch_add(1, SeqCst) < CLIENT_CONNECTIONS, "more writers than connections");
         while let Some(batch) = writer.next() {
             thread::yield_now();
             if may_stop && thread_rng().gen_bool(0.3) {
@@ -399,7 +399,7 @@ mod interleavings {
             thread::spawn(move || write(writer, &all, may_stop));
         }
         let written = block_on(answered).is_ok();
-        assert!(written || all.stopped.load(SeqCst), "it was forgotten");
+        assert!(written || all.stopped.load(SeqCst), "the launch was forgotten");
     }
 
     fn launches(may_stop: bool) {
@@ -421,17 +421,17 @@ mod interleavings {
     }
 
     #[test]
-    fn nobody_waits_for_a_writer_that_was_stopped() {
+    fn launch_of_a_stopped_writer_ends() {
         explore(|| launches(true));
     }
 
     #[test]
-    fn what_is_news_is_told() {
+    fn every_launch_is_notified() {
         explore(|| {
             let queue = Arc::<Mutex<Queue>>::default();
             let (launched, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
             let tell = |queue: Arc<Mutex<Queue>>, launched: Arc<AtomicU32>, told: Arc<AtomicU32>| {
-                // A lock that is held in the condition would be held in the loop.
+                // A lock taken in the condition would be held in the loop.
                 let takes_news = || lock(&queue).takes_news();
                 while takes_news() {
                     told.store(launched.load(SeqCst), SeqCst);

@@ -1,7 +1,7 @@
-//! The ids that this crate draws. By chance; under the feature `simulation` a thread may be told from
-//! which seed, so that the same run can be had again.
+//! Generates the ids of this crate. They are random; with the feature `simulation` a thread may derive them from a
+//! seed, so that a run can be reproduced.
 
-/// A fresh id: a time, then chance.
+/// A fresh id: a time, followed by random bits.
 #[cfg(not(feature = "simulation"))]
 pub(crate) fn now_v7() -> uuid::Uuid {
     uuid::Uuid::now_v7()
@@ -10,7 +10,7 @@ pub(crate) fn now_v7() -> uuid::Uuid {
 #[cfg(feature = "simulation")]
 pub(crate) use seeded::{now_v7, seed, undisturbed};
 
-/// What is drawn meanwhile changes nothing of what is drawn later.
+/// Runs `draws` without an effect on ids that are drawn later.
 #[cfg(not(feature = "simulation"))]
 pub(crate) fn undisturbed<T>(draws: impl FnOnce() -> T) -> T {
     draws()
@@ -22,10 +22,10 @@ mod seeded {
 
     use uuid::{Builder, Uuid};
 
-    /// The namespace of ids that follow from a seed.
+    /// The namespace of ids that are derived from a seed.
     const NAMESPACE: Uuid = Uuid::from_u128(0x0b8d_6f6e_53a1_4d0c_9a57_64c2_1d1c_71e5);
 
-    /// When the first of them is from, as all say: 2026-01-01.
+    /// The time in the first of them: 2026-01-01.
     const MILLIS: u64 = 1_767_225_600_000;
 
     thread_local! {
@@ -33,12 +33,12 @@ mod seeded {
         static SEED: Cell<Option<(Uuid, u64)>> = const { Cell::new(None) };
     }
 
-    /// From now on the ids of this thread follow from this seed; or, again, from nothing.
+    /// From now on this thread derives its ids from this seed; `None` makes them random again.
     pub(crate) fn seed(seed: Option<u64>) {
         SEED.set(seed.map(|seed| (Uuid::new_v5(&NAMESPACE, &seed.to_be_bytes()), 0)));
     }
 
-    /// What is drawn meanwhile changes nothing of what is drawn later.
+    /// Runs `draws` without an effect on ids that are drawn later.
     pub(crate) fn undisturbed<T>(draws: impl FnOnce() -> T) -> T {
         let before = SEED.get();
         let drawn = draws();
@@ -62,7 +62,7 @@ mod seeded {
         use super::*;
 
         #[test]
-        fn one_seed_gives_the_same_ids_and_another_others() {
+        fn same_seed_gives_the_same_ids() {
             let draw = |from| {
                 seed(from);
                 [now_v7(), now_v7()]

@@ -1,5 +1,4 @@
-//! What can be said about a message when it is launched: what travels with it, until when it has to
-//! be done, and from when on.
+//! Options of a launch: context elements, deadlines and a delay.
 
 use std::time::Duration;
 
@@ -10,12 +9,12 @@ use crate::patience::{Trial, Vain};
 use crate::store::Store;
 use crate::{RuntimeError, When};
 
-/// All that was said about one launch.
+/// The options of one launch.
 #[derive(Default)]
 pub(crate) struct Options {
     elements: Vec<Element>,
     deadlines: Vec<(DeadlineKind, When)>,
-    /// Who sets the deadlines.
+    /// The source of the deadlines, for failures.
     source: Option<String>,
     not_before: Option<When>,
     /// Whether the launch fails without a handler.
@@ -41,8 +40,9 @@ impl Options {
         self.not_before = Some(when);
     }
 
-    /// What the handlers of the message start with; `base` is what whoever launches it has, and
-    /// `launcher` who that is. A deadline needs the clock of the server, which is asked for as long as `patience` lasts.
+    /// The context with which the handlers of the message start. `base` is the context of the launching step or
+    /// client, and `launcher` names it. Deadlines and delays need the clock of the server; reading it is retried for
+    /// as long as `patience` lasts.
     pub(crate) fn context<'a>(
         self,
         base: Context,
@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-/// A context that is not too large.
+/// Checks that the context is not too large.
 pub(crate) fn within(limit: usize, context: &Context) -> Result<(), RuntimeError> {
     let bytes = context.bytes();
     if bytes <= limit {
@@ -88,57 +88,56 @@ pub(crate) fn within(limit: usize, context: &Context) -> Result<(), RuntimeError
     Err(RuntimeError::ContextTooLarge { bytes, limit, largest })
 }
 
-/// The methods by which one says all that, for a builder with a field `options`.
+/// The methods that set the options of a launch, for a builder with a field `options`.
 macro_rules! launch_options {
     () => {
-        /// Adds an element to the context with which the handlers of the message start. What is
-        /// there under its key already is replaced, unless the key says otherwise.
+        /// Adds an element to the context with which the handlers of the message start. It replaces the element under
+        /// the same key, unless the key defines another rule.
         pub fn with<K: ::scoop_core::ContextKey>(mut self, element: K) -> Self {
             self.options.with(element);
             self
         }
 
-        /// By when the way forward has to be done. Whoever has not come to its end by then gives up
-        /// and is undone; so is whoever waits for it. What the message's handlers launch inherits
-        /// the deadline. It can be tightened below, never loosened: of two the earlier one counts. A
-        /// deadline that has passed already is missed at once. What a compensation launches belongs to
-        /// the rollback: there only the other two count.
+        /// Sets the deadline of the forward path. A run that has not finished by then is rolled back, together with
+        /// the runs waiting for it. The messages that it launches inherit the deadline; they can tighten it, never
+        /// extend it. A deadline in the past is missed at once. Messages launched by compensations belong to the
+        /// rollback: only the rollback and total deadlines apply to them.
         pub fn deadline(mut self, when: impl Into<$crate::When>) -> Self {
             self.options.deadline(::scoop_core::DeadlineKind::HappyPath, when.into());
             self
         }
 
-        /// By when a rollback has to be done. One that is not by then is given up, and what it has
-        /// not undone stays as it is.
+        /// Sets the deadline of a rollback. A rollback that has not finished by then is given up, and the remaining
+        /// effects stay.
         pub fn rollback_deadline(mut self, when: impl Into<$crate::When>) -> Self {
             self.options.deadline(::scoop_core::DeadlineKind::Rollback, when.into());
             self
         }
 
-        /// A deadline for either way. If it passes on the way forward, the rollback runs; if it
-        /// passes during a rollback, that is given up.
+        /// Sets a deadline for forward path and rollback. If it passes on the forward path, the run is rolled back;
+        /// if it passes during a rollback, the rollback is given up.
         pub fn total_deadline(mut self, when: impl Into<$crate::When>) -> Self {
             self.options.deadline(::scoop_core::DeadlineKind::Absolute, when.into());
             self
         }
 
-        /// Who sets the deadlines of this launch, for the failures of those who miss them.
+        /// Names the source of this launch's deadlines, which appears in the failures of runs that miss them.
         pub fn source(mut self, source: impl Into<String>) -> Self {
             self.options.source(source.into());
             self
         }
 
-        /// Makes the launch fail if no handler is subscribed to the topic at that moment, as
-        /// `#[message(handlers = "required")]` does for all messages of a type. A client gets
-        /// [`RuntimeError::NoHandler`]($crate::RuntimeError::NoHandler), and nothing is stored; a step fails with
-        /// that when it ends, and nothing of it is committed.
+        /// Makes the launch fail if no handler is subscribed to the topic at that moment. `#[message(handlers =
+        /// "required")]` does so for all messages of a type. A client gets
+        /// [`RuntimeError::NoHandler`]($crate::RuntimeError::NoHandler), and nothing is stored. A step fails with
+        /// that error when it ends, and nothing of it is committed.
         pub fn required(mut self) -> Self {
             self.options.required = true;
             self
         }
 
-        /// The handlers of the message begin no sooner than this, and nothing is held for it
-        /// meanwhile: no task, no connection.
+        /// Delays the handlers of the message: they begin no sooner than this. Meanwhile the message holds no task
+        /// and no connection.
         pub fn delay(mut self, when: impl Into<$crate::When>) -> Self {
             self.options.not_before(when.into());
             self

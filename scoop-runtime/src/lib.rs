@@ -2,7 +2,7 @@
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
-// What users await is boxed, wherever no type of theirs is part of it: see "Decisions" in ARCHITECTURE.md.
+// Public futures are boxed, unless they contain a type of the user: see "Decisions" in ARCHITECTURE.md.
 
 mod bug;
 mod builder;

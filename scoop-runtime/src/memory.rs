@@ -6,11 +6,11 @@ use crate::HierarchyId;
 
 use crate::store::{LoggedEvent, Memory, WorkingRun};
 
-/// A database in the memory of this program, for tests: several processes of one test can share it, as
-/// can clients, and what is on record can be read out. Cheap to clone; it lives as long as anybody has it.
+/// A database in the memory of this program, for tests. Several processes and clients of one test can share it, and
+/// its events can be read. Cheap to clone; the last clone drops the data.
 ///
-/// Its clock is that of tokio. Where that is paused, time is virtual; see [`Scoop::in_memory`](crate::Scoop::in_memory).
-/// No two operations take place at the same time: they are at least a microsecond apart.
+/// Its clock is that of tokio. If that is paused, time is virtual; see [`Scoop::in_memory`](crate::Scoop::in_memory).
+/// Operations are at least a microsecond apart.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -40,7 +40,7 @@ impl Default for InMemory {
 }
 
 impl InMemory {
-    /// An empty database. Its clock starts with the time that it is.
+    /// An empty database. Its clock starts at the current time.
     pub fn new() -> Self {
         Self::starting_at(SystemTime::now())
     }
@@ -59,41 +59,41 @@ impl InMemory {
         Self(Memory::new(time.into()))
     }
 
-    /// What time it is by its clock.
+    /// The current time of its clock.
     pub fn now(&self) -> SystemTime {
         self.0.time().into()
     }
 
-    /// Puts its clock forward by so much, as a server may be that was set wrong: what is due meanwhile is
-    /// due now. Tokio's clock stays where it is.
+    /// Advances its clock by this duration, as when the clock of a server is corrected: anything due meanwhile
+    /// becomes due now. Tokio's clock is not affected.
     pub fn advance(&self, by: Duration) {
         self.0.advance(by);
     }
 
-    /// All that is on record, in the order in which it was written.
+    /// All events, in the order in which they were written.
     pub fn event_log(&self) -> Vec<LoggedEvent> {
         self.0.event_log()
     }
 
-    /// What is on record of the hierarchy of this id, see [`Handle::id`](crate::Handle::id).
+    /// The events of the hierarchy of this id, see [`Handle::id`](crate::Handle::id).
     pub fn event_log_of(&self, hierarchy: impl Into<HierarchyId>) -> Vec<LoggedEvent> {
         self.0.event_log_of(hierarchy.into().uuid())
     }
 
-    /// All runs that are unfinished, by hierarchy.
+    /// All unfinished runs, by hierarchy.
     pub fn working_set(&self) -> Vec<WorkingRun> {
         self.0.working_set()
     }
 
-    /// In what the unfinished runs of the hierarchy of this id differ from those that follow from what is
-    /// on record; nothing if all is well. For people to read.
+    /// The differences between the unfinished runs of the hierarchy of this id and those rebuilt from its events, as
+    /// text for people; `None` if there are none.
     pub fn rebuild_differs(&self, hierarchy: impl Into<HierarchyId>) -> Option<String> {
         self.0.rebuild_differs(hierarchy.into().uuid())
     }
 
-    /// Forgets all that is on record of hierarchies that have ended, and says how many those were: for
-    /// tests with so many of them that memory would run out. Nobody can ask for them afterwards, undo
-    /// them, or know that a [unique](crate::Launch::unique) message was launched.
+    /// Deletes all events of finished hierarchies, and returns the number of these hierarchies. For tests with so
+    /// many of them that memory would run out. Deleted hierarchies cannot be looked up or rolled back, and their
+    /// [unique](crate::Launch::unique) keys can be used again.
     pub fn forget_ended(&self) -> usize {
         self.0.forget_ended()
     }

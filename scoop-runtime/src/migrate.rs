@@ -1,4 +1,4 @@
-//! The tables, made as a step of its own.
+//! Makes the tables, as a separate step of a deployment.
 
 use std::future::IntoFuture;
 
@@ -9,11 +9,11 @@ use crate::RuntimeError;
 use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::{self, Access, Schema, Sessions};
 
-/// Makes the tables, or brings them up to date, in the database of this pool: a step of a deployment, by a role that may
-/// create them.
+/// Makes the tables in the database of this pool, or brings them up to date. A deployment calls it with a role that
+/// may create tables.
 ///
-/// Programs can then run under a role that may not: see the guide about security. If the tables are those of this version,
-/// nothing is done, and no right to create is needed. Several processes may do this at once.
+/// Programs can then run with a role that may not create tables: see the guide about security. If the tables are
+/// those of this version, nothing is done, and no right to create is needed. Several processes may call this at once.
 ///
 /// ```no_run
 /// # extern crate scoop_runtime as scoop;
@@ -25,18 +25,18 @@ use crate::store::{self, Access, Schema, Sessions};
 ///
 /// # Errors
 ///
-/// [`RuntimeError::Setup`] if the tables are of a later version, if the server is too old, if the role lacks a permission,
-/// or if the pool leads through a proxy that shares sessions; [`RuntimeError::Migration`] or [`RuntimeError::Database`]
-/// if the database fails.
+/// [`RuntimeError::Setup`] if the tables are of a later version, if the server is too old, if the role lacks a right,
+/// or if the pool leads through a proxy that shares sessions; [`RuntimeError::Migration`] or
+/// [`RuntimeError::Database`] if the database fails.
 ///
 /// # Cancel safety
 ///
-/// A migration that has begun is rolled back or completed; another call continues.
+/// If the future is dropped, a migration that has begun is rolled back or completed; repeat the call to continue.
 pub fn migrate(pool: &PgPool) -> Migrate {
     Migrate { pool: pool.clone(), schema: "scoop".into() }
 }
 
-/// The tables that [`migrate`] makes: a future, by `.await`.
+/// A migration about to be run. Await it.
 #[derive(Debug)]
 #[must_use = "nothing happens before it is awaited"]
 pub struct Migrate {
@@ -45,7 +45,8 @@ pub struct Migrate {
 }
 
 impl Migrate {
-    /// Makes the tables in this schema instead of `scoop`, as [`Builder::schema`](crate::Builder::schema) names it.
+    /// Makes the tables in this schema instead of `scoop`; the name is that of
+    /// [`Builder::schema`](crate::Builder::schema).
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -72,7 +73,7 @@ impl IntoFuture for Migrate {
     }
 }
 
-/// Makes the tables unless they are those of this version: then no right to make them is needed.
+/// Makes the tables unless they are those of this version; so no right to create them is needed then.
 pub(crate) async fn bring_up_to_date(sessions: &Sessions, schema: &Schema) -> Result<(), RuntimeError> {
     use crate::SetupError::{NoTables, SchemaTooOld};
     let unfit = store::unfit_tables(sessions, schema).await;
@@ -83,11 +84,11 @@ pub(crate) async fn bring_up_to_date(sessions: &Sessions, schema: &Schema) -> Re
     }
 }
 
-/// The SQL that makes the tables in this schema, for another migration tool: the texts of files with their names, to be run
-/// in the order of their names.
+/// The SQL that makes the tables in this schema, for another migration tool: names and contents of files, to be run
+/// in the order of the names.
 ///
-/// The schema has to exist. Each file has to run in a transaction, by one role, which then owns the tables; no file may run
-/// twice. Later versions of Scoop add files and do not change these.
+/// The schema has to exist. Run each file once, in a transaction, with one role, which then owns the tables. Later
+/// versions of Scoop add files and do not change these.
 ///
 /// # Errors
 ///

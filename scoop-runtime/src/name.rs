@@ -11,7 +11,7 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres, Type};
 use uuid::Uuid;
 
-/// Declares an id: a uuid that says in its type what it names.
+/// Declares an id: a uuid with a type of its own for the object that it names.
 macro_rules! id {
     ($(#[$doc:meta])* $id:ident) => {
         $(#[$doc])*
@@ -64,7 +64,7 @@ macro_rules! id {
             }
         }
 
-        // A program may keep it in a column of its own.
+        // Programs may store the id in their own columns.
         impl Type<Postgres> for $id {
             fn type_info() -> PgTypeInfo {
                 Uuid::type_info()
@@ -155,7 +155,7 @@ pub enum Named {
     },
 }
 
-/// How many runs are named where an id names something with many.
+/// The maximum number of runs in the description of an object.
 pub(crate) const RUNS_NAMED: u32 = 5;
 
 /// The kind of id that a request takes.
@@ -166,11 +166,11 @@ pub enum Wanted {
     Run,
     /// The id of a hierarchy.
     Hierarchy,
-    /// One or the other.
+    /// The id of a run or of a hierarchy.
     RunOrHierarchy,
 }
 
-/// Several runs in a sentence.
+/// Writes a list of runs as a part of a sentence.
 fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[(RunId, String)]) -> fmt::Result {
     for (nth, (run, handler)) in runs.iter().enumerate() {
         let before = match nth {
@@ -207,7 +207,7 @@ impl fmt::Display for Named {
 }
 
 impl Wanted {
-    /// The id to pass instead of that of `named`.
+    /// Names the id to pass instead of that of `named`.
     pub(crate) fn remedy(self, named: &Named) -> String {
         let (hierarchy, runs) = match named {
             Named::Hierarchy { runs } => (None, &runs[..]),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::error::{is_denied, is_transient, is_without_tables, loses_answer, refusal};
 use crate::{RuntimeError, SetupError};
 
-/// How long a database may be away, unless the program says otherwise.
+/// The default of [`Builder::patience`](crate::Builder::patience).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The number of retries without a pause: each detects another dead connection.
@@ -24,17 +24,17 @@ const IMMEDIATE: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// How long one attempt waits for a connection. The pool lengthens its pauses between attempts to connect, so a new
-/// attempt begins before they get long.
+/// The time for which one attempt waits for a connection. The pool lengthens its pauses between attempts to connect,
+/// so a new attempt begins before the pauses get long.
 const ACQUIRE_MIN: Duration = Duration::from_secs(1);
 const ACQUIRE_MAX: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
-    /// The attempt that this task makes.
+    /// The current attempt of this task.
     static ATTEMPT: Arc<Attempt>;
 }
 
-/// One attempt, as the functions of the store see it.
+/// One attempt, as seen by the functions of the store.
 struct Attempt {
     /// The end of the patience.
     until: Instant,
@@ -73,12 +73,12 @@ impl Trial {
         Self { patience, since, attempts: 0, in_doubt: false, ends_in_doubt: false, pause, told: None }
     }
 
-    /// The same, without another attempt after one that may have been committed.
+    /// Disables the retry after an attempt that may have been committed.
     pub(crate) fn once(self) -> Self {
         Self { ends_in_doubt: true, ..self }
     }
 
-    /// The same operation for those that are tried together with this one.
+    /// A trial for operations that are attempted together with this one, with the same patience.
     pub(crate) fn shared(&self) -> Self {
         Self {
             since: self.since,
@@ -88,7 +88,7 @@ impl Trial {
         }
     }
 
-    /// Counts the attempts that were made together with others.
+    /// Takes over the attempts of a [shared](Self::shared) trial.
     pub(crate) fn after(&mut self, shared: &Self) {
         (self.attempts, self.in_doubt) = (shared.attempts, shared.in_doubt);
     }
@@ -108,13 +108,13 @@ impl Trial {
         self.until() <= Instant::now()
     }
 
-    /// When its patience is over.
+    /// The time at which its patience is over.
     pub(crate) fn until(&self) -> Instant {
         self.since + self.patience
     }
 
-    /// Makes attempts until one succeeds, is refused by the server, or the patience is over. The argument is whether
-    /// there was an earlier attempt.
+    /// Makes attempts until one succeeds or is refused by the server, or the patience is over. The argument is
+    /// whether there was an earlier attempt.
     pub(crate) async fn endure<T, F>(mut self, mut attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
     where
         F: Future<Output = sqlx::Result<T>>,
@@ -127,7 +127,7 @@ impl Trial {
         }
     }
 
-    /// Makes an attempt. Nothing if it is to be made once more, which is when this returns.
+    /// Makes an attempt. Returns `None`, after the pause, if another attempt is due.
     pub(crate) async fn attempt<T>(
         &mut self,
         work: impl Future<Output = sqlx::Result<T>>,
@@ -155,7 +155,7 @@ impl Trial {
         None
     }
 
-    /// It is given up.
+    /// The result of giving up after this error.
     pub(crate) fn vain(&self, source: sqlx::Error) -> Vain {
         let (attempts, waited, patience) = (self.attempts, self.since.elapsed(), self.patience);
         Vain { attempts, waited, patience, in_doubt: self.in_doubt, source }
@@ -182,14 +182,14 @@ impl Vain {
 }
 
 impl From<sqlx::Error> for Vain {
-    /// The failure of something that is not repeated.
+    /// The failure of an operation without retries.
     fn from(source: sqlx::Error) -> Self {
         let (waited, patience, in_doubt) = (Duration::ZERO, Duration::ZERO, loses_answer(&source));
         Self { attempts: 1, waited, patience, in_doubt, source }
     }
 }
 
-/// How long to wait for a connection in an attempt; nothing outside of one.
+/// The time for which an attempt waits for a connection; `None` outside of an attempt.
 pub(crate) fn acquires_within() -> Option<Duration> {
     let left = |attempt: &Arc<Attempt>| attempt.until.saturating_duration_since(Instant::now());
     ATTEMPT.try_with(left).ok().map(|left| left.clamp(ACQUIRE_MIN, ACQUIRE_MAX))
@@ -202,7 +202,7 @@ pub(crate) fn note(error: &sqlx::Error) {
     }
 }
 
-/// The same work, as a part of the attempt that is made here, for when it is moved to another task.
+/// Makes the work a part of the current attempt, also if it is moved to another task.
 pub(crate) fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let attempt = ATTEMPT.try_with(Arc::clone).ok();
     async move {

@@ -1,4 +1,4 @@
-//! What can be stored as JSON: messages, and what steps return.
+//! Checks of values that are stored as JSON: messages, and the values that steps return.
 
 use scoop_core::{ContextError, Error, Json, Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
@@ -6,17 +6,17 @@ use serde_json::Value;
 use crate::RuntimeError;
 use crate::store::Launched;
 
-/// The largest payload, in bytes of JSON, unless the user says otherwise.
+/// The default maximum size of a payload, in bytes of JSON.
 pub(crate) const BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 
-/// The largest context, in bytes of JSON, unless the user says otherwise.
+/// The default maximum size of a context, in bytes of JSON.
 pub(crate) const CONTEXT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
 
-/// How deep a value may be nested. Who reads JSON sets a limit, `serde_json` at 128, and what nobody can
-/// read would leave a run stuck.
+/// The maximum nesting of a value. Readers of JSON have a limit, `serde_json` one of 128, and an unreadable value
+/// would leave a run stuck.
 const DEPTH_MAX: usize = 100;
 
-/// A value of a step that cannot be written as JSON, as one with a float that is not finite.
+/// A value of a step that cannot be written as JSON, such as one with a float that is not finite.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} cannot be stored: {why}")]
 pub(crate) struct Unstorable {
@@ -25,17 +25,17 @@ pub(crate) struct Unstorable {
 }
 
 impl Unstorable {
-    /// What a step returned.
+    /// The value that a step returned.
     pub(crate) fn output((saga, step): (&str, &str), why: serde_json::Error) -> Self {
         Self { what: format!("what step `{step}` of saga `{saga}` returned"), why }
     }
 
-    /// What a step replied.
+    /// The reply of a step.
     pub(crate) fn reply((saga, step): (&str, &str), why: serde_json::Error) -> Self {
         Self { what: format!("the reply of step `{step}` of saga `{saga}`"), why }
     }
 
-    /// The error of a launch or a change of the context, as the error of the step that it is for.
+    /// Converts the error of a launch, or of a change of the context, to an error of the step.
     pub(crate) fn in_step((saga, step): (&str, &str), error: RuntimeError) -> Error {
         let (what, why) = match error {
             RuntimeError::Payload { topic, source } => (format!("a message for topic `{topic}`"), source),
@@ -48,7 +48,7 @@ impl Unstorable {
     }
 }
 
-/// The message as JSON. Its topic was checked by the derive, if that wrote it.
+/// Converts the message to JSON. The topic is checked for types without the derive, which checks it, too.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
     if !(1..=TOPIC_BYTES_MAX).contains(&M::TOPIC.len()) || M::TOPIC.contains('\0') {
         return Err(RuntimeError::Topic { topic: M::TOPIC, message: std::any::type_name::<M>() });
@@ -56,7 +56,7 @@ pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError>
     serde_json::to_value(Json(message)).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
 }
 
-/// The message as it goes to the database, with fresh ids.
+/// Prepares the message for the store, with fresh ids.
 pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
     let (payload, bytes) = measured(of_message(message)?, limit, what)?;
@@ -65,22 +65,23 @@ pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched,
     Ok(launched)
 }
 
-/// The value, if PostgreSQL can store it, it is not too large, and it can be read back. `what` names it in the error.
+/// Checks that PostgreSQL can store the value, that it is not too large, and that it can be read back. `what` names
+/// it in the error.
 pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) -> Result<Value, RuntimeError> {
     measured(value, limit, what).map(|(value, _)| value)
 }
 
-/// The same, with the number of its bytes.
+/// As [`storable`]; also returns the number of bytes.
 fn measured(value: Value, limit: usize, what: impl Fn() -> String) -> Result<(Value, usize), RuntimeError> {
     let text = value.to_string();
     if text.len() > limit {
         return Err(RuntimeError::TooLarge { what: what(), bytes: text.len(), limit });
     }
-    // The escape is the only way for a NUL to stand in JSON; only then is a closer look needed.
+    // JSON contains a NUL only as this escape, so the value is searched only if the text has it.
     if text.contains("\\u0000") && has_nul(&value) {
         return Err(RuntimeError::Nul { what: what() });
     }
-    // Few values have so many brackets; only then is a closer look needed.
+    // Few values have so many brackets, so the depth is computed only for these.
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).take(DEPTH_MAX + 1).count() > DEPTH_MAX {
         let depth = depth(&value);
         if depth > DEPTH_MAX {
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_that_cannot_be_stored_is_refused_by_name() {
+    fn topic_that_cannot_be_stored_is_refused_by_name() {
         #[derive(serde::Serialize, serde::Deserialize)]
         struct Far;
         impl Message for Far {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_postgres_cannot_store_is_refused_by_name() {
+    fn value_that_postgres_cannot_store_is_refused_by_name() {
         let check = |value, limit| storable(value, limit, || "a thing".into()).map_err(|e| e.to_string());
         assert!(check(json!({"a": ["b\u{0}"]}), 100).unwrap_err().starts_with("a thing contains a NUL"));
         assert!(check(json!({"a\u{0}": 1}), 100).is_err());
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_read_back_is_refused_by_name() {
+    fn value_that_cannot_be_read_back_is_refused_by_name() {
         let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!({ "in": inner }));
         let check = |value| storable(value, 10_000, || "a thing".into()).map_err(|e| e.to_string());
         assert_eq!(
@@ -160,7 +161,7 @@ mod fuzz {
 
     const LIMIT: usize = 200;
 
-    /// Values with a NUL here and there, and some that are deep, or wide.
+    /// Values, some of them with a NUL, deep or wide.
     fn value() -> impl Strategy<Value = Value> {
         let text = prop_oneof![8 => "[a-z\\\\\"{\\[]{0,5}", 1 => Just("a\0".to_owned()), 1 => Just("\\u0000".to_owned())];
         let leaf = prop_oneof![
@@ -184,7 +185,7 @@ mod fuzz {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_taken_can_be_read_back_and_what_is_refused_could_not(value in value()) {
+        fn accepted_value_can_be_read_back_and_refused_value_cannot(value in value()) {
             let text = value.to_string();
             let read = serde_json::from_str::<Value>(&text).ok();
             match measured(value.clone(), LIMIT, || "a thing".into()) {

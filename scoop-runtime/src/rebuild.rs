@@ -1,4 +1,4 @@
-//! The working set, made anew from the protocol's tables: whatever happened to it, nothing is lost.
+//! Rebuilds the working set from the protocol's tables, after it was damaged or lost.
 
 mod fold;
 #[cfg(test)]
@@ -19,15 +19,15 @@ use crate::{HierarchyId, RuntimeError, Scoop};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rebuild {
-    /// The number of runs before.
+    /// The number of runs before the rebuild.
     pub before: u64,
-    /// The number of runs now.
+    /// The number of runs after the rebuild.
     pub after: u64,
-    /// The hierarchies that cannot be rebuilt, by their ids. Their runs are as they were.
+    /// The hierarchies that cannot be rebuilt. Their runs are unchanged.
     pub skipped: Vec<SkippedHierarchy>,
 }
 
-/// A hierarchy that cannot be [rebuilt](Scoop::rebuild_working_set): a record was damaged, or is not readable.
+/// A hierarchy that cannot be [rebuilt](Scoop::rebuild_working_set): a record is damaged or unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedHierarchy {
@@ -38,28 +38,27 @@ pub struct SkippedHierarchy {
 }
 
 impl Scoop {
-    /// Makes the working set anew (the table `run`) from what is on record: who has to do what next. To be
-    /// called by a [client](Scoop::client) while no process runs sagas, after that table was damaged or
-    /// lost, or to find out that it was not.
+    /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events. A
+    /// [client](Scoop::client) calls it while no process runs sagas, after the table was damaged or lost, or to
+    /// verify it.
     ///
-    /// What each run has done, what it waits for, and who has to give up stays as it was. Forgotten are
-    /// the number of attempts, the pauses between them, and the reasons of runs that are
-    /// [stuck](Scoop::stuck_runs): those are tried once more.
+    /// The progress of each run, its waits and its cancellation are preserved. The number of attempts, the pauses
+    /// between them, and the reasons of [stuck](Scoop::stuck_runs) runs are lost: stuck runs are retried once.
     ///
-    /// It reads what is on record of the hierarchies that are not at rest, in one transaction; of the others only ids and
-    /// names, in indexes. Messages can be launched meanwhile, but a launch waits for the end of it.
+    /// The call reads the events of the unfinished hierarchies, in one transaction; of the others only ids and names,
+    /// in indexes. A launch meanwhile waits for its end.
     ///
-    /// A hierarchy whose record cannot be read, or whose runs the database refuses, keeps the runs that it has, and is one of
-    /// [`Rebuild::skipped`]; all others are rebuilt. Then it takes twice the time.
+    /// A hierarchy whose events cannot be read, or whose runs the database refuses, keeps its runs and is one of
+    /// [`Rebuild::skipped`]; all others are rebuilt. The rebuild then takes twice the time.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::StillAtWork`] if any process runs sagas; or if the database fails. The working set is
-    /// then as it was.
+    /// [`RuntimeError::StillAtWork`] if any process runs sagas; or if the database fails. The working set is then
+    /// unchanged.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, it has changed nothing, or has come to its end.
+    /// If the future is dropped before it is ready, the rebuild has completed or has changed nothing.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RuntimeError, Scoop};
@@ -83,7 +82,6 @@ impl Scoop {
     }
 }
 
-/// The id of the hierarchy.
 pub(crate) fn root_of(row: &Recorded) -> Uuid {
     row.lineage.root_id()
 }

@@ -14,22 +14,22 @@ use crate::unhandled::Subscribed;
 use crate::uninterrupted::uninterrupted;
 use crate::{HierarchyId, RuntimeError, Scoop, When};
 
-/// How far back a redelivery looks by default.
+/// The default age limit of redelivered messages.
 const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many messages are redelivered by default.
+/// The default limit of redelivered messages.
 const LIMIT_DEFAULT: usize = 1_000;
 
-/// How many messages are redelivered in one transaction.
+/// The maximum number of messages redelivered in one transaction.
 const PAGE_MAX: usize = 200;
 
 /// The result of a [redelivery](Scoop::redeliver).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redelivered {
-    /// The hierarchies that handle the messages, one for each: [`Scoop::find`] finds them.
+    /// The hierarchies that handle the messages, one for each. [`Scoop::find`] takes their ids.
     pub hierarchies: Vec<HierarchyId>,
-    /// Whether the limit was reached before the end, so that there may be more.
+    /// Whether the limit was reached, so that there may be more messages.
     pub more: bool,
 }
 
@@ -43,14 +43,14 @@ pub struct Redeliver {
 }
 
 impl Redeliver {
-    /// Only messages launched since then, by the clock of the server; by default the last day. Earlier messages
-    /// cost nothing; each later event is read.
+    /// Restricts the redelivery to messages launched since this time, by the clock of the server; by default in the
+    /// last day. The cost depends on the number of events since then.
     pub fn since(mut self, since: SystemTime) -> Self {
         self.since = Some(since);
         self
     }
 
-    /// The maximum number of messages; 1,000 by default.
+    /// Sets the maximum number of messages; 1,000 by default.
     pub fn limit(mut self, messages: usize) -> Self {
         self.limit = messages;
         self
@@ -85,7 +85,7 @@ impl Redeliver {
         Ok(redelivered)
     }
 
-    /// The time of the first message.
+    /// The earliest launch time of redelivered messages.
     async fn begin(&self) -> Result<OffsetDateTime, RuntimeError> {
         let now = self.scoop.patiently(|_| self.scoop.store().now()).await;
         let now = now.map_err(Vain::error("the clock was read"))?;
@@ -122,34 +122,33 @@ impl IntoFuture for Redeliver {
 }
 
 impl Scoop {
-    /// Delivers messages of this type for which no handler was subscribed when they were
-    /// launched to the handlers that are subscribed now. Await it for the result. [`Redeliver`] has methods that limit
-    /// the time and the number of messages.
+    /// Delivers messages of this type that had no handler at their launch to the handlers that are subscribed now.
+    /// Await it for the result. [`Redeliver`] has methods that limit the time and the number of messages.
     ///
-    /// Each message is redelivered at most once, ever, to all handlers subscribed at that moment; so it can be called
-    /// again, and from several processes at once.
+    /// Each message is redelivered at most once ever, to all handlers subscribed at that moment. So the call can be
+    /// repeated, and be made by several processes at once.
     ///
-    /// * A message that a client launched, or a step detached, goes on in its hierarchy: a [`Handle`](crate::Handle)
+    /// * A message that a client launched, or a step detached, continues its hierarchy: a [`Handle`](crate::Handle)
     ///   of it waits again.
     /// * A message that a step launched starts a hierarchy of its own, as if it had been
     ///   [detached](crate::Scope::detach): the step did not wait for it, and its saga may have ended since. A later
-    ///   rollback of that saga does not undo it. The tree of the saga names the new hierarchy.
+    ///   rollback of that saga does not affect the new hierarchy. The tree of the saga names it.
     ///
     /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
     /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
     /// [dropped](crate::Retire::dropping_what_waits).
     ///
-    /// Reads each event on record since the time given, ten thousand at a time, and redelivers two hundred messages in
-    /// a transaction.
+    /// The call reads all events since the given time, ten thousand per query, and redelivers two hundred messages
+    /// per transaction.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic, or if the database fails. What was
-    /// redelivered until then stays redelivered; call it again.
+    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic; or if the database fails. Messages that
+    /// were redelivered until then stay redelivered; repeat the call.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, it may have redelivered some of the messages. Call it again.
+    /// If the future is dropped before it is ready, some of the messages may have been redelivered. Repeat the call.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -168,7 +167,7 @@ impl Scoop {
         self.redeliver_topic(M::TOPIC)
     }
 
-    /// The same, by the topic.
+    /// As [`redeliver`](Self::redeliver), with the topic given by name.
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {

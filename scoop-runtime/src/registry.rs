@@ -1,5 +1,5 @@
-//! Which sagas this program runs: what the attributes registered at link time, made whole and
-//! checked before anything starts.
+//! The sagas of this program: those that the attributes registered at link time, completed with their dependencies
+//! and checked before anything starts.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use crate::telemetry;
 use crate::timetable::Timetable;
 use crate::{RuntimeError, SetupError, Tick};
 
-/// Sagas handed over by the user, by their type.
+/// Sagas provided by the user, by their type.
 #[derive(Default)]
 pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
 
 impl Provided {
-    /// Hands over a saga. Of two of one type, the later counts.
+    /// Adds a provided saga. Of two of one type, the later counts.
     pub(crate) fn add<S: Saga>(&mut self, saga: S) {
         self.0.push((TypeId::of::<S>(), std::any::type_name::<S>(), Arc::new(saga)));
     }
@@ -28,12 +28,12 @@ impl Provided {
     }
 }
 
-/// What a program registers.
+/// The sagas of a program, with their subscriptions and schedules.
 pub(crate) struct Registry {
     pub(crate) sagas: Sagas,
     /// The sagas that messages are delivered to.
     pub(crate) subscriptions: Vec<Subscription>,
-    /// The sagas that run by themselves.
+    /// The scheduled sagas.
     pub(crate) schedules: Vec<Scheduled>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Renamed {
     pub(crate) own_name: String,
 }
 
-/// A saga that runs by itself.
+/// A scheduled saga.
 pub(crate) struct Scheduled {
     pub(crate) topic: String,
     pub(crate) name: String,
@@ -79,7 +79,7 @@ pub(crate) struct RunnableSaga {
 }
 
 impl Registry {
-    /// Collects the sagas of the linked program; if `only` is given, just those of them.
+    /// Collects the sagas of the linked program; only those of `only`, if that is given.
     ///
     /// All mistakes of the program are reported at once.
     pub(crate) fn collect(provided: &Provided, only: Option<&[TypeId]>) -> Result<Self, Vec<SetupError>> {
@@ -217,7 +217,7 @@ fn under_name(definition: &Definition, name: &str) -> Definition {
     Definition { saga: name.to_owned().into(), ..definition.clone() }
 }
 
-/// Names that cannot be stored, and names that stand for several sagas.
+/// Finds names that cannot be stored, and names of several sagas.
 fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
     let mut errors = vec![];
     let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
@@ -235,7 +235,7 @@ fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
     errors
 }
 
-/// Topics whose handlers expect different messages.
+/// Finds topics whose handlers expect different messages.
 fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
     for registration in linked {
@@ -252,7 +252,7 @@ fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
     contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
 }
 
-/// Codes that stand for several types of errors, whichever sagas are run.
+/// Finds codes of several types of errors, in all linked sagas.
 fn check_codes() -> Vec<SetupError> {
     let mut types: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
     for coded in CodedError::all() {
@@ -266,8 +266,8 @@ fn check_codes() -> Vec<SetupError> {
     repeated.map(error).collect()
 }
 
-/// The sagas that run by themselves. The attributes have checked most of it; but nobody keeps one
-/// from writing `impl Saga` by hand, or from giving `Tick` another name.
+/// The scheduled sagas. The attributes have checked most of this, but not a handwritten `impl Saga`
+/// or a renamed import of `Tick`.
 fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Scheduled> {
     let mut schedules = vec![];
     for registration in linked {
@@ -291,7 +291,7 @@ fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Sche
     schedules
 }
 
-/// Provided values that no registered saga wants.
+/// Finds provided values that are no registered saga.
 fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupError> {
     let wanted = |id: &TypeId| linked.iter().any(|registration| (registration.saga_type)().0 == *id);
     let unwanted = provided.0.iter().filter(|(id, ..)| !wanted(id));

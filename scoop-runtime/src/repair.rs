@@ -1,5 +1,5 @@
-//! What an operator sees of runs that could not be undone or cannot be continued, and what can be done
-//! about them. Whatever is done is on record.
+//! The operator's view of runs whose rollback failed or that are stuck, and the requests to repair them. Each
+//! intervention is recorded.
 
 mod decision;
 
@@ -24,25 +24,24 @@ use crate::patience::Vain;
 use crate::store::{Page, Store, lineage};
 use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
 
-/// How many entries a list has unless its reader wants more or less.
+/// The default limit of a list.
 const LISTED: u32 = 100;
 
-/// What became of a request to see to a run.
+/// The response to a repair request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepairAnswer {
-    /// It is on record, and the run goes on, or those above it do.
+    /// The intervention is recorded, and the run continues, or its ancestors do.
     Accepted,
-    /// The run is none of those that could not be undone, or somebody has settled that before. Nothing
-    /// happens.
+    /// The run has no failed rollback, or it was settled before. Nothing happens.
     NotFailed,
-    /// Somebody has seen to the run already and it is at work, or something below it is; or what is
-    /// above it does not know of its failure yet. Nothing happens; ask again later.
+    /// A repair of this run or of a descendant is in progress, or its parent has not yet recorded the failure.
+    /// Nothing happens; repeat the request later.
     StillRunning,
-    /// The run failed because runs below it could not be undone. To retry those comes first; the run
-    /// then goes on by itself. Nothing happens.
+    /// The rollback of the run failed because of descendants. Retry those first; the run then continues
+    /// automatically. Nothing happens.
     FailedBelow,
-    /// The run did not fail, but is [stuck](Scoop::stuck_runs): it can only be retried. Nothing happens.
+    /// The run has not failed, but is [stuck](Scoop::stuck_runs): it can only be retried. Nothing happens.
     Stuck,
 }
 
@@ -57,83 +56,83 @@ impl From<Refusal> for RepairAnswer {
     }
 }
 
-/// A run that could not be undone, as long as nobody has settled that.
+/// A run whose rollback failed, until an operator has settled it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedCompensation {
-    /// Its place in the hierarchy.
+    /// Its lineage: the ids of its ancestors and its own id.
     pub lineage: Lineage,
     /// The saga.
     pub handler: String,
-    /// Where it heard of the message.
+    /// The topic of the message.
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
     /// The part of its rollback that failed.
     pub step: String,
-    /// Why; the last time, if it was tried again.
+    /// The failure; the latest one if it was retried.
     pub failure: Failure,
-    /// When it first did, since 1970.
+    /// The time of the first failure, since 1970.
     pub at: Duration,
-    /// What is being done about it.
+    /// The state of its repair.
     pub mending: Mending,
 }
 
-/// What is being done about a run that could not be undone.
+/// The state of the repair of a failed rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mending {
-    /// Nothing. It is for an operator to retry, skip or resolve it.
+    /// The run waits for an operator to retry, skip or resolve it.
     Awaited,
-    /// Nothing, but there is no need: it failed because runs below it did, and goes on by itself when
-    /// those are settled. To skip or resolve it settles them, too.
+    /// The run failed because of descendants, and continues when those are settled. To skip or resolve it settles
+    /// them, too.
     FailedBelow,
-    /// It goes on, or waits for those below it that do.
+    /// The run continues, or waits for descendants that do.
     UnderWay,
 }
 
-/// A run that no program at hand can continue.
+/// A run that no living program can continue.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StuckRun {
-    /// Its place in the hierarchy.
+    /// Its lineage: the ids of its ancestors and its own id.
     pub lineage: Lineage,
     /// The saga.
     pub handler: String,
-    /// Where it heard of the message.
+    /// The topic of the message.
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
-    /// The newest step that came to its end, if any did.
+    /// The latest completed step, if there is one.
     pub step: Option<String>,
-    /// Whether it is on its way back.
+    /// Whether it is rolling back.
     pub backward: bool,
-    /// Why it is stuck.
+    /// The reason for which it is stuck.
     pub reason: String,
-    /// Since when, since 1970.
+    /// The time since which it is stuck, since 1970.
     pub since: Duration,
-    /// Whether it was asked to give up, or missed a deadline. It does so when it can go on; until then
-    /// all that is above it waits.
+    /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
+    /// wait.
     pub gives_up: bool,
 }
 
-/// Something that an operator did.
+/// An intervention of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Intervention {
-    /// About which run.
+    /// The run.
     pub run: RunId,
     /// Its saga.
     pub handler: String,
-    /// The part of its rollback, unless it was merely stuck.
+    /// The part of its rollback that had failed; `None` if the run was stuck.
     pub step: Option<String>,
-    /// What was done: `retry`, `skip` or `resolve`.
+    /// The kind: `retry`, `skip` or `resolve`.
     pub kind: String,
-    /// Why.
+    /// The reason.
     pub note: Option<String>,
-    /// Who asked for it.
+    /// The source of the request.
     pub source: String,
-    /// When, since 1970.
+    /// The time of the request, since 1970.
     pub at: Duration,
 }
 
@@ -195,7 +194,7 @@ impl StuckRun {
         self.lineage.root_id().into()
     }
 
-    /// From a row of `run_stuck.sql`.
+    /// Decodes a row of `run_stuck.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
         Ok(Self {
@@ -229,10 +228,10 @@ impl Intervention {
 /// An entry of a [`Listing`].
 #[doc(hidden)]
 pub trait Listed: Sized + Send + 'static {
-    /// By what it is ordered.
+    /// The sort key of the list.
     fn place(&self) -> (Duration, Uuid);
 
-    /// A page of the list.
+    /// Reads a page of the list.
     #[doc(hidden)]
     fn read(
         scoop: &Scoop,
@@ -241,7 +240,7 @@ pub trait Listed: Sized + Send + 'static {
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>>;
 }
 
-/// A list that is about to be read. Await it.
+/// A list about to be read. Await it.
 #[must_use = "nothing is read before this is awaited"]
 pub struct Listing<T> {
     scoop: Scoop,
@@ -255,13 +254,13 @@ impl<T: Listed> Listing<T> {
         Self { scoop, after: None, limit: LISTED, of: std::marker::PhantomData }
     }
 
-    /// How many entries to read at most, by default 100.
+    /// Sets the maximum number of entries, by default 100.
     pub fn limit(mut self, entries: u32) -> Self {
         self.limit = entries;
         self
     }
 
-    /// Only what follows this entry: with the last one of a list, the next page.
+    /// Reads only the entries after this one. With the last entry of a list, this is the next page.
     pub fn after(mut self, entry: &T) -> Self {
         self.after = Some(entry.place());
         self
@@ -320,12 +319,16 @@ impl Listed for StuckRun {
 }
 
 impl Scoop {
-    /// The runs that could not be undone, newest failure first, as long as nobody has settled that.
-    /// Await it. Those that failed only because of others are among them: see [`Mending`].
+    /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
+    /// only because of descendants are included: see [`Mending`].
     ///
     /// # Errors
     ///
     /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Mending, RuntimeError, Scoop};
@@ -343,13 +346,17 @@ impl Scoop {
         Listing::new(self.clone())
     }
 
-    /// The runs that no program at hand can continue, longest first, each with the reason. Await it.
+    /// The runs that no living program can continue, oldest first, each with the reason. Await it.
     ///
-    /// They go on when a program starts that has a fitting saga, or at once by [`Scoop::retry`].
+    /// They continue when a program with a fitting saga starts, or at once by [`Scoop::retry`].
     ///
     /// # Errors
     ///
     /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{RuntimeError, Scoop};
@@ -364,18 +371,19 @@ impl Scoop {
         Listing::new(self.clone())
     }
 
-    /// Lets a failed compensation run again; `run` is its [id](FailedCompensation::id). Await it for an
-    /// answer that says what became of the request.
+    /// Retries a failed compensation; `run` is the [id](FailedCompensation::id) of its run. Await it for the
+    /// response.
     ///
-    /// If it succeeds, the rollback goes on from there, and that of the runs above which had failed
-    /// because of it goes on, too, when nothing else is in its way: what is, [is listed](Scoop::failed_compensations).
-    /// If it fails again, that is seen there as well, and it can be retried, skipped or resolved again.
+    /// If it succeeds, the rollback continues from there. The rollbacks of the ancestors that failed because of it
+    /// continue, too, unless another failed rollback blocks them, which [is listed](Scoop::failed_compensations). If
+    /// it fails again, it is listed again, and can be retried, skipped or resolved.
     ///
-    /// A compensation that failed since a message that it launched did runs again as a whole. A
-    /// rollback that gave up because of a deadline goes on; only deadlines that are still to come count. If
-    /// it gave up while others had yet to begin with what it had told or asked them to do, that is repeated first.
+    /// A compensation that failed because of a message that it launched runs again as a whole. A rollback that was
+    /// given up because of a deadline continues; only deadlines in the future apply to it. If it was given up before
+    /// others had begun a rollback that it had requested or a message that it had launched, that part is repeated
+    /// first.
     ///
-    /// A [stuck](Scoop::stuck_runs) run is tried again at once, with the programs that run now.
+    /// A [stuck](Scoop::stuck_runs) run is retried at once, with the programs that are alive now.
     ///
     /// # Errors
     ///
@@ -400,10 +408,10 @@ impl Scoop {
         Request::repair(self.clone(), Remedy::Retry, run.into(), String::new(), Location::caller())
     }
 
-    /// Leaves a failed compensation undone, and lets the rollback go on after it. Await it; as
+    /// Skips a failed compensation: its effects stay, and the rollback continues after it. Await it; as
     /// [`Scoop::retry`] in all else.
     ///
-    /// What failed because runs below it could not be undone accepts that: those are left as they are.
+    /// If the run failed because of descendants, their failed rollbacks are accepted, and their effects stay.
     ///
     /// # Errors
     ///
@@ -421,10 +429,10 @@ impl Scoop {
         Request::repair(self.clone(), Remedy::Skip, run.into(), note.into(), Location::caller())
     }
 
-    /// Says that somebody has put all of a run right by hand, with what it launched: nothing more of it
-    /// is executed, and it counts as rolled back. Await it; as [`Scoop::retry`] in all else.
+    /// Declares that an operator has rolled back a run by hand, together with what it launched. Nothing more of the
+    /// run is executed, and it counts as rolled back. Await it; as [`Scoop::retry`] in all else.
     ///
-    /// What failed below it, and so kept it from being undone, counts as rolled back, too.
+    /// The descendants whose failed rollbacks had blocked it count as rolled back, too.
     ///
     /// # Errors
     ///
@@ -442,12 +450,16 @@ impl Scoop {
         Request::repair(self.clone(), Remedy::Resolve, run.into(), note.into(), Location::caller())
     }
 
-    /// What operators did in the hierarchy of this id, oldest first.
+    /// The interventions of operators in the hierarchy of this id, oldest first.
     ///
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if there is no such hierarchy, [`RuntimeError::WrongId`] if the id is that of a
     /// run or a message; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
@@ -470,7 +482,7 @@ impl Scoop {
             let done = self.patiently(|_| self.store().interventions(root)).await;
             let done = done.map_err(Vain::error("interventions were looked up"))?;
             if done.is_empty() {
-                // Nothing was done, or there is no such hierarchy.
+                // There was no intervention, or there is no such hierarchy.
                 self.root_message(root).await?;
             }
             Ok(done)

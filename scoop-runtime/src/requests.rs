@@ -1,4 +1,4 @@
-//! What one may ask of a hierarchy, or of a part of it: to give up, or to be undone.
+//! Requests about a hierarchy or a part of it: cancellation, rollback, repair.
 
 use std::future::IntoFuture;
 use std::panic::Location;
@@ -13,44 +13,44 @@ use crate::store::{Asked, Remedied, Target, Undone};
 use crate::uninterrupted::uninterrupted;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
 
-/// What became of a request to give up.
+/// The response to a cancellation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelAnswer {
-    /// It is on record, and whatever is unfinished and not on its way back gives up.
+    /// The request is recorded, and the unfinished runs that do not roll back yet give up.
     Accepted,
-    /// It had been asked before. Nothing happens.
+    /// A cancellation was requested before. Nothing happens.
     AlreadyRequested,
-    /// It is on record, but nothing is left that could give up.
+    /// The request is recorded, but no run is left that could give up.
     NothingToDo,
 }
 
-/// What became of a request to roll back.
+/// The response to a rollback request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RollbackAnswer {
-    /// It is on record, and the rollback begins.
+    /// The request is recorded, and the rollback begins.
     Accepted,
-    /// Something of it, above it or below it is unfinished. Nothing happens; ask again later, or
-    /// cancel it.
+    /// A run of the message, an ancestor or a descendant is unfinished. Nothing happens; repeat the request later, or
+    /// cancel the run.
     StillRunning,
-    /// Nobody handled the message, so there is nothing to undo.
+    /// The message had no handler, so there is nothing to roll back.
     Unhandled,
-    /// It was rolled back already, by itself or on request.
+    /// The runs are rolled back already, by their own failure or on request.
     AlreadyRolledBack,
-    /// It could not be undone when it had to be, or something below could not. Nothing happens before
-    /// somebody has seen to that.
+    /// An earlier rollback of the runs or of their descendants failed. Nothing happens before an operator has
+    /// repaired that.
     FailedBefore,
 }
 
-/// A request that is about to be made. Await it.
-#[must_use = "nothing is asked before this is awaited"]
+/// A request about to be made. Await it.
+#[must_use = "nothing is requested before this is awaited"]
 pub struct Request<A> {
     about: About,
     kind: Kind<A>,
 }
 
-/// What all requests say.
+/// The fields shared by all requests.
 struct About {
     scoop: Scoop,
     id: Uuid,
@@ -60,7 +60,7 @@ struct About {
     asked_at: &'static Location<'static>,
 }
 
-/// Which request.
+/// The kind of a request, with the type of its response.
 enum Kind<A> {
     Cancel(fn(CancelAnswer) -> A),
     Rollback(fn(RollbackAnswer) -> A),
@@ -68,7 +68,7 @@ enum Kind<A> {
 }
 
 impl Request<RepairAnswer> {
-    /// The request to have something done about this run.
+    /// The request to repair this run.
     pub(crate) fn repair(
         scoop: Scoop,
         remedy: Remedy,
@@ -81,8 +81,8 @@ impl Request<RepairAnswer> {
 }
 
 impl<A> Request<A> {
-    /// Who asks, for the record and for the failures of those who obey; `scoop` unless this says
-    /// otherwise.
+    /// Names the source of the request, for the record and for the failures of the runs that obey; `scoop` by
+    /// default.
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.about.source = source.into();
         self
@@ -110,7 +110,7 @@ impl<A> Request<A> {
 }
 
 impl About {
-    /// The request as it goes on record.
+    /// The request as a recorded failure.
     fn failure(&self, kind: &str) -> Failure {
         let mut failure = Failure::new(kind, &self.reason, &self.source);
         failure.stack_trace.push(Frame {
@@ -205,7 +205,7 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            // It may end neither in the middle of its transaction nor between that and waking who waits.
+            // Dropping the future must not interrupt the transaction, nor the wake-up of waiting runs after it.
             let answer = self.answer();
             let answer = uninterrupted(async move { Ok(answer.await) }).await;
             answer.map_err(RuntimeError::database("a request was made"))?
@@ -215,15 +215,15 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
 }
 
 impl Scoop {
-    /// Asks a hierarchy to give up, or a part of it: `id` is that of a [`Handle`](crate::Handle::id), or
-    /// of a [run](crate::RunInfo::id) of its [`tree`](crate::Handle::tree). Await it.
+    /// Cancels a hierarchy or a part of it. `id` is that of a [`Handle`](crate::Handle::id), or of a
+    /// [run](crate::RunInfo::id) of its [`tree`](crate::Handle::tree). Await it.
     ///
-    /// Whatever is unfinished there is rolled back: running steps come to their end first, and what
-    /// nobody has begun is not begun any more. What is rolling back already goes on, and so do the
-    /// messages that compensations launch. A running step can look: see [`Scope::check`](crate::Scope::check).
+    /// Unfinished runs are rolled back: running steps end first, and pending runs never begin. Rollbacks in progress
+    /// continue, and so do messages launched by compensations. A running step can notice the request: see
+    /// [`Scope::check`](crate::Scope::check).
     ///
-    /// A run that is [stuck](Scoop::stuck_runs) gives up when a program can continue it, and what is above
-    /// it waits for that: only its saga knows how it is undone.
+    /// A [stuck](Scoop::stuck_runs) run gives up when a program can continue it, and its ancestors wait for that:
+    /// only the saga of the run can roll it back.
     ///
     /// # Errors
     ///
@@ -249,11 +249,10 @@ impl Scoop {
         Request::new(self.clone(), about, reason.into(), kind, Location::caller())
     }
 
-    /// Asks that a finished hierarchy be undone, or a part of it: `id` as in [`Scoop::cancel`]. Await
-    /// it for an answer that says what became of the request.
+    /// Rolls back a finished hierarchy or a part of it; `id` as in [`Scoop::cancel`]. Await it for the response.
     ///
-    /// The request is about a message: it concerns all handlers of the message that the run handled.
-    /// What is above the part is not told and does not change.
+    /// The request applies to all handlers of the message that the run handled. The ancestors of the part are not
+    /// affected.
     ///
     /// # Errors
     ///

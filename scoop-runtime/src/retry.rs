@@ -1,15 +1,15 @@
-//! How often a step is tried again before its failure counts.
+//! Retry policies of steps and compensations.
 
 use std::time::Duration;
 
 use scoop_core::Error;
 use uuid::Uuid;
 
-/// Longer than any pause that makes sense, and well within what the database can add to a time.
+/// The maximum pause: longer than any sensible one, and well within the range of times in the database.
 const PAUSE_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// How often, and with what pauses, a step or its compensation is tried again before its failure
-/// counts. Between two attempts the run rests in the database, without a connection or a task.
+/// A retry policy: the number of retries of a step or its compensation, and the pauses between them. During a pause
+/// the run waits in the database, without a connection or a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     max: u32,
@@ -20,42 +20,42 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// At most so many times after the first attempt; pauses of 100 ms that double up to 30 s, each
-    /// up to a fifth shorter or longer.
+    /// At most `max` retries after the first attempt. The pauses double from 100 ms up to 30 s, each up to 20 %
+    /// shorter or longer.
     pub const fn new(max: u32) -> Self {
         let (first, longest) = (Duration::from_millis(100), Duration::from_secs(30));
         Self { max, first, longest, jitter_percent: 20, worth: None }
     }
 
-    /// The same, with pauses that double from the first to the longest.
+    /// Sets the first and the longest pause; the pauses double from one to the other.
     #[must_use]
     pub const fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         (self.first, self.longest) = (first, longest);
         self
     }
 
-    /// The same, with pauses that are shorter or longer by up to so much, by chance.
+    /// Sets the jitter: each pause is randomly shorter or longer by up to this percentage.
     #[must_use]
     pub const fn jitter_percent(mut self, percent: u32) -> Self {
         self.jitter_percent = percent;
         self
     }
 
-    /// The same, for the errors that this finds worth it.
+    /// Restricts the retries to errors for which `worth` returns true.
     #[must_use]
     pub const fn when(mut self, worth: fn(&Error) -> bool) -> Self {
         self.worth = Some(worth);
         self
     }
 
-    /// The pause before the next attempt after so many retries of this run, if there is to be one.
+    /// The pause before the next attempt after this number of retries; `None` if the error is not retried.
     pub(crate) fn pause(&self, error: &Error, retries: u32, run: Uuid) -> Option<Duration> {
         let worth = !error.is_permanent() && self.worth.is_none_or(|worth| worth(error));
         if !worth || retries >= self.max {
             return None;
         }
         let pause = self.first.saturating_mul(1 << retries.min(20)).min(self.longest).min(PAUSE_MAX);
-        // Chance, but the same for the same attempt: so it can be replayed.
+        // The jitter is derived from run and attempt, so that executions can be replayed.
         let chance = Uuid::new_v5(&run, &retries.to_be_bytes()).as_bytes()[0];
         let spread = f64::from(self.jitter_percent) / 100.0;
         let factor = 1.0 + spread * (f64::from(chance) / 127.5 - 1.0);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_pauses_are_merely_long() {
+    fn absurd_pauses_are_limited_to_ten_years() {
         let retry = Retry::new(9).backoff(Duration::MAX, Duration::MAX);
         let pause = retry.pause(&Error::msg("x"), 8, Uuid::nil()).unwrap();
         let year = Duration::from_secs(365 * 86_400);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_worth_it_is_not_tried_again() {
+    fn error_that_is_not_worth_a_retry_is_not_retried() {
         let retry = Retry::new(9).when(|error| error.to_string() == "busy");
         let pause = |error: Error| retry.pause(&error, 0, Uuid::nil());
         assert!(pause(Error::msg("busy")).is_some());

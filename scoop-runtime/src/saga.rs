@@ -12,14 +12,14 @@ use crate::{Retry, Scope, private, shape};
 
 /// A saga: a handler of one message type, written as a list of steps.
 ///
-/// `#[saga]` on an `impl` block implements it; nobody else needs to.
+/// `#[saga]` on an `impl` block implements it; do not implement it by hand.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a saga",
     label = "not a saga",
     note = "write `#[saga]` and `#[subscribes(YourMessage)]` on `impl {Self}`"
 )]
 pub trait Saga: Send + Sync + Sized + 'static {
-    /// What it handles.
+    /// The message type that it handles.
     type Message: Handled;
 
     /// Its steps, as an enum.
@@ -31,35 +31,34 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// Former names of the saga: it takes over the runs that are stored under them.
     const FORMER_NAMES: &'static [&'static str] = &[];
 
-    /// When it runs by itself, if it does.
+    /// Its schedule, if it has one.
     const SCHEDULE: Option<Schedule> = None;
 
-    /// How long a step may take; `None` is without limit.
+    /// The timeout of a step; `None` is no limit.
     fn timeout(step: Self::Step) -> Option<Duration> {
         let _ = step;
         None
     }
 
-    /// How often a step, or its compensation, is tried again before its failure counts; `None` is
-    /// never.
+    /// The retry policy of a step or its compensation; `None` is no retry.
     fn retry(step: Self::Step, what: Attempted) -> Option<Retry> {
         let _ = (step, what);
         None
     }
 
-    /// How long the saga sleeps once the code of the step has run; `None` is not at all.
+    /// The time for which the saga sleeps after the code of the step; `None` is no sleep.
     fn sleep(step: Self::Step) -> Option<Duration> {
         let _ = step;
         None
     }
 
-    /// What the values of its steps look like, each with the name of the step.
+    /// The shapes of the values of its steps, each with the name of the step.
     #[doc(hidden)]
     fn value_shapes() -> Vec<String> {
         vec![]
     }
 
-    /// Run a step.
+    /// Executes a step.
     fn invoke(
         &self,
         step: Self::Step,
@@ -67,8 +66,8 @@ pub trait Saga: Send + Sync + Sized + 'static {
         message: &Self::Message,
     ) -> impl Future<Output = Result<StepEnd>> + Send;
 
-    /// The time before which a step must not run. Asked only for a step that has a step of kind
-    /// [`StepKind::Wait`] before it.
+    /// The time before which a step must not run. Called only for a step that has a step of kind [`StepKind::Wait`]
+    /// before it.
     fn due(
         &self,
         step: Self::Step,
@@ -79,8 +78,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
         async { Ok(SystemTime::UNIX_EPOCH) }
     }
 
-    /// Clean up after a step. Asked only for a step that has a step of kind
-    /// [`StepKind::Finally`] after it.
+    /// Cleans up after a step. Called only for a step that has a step of kind [`StepKind::Finally`] after it.
     fn finally(
         &self,
         step: Self::Step,
@@ -91,7 +89,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
         async { Ok(()) }
     }
 
-    /// Undo a step that was completed. A step without compensation leaves nothing to undo.
+    /// Compensates a completed step. A step without a compensation leaves nothing to undo.
     fn compensate(
         &self,
         step: Self::Step,
@@ -103,8 +101,8 @@ pub trait Saga: Send + Sync + Sized + 'static {
         async { Ok(()) }
     }
 
-    /// Handle the failure of what a step launched. `None` goes on as the step had wished. Where
-    /// nobody handles it, the failure is the step's own.
+    /// Handles the failure of a child of a step. `None` continues as the step had determined. By default the failure
+    /// becomes that of the step.
     fn on_child_failure(
         &self,
         step: Self::Step,
@@ -117,10 +115,10 @@ pub trait Saga: Send + Sync + Sized + 'static {
     }
 }
 
-/// A message as the saga that handles it sees it: every [`Message`] is one.
+/// A message as seen by the saga that handles it. Every [`Message`] is one.
 ///
-/// It does not inherit the bounds of a message, so the compiler reports a message that cannot be
-/// stored where that is defined, and not at each saga again.
+/// This trait does not inherit the bounds of a message. So the compiler reports a message that cannot be stored where
+/// the type is defined, and not at each saga again.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a message",
     label = "not a message",
@@ -131,13 +129,13 @@ pub trait Handled: Send + Sync + 'static {
     #[doc(hidden)]
     const TOPIC: &'static str;
 
-    /// The message that was stored as `payload`.
+    /// Decodes the message from its stored `payload`.
     #[doc(hidden)]
     fn decode(payload: &Value) -> serde_json::Result<Self>
     where
         Self: Sized;
 
-    /// What it and its replies look like as they are stored.
+    /// The shapes of the stored message and of its stored replies.
     #[doc(hidden)]
     fn shapes() -> [String; 2];
 }
@@ -155,21 +153,21 @@ impl<M: Message> Handled for M {
     }
 }
 
-/// The steps of one saga. `#[saga]` makes an enum of them.
+/// The steps of one saga, as an enum. `#[saga]` generates it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a step of a saga",
     note = "`Next` takes the enum that `#[saga]` generates: for `impl Checkout` that is `CheckoutStep`"
 )]
 pub trait Step: Copy + Send + Sync + 'static {
-    /// The variant that each step of [`Saga::DEFINITION`] belongs to. A step of the user may be
-    /// two or three of those, one after another: see [`StepKind`].
+    /// The variant of each step of [`Saga::DEFINITION`]. A step of the user may be two or three of those steps, one
+    /// after another: see [`StepKind`].
     const ALL: &'static [Self];
 
-    /// The position in [`Saga::DEFINITION`] to which one jumps to come to this step.
+    /// The position in [`Saga::DEFINITION`] of the first of them, which is the target of a jump to this step.
     fn index(self) -> usize;
 }
 
-/// What is tried.
+/// The target of a [retry policy](Saga::retry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempted {
     /// The step.
@@ -178,7 +176,7 @@ pub enum Attempted {
     Compensation,
 }
 
-/// How a step ended well: where to go, and what it returned.
+/// The result of a successful step: where to continue, and the returned value.
 #[derive(Debug)]
 pub struct StepEnd {
     pub(crate) next: Next,
@@ -187,24 +185,24 @@ pub struct StepEnd {
 
 /// A saga whose types are erased: steps are positions, the message is `Any`.
 pub trait Handler: Send + Sync + 'static {
-    /// The payload as the saga's message type.
+    /// Decodes the payload as the saga's message type.
     ///
     /// # Errors
     ///
-    /// When the payload does not fit the type.
+    /// If the payload does not fit the type.
     fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
 
-    /// What the types look like that it reads from the database and writes for others to read: its message, its replies,
-    /// and the values of its steps.
+    /// The shapes of the types that it reads from the database and writes there: its message, its replies, and the
+    /// values of its steps.
     fn types(&self) -> Vec<String>;
 
-    /// How long the step may take.
+    /// See [`Saga::timeout`].
     fn timeout(&self, step: usize) -> Option<Duration>;
 
     /// See [`Saga::retry`].
     fn retry(&self, step: usize, what: Attempted) -> Option<Retry>;
 
-    /// See [`Saga::invoke`], [`Saga::due`] and [`Saga::finally`]: whichever the step is.
+    /// See [`Saga::invoke`], [`Saga::due`] and [`Saga::finally`], depending on the kind of the step.
     fn invoke<'a>(
         &'a self,
         step: usize,
@@ -317,7 +315,7 @@ impl<S: Saga> Handler for S {
 
 /// The message as [`Handler::decode`] of the same saga boxed it.
 fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
-    message.downcast_ref().expect("a message is decoded by the handler that it is given to")
+    message.downcast_ref().expect("the message was decoded by this handler")
 }
 
 /// One saga of the linked program: what `#[saga]` submits to `inventory`.
@@ -338,7 +336,7 @@ impl Registration {
         (self.definition)()
     }
 
-    /// The registration of `S`, which `default` makes if it can be made from nothing.
+    /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
     pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
         Self {
             definition: || S::DEFINITION,

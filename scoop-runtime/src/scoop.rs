@@ -1,4 +1,4 @@
-//! The handle of a running program: launch, look up, shut down.
+//! The handle of a running program: launches messages, looks up hierarchies, shuts down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +21,25 @@ use crate::uninterrupted::uninterrupted;
 use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted, payload};
 use scoop_core::{Definition, Message};
 
-/// A program with sagas, or a client of one. Cheap to clone.
+/// A running program with sagas, or a client. Cheap to clone.
 ///
-/// When the last clone is dropped, the engine stops as in [`Scoop::shutdown`], but nobody waits
-/// for it.
+/// When the last clone is dropped, the engine stops as in [`Scoop::shutdown`], in the background.
 #[derive(Clone)]
 pub struct Scoop {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// The user's; nothing in memory.
+    /// The pool of the user; `None` in memory.
     pool: Option<PgPool>,
-    /// On connections of its own.
+    /// The store, which has connections of its own.
     store: Store,
     engine: Option<Arc<Engine>>,
-    /// What is launched without an engine.
+    /// Batches launches of a client, which has no engine.
     gathered: Arc<Gathered>,
     unhandled: Arc<UnhandledWarnings>,
-    /// For launches with a key. Each may have to wait for the transaction of somebody else, and they must leave a
-    /// connection to others.
+    /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
+    /// connection must remain for other statements.
     keyed: Semaphore,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
     limits: Limits,
@@ -63,27 +62,27 @@ impl Drop for Inner {
 }
 
 impl Scoop {
-    /// The way to start: choose a database, hand over what the sagas need, start.
+    /// A builder: choose a database, provide the dependencies of the sagas, start.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// Starts all sagas of the program in its memory, without any database: for tests that take no time.
-    /// What is launched runs by the same engine as anywhere else. It is gone with the last clone.
+    /// Starts all sagas of the program on a database in its memory: for fast tests. The engine is the same as on
+    /// PostgreSQL. The data is gone with the last clone.
     ///
-    /// The clock is that of tokio. Where that is paused (`start_paused`, of tokio's feature `test-util`)
-    /// time is virtual: as soon as nothing is left to do, it is as late as the next thing is due. So a sleep
-    /// of two weeks takes no time.
+    /// The clock is that of tokio. If that is paused (`start_paused`, of tokio's feature `test-util`), time is
+    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of two weeks
+    /// takes no time.
     ///
-    /// There is no transaction, so a step that asks for one ([`Scope::tx`](crate::Scope::tx),
-    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails, and says so. Nothing is stored as text: what
-    /// PostgreSQL does to JSON (it sorts keys and drops duplicates) does not happen.
+    /// There is no transaction, so a step that needs one ([`Scope::tx`](crate::Scope::tx),
+    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails with the reason. Values are not stored as text:
+    /// the changes that PostgreSQL makes to JSON (it sorts keys and drops duplicates) do not happen.
     ///
-    /// With more than one process, or a client, see [`InMemory`](crate::InMemory).
+    /// [`InMemory`](crate::InMemory) is for tests with several processes, or with a client.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Setup`] with all that is wrong with the program.
+    /// [`RuntimeError::Setup`] with all mistakes in the program.
     ///
     /// # Cancel safety
     ///
@@ -111,9 +110,9 @@ impl Scoop {
         Self::builder().in_memory().start().await
     }
 
-    /// A client that runs no saga, but launches messages for the processes that do. The tables
-    /// must exist: the first process that [starts](Builder::start) makes them. [`Builder::client`] checks that they
-    /// do, and makes a client with other settings or [behind a proxy](Builder::behind_proxy).
+    /// A client, which launches messages for the processes that run the sagas. The tables must exist: the first
+    /// process that [starts](Builder::start) makes them. [`Builder::client`] checks that they do, and makes a client
+    /// with other settings or [behind a proxy](Builder::behind_proxy).
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -128,10 +127,9 @@ impl Scoop {
         Self::new(Some(pool), store, None, None, Settings::default().limits())
     }
 
-    /// The connections a pool must allow: one that listens, three with which the engine claims,
-    /// settles and wakes (these four it opens beside the pool), and at least one for the
-    /// transactions of steps. [`Builder::start`] fails with less. The guide has the whole budget, and
-    /// what a proxy needs.
+    /// The minimum of `max_connections` of a pool. One connection listens, and three serve the engine to claim,
+    /// settle and wake; these four are opened beside the pool. At least one remains for the transactions of steps.
+    /// [`Builder::start`] fails with less. The guide has the whole budget, and the requirements of a proxy.
     ///
     /// ```
     /// # use scoop_runtime::Scoop;
@@ -161,16 +159,15 @@ impl Scoop {
         Self { inner: Arc::new(Inner { pool, store, engine, gathered, unhandled, keyed, embedded, limits }) }
     }
 
-    /// Launches a message in a transaction of its own. Await it for a [`Handle`]. What a client launches
-    /// many times at once is committed together, where one that is refused does not stop the others.
+    /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
+    /// committed in batches; a refused launch does not affect the others.
     ///
     /// # Errors
     ///
-    /// When the message cannot be stored, or [`RuntimeError::NoHandler`] if it requires a handler and none is
-    /// subscribed; it is then not launched. Or [`RuntimeError::Unavailable`] if the database is
-    /// away for longer than the [patience](Builder::patience) lasts: until then the launch is retried with the same
-    /// ids, so that it takes effect once. [`RuntimeError::may_have_happened`] tells whether it may have taken effect
-    /// despite the error.
+    /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
+    /// it is then not launched. [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [patience](Builder::patience) lasts: until then the launch is retried with the same ids, so that it takes
+    /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///
     /// # Cancel safety
     ///
@@ -198,7 +195,7 @@ impl Scoop {
     ///
     /// # Cancel safety
     ///
-    /// Once begun, they may be launched even if the future is dropped; never a part of them.
+    /// Once polled, all or none of the messages are launched, even if the future is dropped.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -217,11 +214,15 @@ impl Scoop {
         LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
     }
 
-    /// Launches a message in a transaction of the caller: it exists exactly if that commits.
+    /// Launches a message in a transaction of the caller: the message exists exactly if that commits.
     ///
     /// # Errors
     ///
     /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the transaction. Roll that back.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -245,13 +246,13 @@ impl Scoop {
         self.launch(message).within(connection).await
     }
 
-    /// Runs a saga that has a schedule now, for once. Its [`Tick`](crate::Tick) is due at this moment and
-    /// counts as a run; the schedule stays as it is.
+    /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
+    /// the schedule does not change.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on
-    /// this database, [`RuntimeError::Database`] if the database fails.
+    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on this database;
+    /// or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -287,12 +288,16 @@ impl Scoop {
         .boxed()
     }
 
-    /// The hierarchy of that id, as [`Handle::id`] gave it, perhaps to another process long ago.
+    /// The hierarchy of this id, which [`Handle::id`] returned here or in another process.
     ///
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
-    /// message, [`RuntimeError::Database`] if the database fails.
+    /// message; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
@@ -316,7 +321,7 @@ impl Scoop {
         .boxed()
     }
 
-    /// The message that started this hierarchy.
+    /// Looks up the message that started this hierarchy.
     pub(crate) async fn root_message(&self, id: Uuid) -> Result<Uuid, RuntimeError> {
         let found = self.patiently(|_| self.store().root_message(id)).await;
         match found.map_err(Vain::error("a hierarchy was looked up"))? {
@@ -325,7 +330,7 @@ impl Scoop {
         }
     }
 
-    /// The error for a request with this id.
+    /// The error for a request with an id that does not name what was `wanted`.
     pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
         let named = self.patiently(|_| self.store().named(id)).await;
         let named = named.map_err(Vain::error("an id was looked up"))?;
@@ -336,17 +341,17 @@ impl Scoop {
         })
     }
 
-    /// Stops in good order: nothing new is begun, running steps end and are recorded, and what
-    /// they lead to is left to the other processes or to the next start. A private PostgreSQL is
-    /// stopped, too. Waits for the running steps as long as they take; see [`Scoop::shutdown_within`].
+    /// Stops in good order: no new step begins, and running steps end and are recorded. Their runs continue in other
+    /// processes or after the next start. A private PostgreSQL is stopped, too. Waits for the running steps without a
+    /// limit; [`Scoop::shutdown_within`] has one.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::EngineGone`] if the tokio runtime is gone that this program was started on.
+    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not take the request back.
+    /// Dropping the future does not cancel the shutdown.
     pub fn shutdown(&self) -> impl Future<Output = Result<(), RuntimeError>> + Send {
         async move {
             let stopped = match &self.inner.engine {
@@ -362,10 +367,10 @@ impl Scoop {
         .boxed()
     }
 
-    /// As [`Scoop::shutdown`], but stops the steps that still run after this time: each is dropped at its next `await`, its
-    /// transaction is rolled back, and its run is handed to other workers, where the step begins anew. A step that
-    /// blocks its thread cannot be stopped: after two more seconds its run is handed over all the same, and whatever
-    /// the step comes to is void.
+    /// As [`Scoop::shutdown`], but aborts the steps that still run after this time. Each is dropped at its next
+    /// `await`, its transaction is rolled back, and its run is handed to other workers, where the step begins anew. A
+    /// step that blocks its thread cannot be aborted: after two more seconds its run is handed over anyway, and the
+    /// result of the step is discarded.
     ///
     /// # Errors
     ///
@@ -374,7 +379,7 @@ impl Scoop {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not take the request back; the steps then take as long as they take.
+    /// Dropping the future does not cancel the shutdown, but removes the limit: the steps then run to their end.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -412,19 +417,17 @@ impl Scoop {
         .boxed()
     }
 
-    /// The pool that steps get their transactions from: the one that was handed over, or that of
-    /// the private PostgreSQL.
+    /// The pool that steps get their transactions from: the pool of the user, or that of the private PostgreSQL.
     ///
     /// # Panics
     ///
-    /// [In memory](Scoop::in_memory), where there is no database: who shares code with that asks
-    /// [`Scoop::is_in_memory`] first.
+    /// [In memory](Scoop::in_memory), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
     pub fn pool(&self) -> &PgPool {
         let pool = self.inner.pool.as_ref();
-        pool.expect("this program runs in memory, so it has no pool; ask `Scoop::is_in_memory` first")
+        pool.expect("this program runs in memory, so it has no pool; check `Scoop::is_in_memory` first")
     }
 
-    /// Whether it runs [in memory](Scoop::in_memory).
+    /// Whether the program runs [in memory](Scoop::in_memory).
     pub fn is_in_memory(&self) -> bool {
         self.inner.pool.is_none()
     }
@@ -445,14 +448,14 @@ impl Scoop {
         self.inner.limits
     }
 
-    /// Launches messages in a transaction of their own, and tells whoever has their handlers.
+    /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
     pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, Result<Start, Vain>> {
         async move {
             if !messages.iter().any(|message| message.only_once) {
                 return self.publish_at_once(messages).await;
             }
-            // Of two with one key, the second waits until the first is committed: in the server, even if nobody here waits
-            // for it any more.
+            // Of two launches with one key, the second waits in the server until the first is committed, even if its
+            // future is dropped.
             let scoop = self.clone();
             let published = uninterrupted(async move {
                 let _turn = scoop.inner.keyed.acquire().await;
@@ -463,7 +466,8 @@ impl Scoop {
         .boxed()
     }
 
-    /// The ids of the messages are made already, so another attempt finds the messages of an earlier one.
+    /// Launches with retries. The ids of the messages exist already, so a retry finds the messages of an earlier
+    /// attempt.
     async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<Start, Vain> {
         if let Some(engine) = &self.inner.engine {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
@@ -485,8 +489,8 @@ impl Scoop {
         Ok(Start::Otherwise)
     }
 
-    /// Retries this for as long as the patience of the program lasts. The argument is whether there was another attempt
-    /// before it.
+    /// Retries this for as long as the patience of the program lasts. The argument is whether an attempt was made
+    /// before.
     pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
     where
         F: Future<Output = sqlx::Result<T>>,
@@ -494,19 +498,19 @@ impl Scoop {
         self.trial().endure(attempt).await
     }
 
-    /// An operation that begins now.
+    /// Begins an operation with retries.
     pub(crate) fn trial(&self) -> Trial {
         Trial::new(self.limits().patience)
     }
 
-    /// Something may be launched soon, when a transaction of the caller commits.
+    /// Has the engine poll soon: a transaction of the caller may commit a launch without a notification.
     pub(crate) fn expect(&self) {
         if let Some(engine) = &self.inner.engine {
             engine.expect();
         }
     }
 
-    /// Runs were asked to give up: has whoever runs them look, and wakes those that wait.
+    /// Handles marked cancellations: notifies the processes that execute these runs, and wakes the waiting ones.
     pub(crate) async fn asked_to_give_up(&self, runs: Vec<Parent>) -> Result<(), RuntimeError> {
         match &self.inner.engine {
             Some(engine) => engine.asked_to_give_up(runs),
@@ -514,15 +518,14 @@ impl Scoop {
                 let store = self.store();
                 let woken = self.patiently(|_| store.wake(&runs)).await;
                 woken.map_err(Vain::error("a cancellation was requested"))?;
-                // Polling finds what nobody was notified of.
+                // A failed notification is made up for by polling.
                 let _ = store.notify(Uuid::nil()).await;
             }
         }
         Ok(())
     }
 
-    /// Somebody saw to a run that could not be undone: has whoever runs it look, and wakes who waited
-    /// for it.
+    /// Handles a repaired run: notifies the processes with its handler, and wakes the parent run.
     pub(crate) async fn repaired(&self, repaired: Repaired) -> Result<(), RuntimeError> {
         self.announce(&repaired.handlers);
         let Some(parent) = repaired.parent.map(|parent| [parent]) else {
@@ -534,7 +537,7 @@ impl Scoop {
         Ok(())
     }
 
-    /// Has whoever runs these handlers look.
+    /// Notifies the processes with these handlers.
     pub(crate) fn announce(&self, handlers: &[String]) {
         match &self.inner.engine {
             Some(engine) => engine.announce(handlers),

@@ -1,5 +1,4 @@
-//! What a step's code holds: its transaction, the means to launch messages, and what it may know
-//! about itself and its children.
+//! The scope of a step: its transaction, its launches, and information about itself and its children.
 
 mod children;
 
@@ -28,10 +27,10 @@ use crate::payload::{self, Unstorable};
 use crate::store::{Key, Surroundings};
 use crate::{RuntimeError, When};
 
-/// What the code of a step may do, and what it may know about itself.
+/// The scope of one execution of a step: its transaction, its launches, and information about itself.
 ///
-/// Nothing that is done through a scope exists before the step has ended well: the transaction
-/// is committed together with the messages launched and the record that the step is done.
+/// Nothing that is done through a scope exists before the step has succeeded: the transaction is committed together
+/// with the launched messages and the record that the step is done.
 pub struct Scope<'a> {
     engine: &'a Engine,
     place: Place<'a>,
@@ -41,7 +40,7 @@ pub struct Scope<'a> {
     emissions: Vec<Emission>,
 }
 
-/// Which call of user code this is.
+/// Identifies one call of user code.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) key: Key,
@@ -50,22 +49,21 @@ pub(crate) struct Place<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) step: &'a str,
     pub(crate) iteration: u32,
-    /// Set in a child failure handler: how often it was called before.
+    /// In a child failure handler, the number of its earlier calls for this step.
     pub(crate) handler_iteration: Option<u32>,
     pub(crate) attempt: u32,
     pub(crate) outputs: &'a BTreeMap<String, Value>,
-    /// Whether it cleans up after what bears the same name.
+    /// Whether this is the `finally` of the step of this name.
     pub(crate) cleanup: bool,
 }
 
 impl<'a> Place<'a> {
-    /// Begins a transaction.
     fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<Opened>> {
         async move {
             let connections = engine.connections.as_ref().ok_or_else(|| self.in_memory())?;
             connections.begin(&self.definition.saga, self.key.id).await.map_err(|error| {
                 let step = self.step;
-                Error::infrastructure(format!("no transaction can be had for step `{step}`: {error}"))
+                Error::infrastructure(format!("step `{step}` could not begin a transaction: {error}"))
             })
         }
         .boxed()
@@ -76,7 +74,7 @@ impl<'a> Place<'a> {
         (&self.definition.saga, self.step)
     }
 
-    /// Why there is no transaction.
+    /// The error for a transaction in memory.
     fn in_memory(self) -> Error {
         let Self { run, definition, step, .. } = self;
         let text = format!(
@@ -89,7 +87,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What a call of user code left behind.
+/// The results of a call of user code.
 pub(crate) struct Remains {
     pub(crate) opened: Option<Opened>,
     pub(crate) emissions: Vec<Emission>,
@@ -102,12 +100,12 @@ impl<'a> Scope<'a> {
         Self { engine, place, context, replies: vec![], opened: None, emissions: vec![] }
     }
 
-    /// What comes next cleans up after what was called before, or has failed.
+    /// The next call is the `finally` of the step that was called before.
     pub(crate) fn cleans_up(&mut self) {
         self.place.cleanup = true;
     }
 
-    /// The next code cleans up after this step, whose attempts failed in this iteration.
+    /// The next call is the `finally` of this step, whose attempts failed in this iteration.
     pub(crate) fn cleans_up_after(&mut self, step: &'a str, iteration: u32) {
         (self.place.step, self.place.iteration) = (step, iteration);
         self.cleans_up();
@@ -118,21 +116,20 @@ impl<'a> Scope<'a> {
         Remains { opened, emissions, context, replies }
     }
 
-    /// The step's own transaction, opened when it is first asked for.
+    /// The step's own transaction, opened by the first call.
     ///
-    /// What is done through it happens exactly once: it is committed together with the record
-    /// that the step is done, or not at all. Begin nested transactions as you like; do not run
-    /// `COMMIT` or `ROLLBACK` yourself, the step fails if you do.
+    /// Its effects happen exactly once: they are committed together with the record that the step is done, or not at
+    /// all. Nested transactions are possible. The step fails if its code runs `COMMIT` or `ROLLBACK` itself.
     ///
     /// # Errors
     ///
-    /// When the pool has no connection in time. The step then runs again later. [In memory](crate::Builder::in_memory)
-    /// there is no transaction to be had: the step fails.
+    /// If the pool has no connection in time. The step is then retried after a pause. There is no transaction [in
+    /// memory](crate::Builder::in_memory), where the step fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it is ready leaves the scope as it was; a transaction that was
-    /// just being opened is rolled back.
+    /// Dropping the future before it is ready leaves the scope unchanged; a transaction that was being opened is
+    /// rolled back.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -152,16 +149,20 @@ impl<'a> Scope<'a> {
         Ok(&mut *opened.transaction)
     }
 
-    /// Launches a message: the next step starts only when every handler of it has finished.
+    /// Launches a message. The next step starts only when every handler of the message has finished.
     ///
-    /// Nothing happens before the returned builder is awaited, and nobody can see the message
-    /// before the step has succeeded. If the message requires a handler and none is subscribed then, the step
-    /// fails with `NoHandler` when it ends; the failure has the place of this call.
+    /// Nothing happens before the returned builder is awaited, and the message is visible to others only after the
+    /// step has succeeded. If the message requires a handler and none is subscribed then, the step fails with
+    /// `NoHandler` when it ends; the failure names the place of this call.
     ///
     /// # Errors
     ///
-    /// When the message cannot be written as JSON, is too large, or contains a NUL character; or when its runs would
-    /// have more runs above them than [`Builder::depth_max`](crate::Builder::depth_max) allows.
+    /// If the message cannot be written as JSON, is too large, or contains a NUL character; or if its runs would
+    /// exceed [`Builder::depth_max`](crate::Builder::depth_max).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready launches nothing.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -180,9 +181,8 @@ impl<'a> Scope<'a> {
         self.emit(message, None)
     }
 
-    /// Publishes a message that starts a hierarchy of its own: nobody waits for it, and it is not
-    /// rolled back with this saga. Like everything in a step, it exists once the step has ended
-    /// well.
+    /// Launches a message that starts a hierarchy of its own: the step does not wait for it, and the rollback of this
+    /// saga does not affect it. Like everything in a step, the message exists once the step has succeeded.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl<'a> Scope<'a> {
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             payload: payload::of_message(&message),
-            // The ids of a lineage are one more than the runs in it, and the next run has one more.
+            // A lineage has one id more than runs, and the child is one run deeper.
             depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
             detached_root,
             options: Options::default(),
@@ -209,15 +209,19 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Publishes a message that starts a hierarchy of its own, as [`Scope::detach`] does, unless one
-    /// with the same topic and key was launched before: then nothing happens. Says whether it was
-    /// launched now, and the id of the hierarchy in either case.
+    /// Launches a message as [`Scope::detach`] does, unless a message with the same topic and key was launched
+    /// before: then nothing happens. Returns the id of the hierarchy in either case, and whether the message was
+    /// launched now.
     ///
-    /// Unlike the others it goes to the database at once, through [`Scope::tx`].
+    /// Unlike the other launches, this one is sent to the database at once, through [`Scope::tx`].
     ///
     /// # Errors
     ///
     /// As [`Scope::launch`] and [`Scope::tx`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the step's transaction.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -247,14 +251,14 @@ impl<'a> Scope<'a> {
         Ok((root, launch.launched > 0))
     }
 
-    /// The element of the context of this type, if there is one.
+    /// The element of this type in the context, if there is one.
     ///
-    /// The context travels with the run: from whoever launched its message, through its steps, into
-    /// what it launches, and through its rollback. It never travels back up.
+    /// A run inherits the context from the step or client that launched its message. The context applies to the steps
+    /// of the run, to the messages that they launch, and to the rollback. It is never passed back to a parent run.
     ///
     /// # Errors
     ///
-    /// If what is stored under its key is something else. The error names the key.
+    /// If the value stored under its key is of another type. The error names the key.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -265,7 +269,7 @@ impl<'a> Scope<'a> {
     /// # impl ContextKey for Tenant { const KEY: &'static str = "Tenant"; }
     ///
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
-    /// let name = scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name);
+    /// let name = scope.get::<Tenant>()?.map_or("anonymous".into(), |tenant| tenant.name);
     /// # Ok(())
     /// # }
     /// ```
@@ -273,13 +277,13 @@ impl<'a> Scope<'a> {
         Ok(self.context.get()?)
     }
 
-    /// Adds an element to the context: for the steps after this one, for what this one launches from
-    /// now on, and for the compensations. It is kept even if the step fails.
+    /// Adds an element to the context: for the later steps, for messages that this step launches from now on, and for
+    /// the compensations. It is kept even if the step fails.
     ///
     /// # Errors
     ///
-    /// If it cannot be stored, if the context would be too large, or if what is stored under its key
-    /// is something else. The context stays as it was.
+    /// If the element cannot be stored, if the context would be too large, or if the value stored under its key is of
+    /// another type. The context is then unchanged.
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
         context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
@@ -288,22 +292,26 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
-    /// Takes an element out of the context. Says whether there was one.
+    /// Removes an element from the context. Returns whether there was one.
     pub fn remove<K: ContextKey>(&mut self) -> bool {
         self.context.remove(K::KEY)
     }
 
-    /// All of the context, the elements that this program does not know included.
+    /// The whole context, including elements that this program does not know.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Has the next step start no sooner than this: after a time, or at an instant. It returns at
-    /// once; nothing is held while the run sleeps, and no restart wakes it.
+    /// Delays the next step: it starts no sooner than after this time, or at this instant. The call returns at once.
+    /// While the run sleeps it holds no task and no connection, and it survives restarts.
     ///
     /// # Errors
     ///
-    /// If the time lies beyond the year 9999, or the clock of the server cannot be read.
+    /// If the time is beyond the year 9999, or the clock of the server cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready adds no sleep.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -326,24 +334,23 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
-    /// Gives up here and now if the run has to: if somebody asked for it, or a deadline has passed.
-    /// The engine looks by itself before each step and after it; a step that takes long may look
-    /// in between. Pass the error on. A function that cleans up because of that looks in vain: it would
-    /// fail, too.
+    /// Returns an error if the run has to give up, since it was cancelled or has missed a deadline. The engine checks
+    /// this before and after each step; a long step may check in between. Pass the error on. Do not call it from
+    /// cleanup code: it would fail again.
     ///
     /// # Errors
     ///
-    /// The failure of a run that gives up, with the reasons; or if the database fails.
+    /// The failure of a run that gives up, with the reasons; or an error if the database fails.
     ///
     /// # Cancel safety
     ///
-    /// It only reads.
+    /// The call only reads.
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
             let Place { key, run, surroundings, step, .. } = self.place;
             let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
                 Error::infrastructure(format!(
-                    "whether step `{step}` is to give up could not be read: {error}"
+                    "the cancellation state of step `{step}` could not be read: {error}"
                 ))
             })?;
             match reasons.is_empty() {
@@ -354,8 +361,8 @@ impl<'a> Scope<'a> {
         .boxed()
     }
 
-    /// A signal that this run has to give up, to be waited for beside something that takes long.
-    /// Then [`Scope::check`] says why.
+    /// A signal that is raised when this run has to give up. It can be awaited beside a long operation.
+    /// [`Scope::check`] then returns the reason.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -373,31 +380,30 @@ impl<'a> Scope<'a> {
         self.engine.watch(self.place.key)
     }
 
-    /// How many times this step directly preceded itself: 0, then 1 when it is repeated, and so
-    /// on. For a compensation, that of the instance it undoes.
+    /// The number of times that this step directly preceded itself: 0, then 1 when it is repeated, and so on. In a
+    /// compensation it is that of the step execution which it compensates.
     pub fn iteration(&self) -> u32 {
         self.place.iteration
     }
 
-    /// How often the handler of child failures was called before for this step; in any other
-    /// function 0.
+    /// The number of earlier calls of the child failure handler for this step; 0 in any other function.
     pub fn handler_iteration(&self) -> u32 {
         self.place.handler_iteration.unwrap_or(0)
     }
 
-    /// How often this has been tried in vain before: because it failed and is to be retried, or
-    /// because the database or its connection did.
+    /// The number of failed attempts before this one: the step failed and is retried, or the database or its
+    /// connection failed.
     pub fn attempt(&self) -> u32 {
         self.place.attempt
     }
 
-    /// A key for effects outside the database: the same whenever this instance of the step is
-    /// run again, after a crash or by another process, and different for every other one. Hand it
-    /// to the service that performs the effect, so that it is performed once.
+    /// An idempotency key for effects outside the database. It is the same whenever this step execution is repeated,
+    /// after a crash or by another process, and different for every other one. Pass it to the service that performs
+    /// the effect, so that the effect is performed once.
     ///
-    /// It is derived from the run, the first name of the step (the oldest in `#[step(was = ["oldest", "older"])]`), and how
-    /// often the step has completed in this run. So it stays the same when the program changes between two attempts: when
-    /// the step is renamed, or others are inserted before it, removed or reordered.
+    /// The key is derived from the run, the first name of the step, and the number of times that the step has
+    /// completed in this run. So it stays the same when a new version of the program renames the step, or inserts,
+    /// removes or reorders other steps. The first name is the oldest one in `#[step(was = ["oldest", "older"])]`.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -408,7 +414,7 @@ impl<'a> Scope<'a> {
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
         let Place { definition, handler_iteration, step, run, cleanup, .. } = self.place;
-        // A part of a rollback has a name of its own on record, which no other instance has.
+        // The recorded name of a part of a rollback is unique in the run.
         let forward = definition.step_index(step).map(|at| &definition.steps[at]);
         let (step, completions) =
             forward.map_or((step, 0), |step| (step.first_name(), run.completions_of(step)));
@@ -417,12 +423,12 @@ impl<'a> Scope<'a> {
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 
-    /// The id of the message that is being handled.
+    /// The id of the message that this run handles.
     pub fn message_id(&self) -> Uuid {
         self.place.run.message
     }
 
-    /// The place of this run in its hierarchy.
+    /// The lineage of this run: the ids of its ancestors and its own id.
     pub fn lineage(&self) -> &Lineage {
         &self.place.run.lineage
     }
@@ -432,12 +438,12 @@ impl<'a> Scope<'a> {
         &self.place.definition.saga
     }
 
-    /// The name under which this call goes on record.
+    /// The recorded name of this call.
     pub fn step(&self) -> &str {
         self.place.step
     }
 
-    /// What `step` returned.
+    /// Decodes the value that `step` returned.
     pub(crate) fn output<T>(&self, step: &str, read: fn(&Value) -> serde_json::Result<T>) -> Result<T> {
         self.output_if_any(step, read)?.ok_or_else(|| {
             Error::msg(format!(
@@ -457,7 +463,7 @@ impl<'a> Scope<'a> {
         outputs.get(step).or_else(|| former.filter_map(|was| outputs.get(*was)).next())
     }
 
-    /// What `step` returned, if it has run.
+    /// Decodes the value that `step` returned, if it has run.
     pub(crate) fn output_if_any<T>(
         &self,
         step: &str,
@@ -474,11 +480,11 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// A stored value that the program at hand cannot read: another version of it may.
+/// A stored value that this program cannot decode. Another version of the program may be able to.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub(crate) struct UnfitValue {
-    /// Without data.
+    /// The description of the value, without its data.
     pub(crate) what: String,
     pub(crate) why: String,
     /// The message and the type of the reply, if it is one.
@@ -486,7 +492,7 @@ pub(crate) struct UnfitValue {
 }
 
 impl UnfitValue {
-    /// The one in the chain of sources of an error.
+    /// Finds it in the chain of sources of an error.
     pub(crate) fn of(error: &Error) -> Option<&Self> {
         error.chain().take(CHAIN_MAX).find_map(|cause| cause.downcast_ref())
     }
@@ -513,7 +519,7 @@ pub struct Emit<'s, M> {
 impl<M: Message> Emit<'_, M> {
     launch_options!();
 
-    /// Whether its runs would have too many runs above them.
+    /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
         let (depth, limit) = (self.depth, self.engine.settings().depth_max);
         let (saga, step) = self.code;

@@ -1,4 +1,4 @@
-//! What a user may set, with the values that are right for most.
+//! User settings and their defaults.
 
 use std::time::Duration;
 
@@ -9,51 +9,50 @@ use crate::payload;
 use crate::scoop::Limits;
 use crate::testing::Rehearsal;
 
-/// The connection that listens, and shows that this process lives.
+/// The connection that listens, and whose session shows that this process lives.
 pub(crate) const LISTENING_CONNECTIONS: u32 = 1;
 
 /// The connections to claim, settle and wake.
 pub(crate) const WORKING_CONNECTIONS: u32 = 3;
 
-/// The connections that the engine itself needs. It opens them by itself, beside the user's pool but
-/// within what that allows.
+/// The connections of the engine. It opens them beside the user's pool, but within the limit of that pool.
 pub(crate) const ENGINE_CONNECTIONS: u32 = LISTENING_CONNECTIONS + WORKING_CONNECTIONS;
 
-/// The connections that a client opens by itself to launch and to look up.
+/// The connections that a client opens beside the user's pool, to launch and to look up.
 pub(crate) const CLIENT_CONNECTIONS: u32 = 2;
 
-/// How many suspensions and launches of a run its rollback reads at a time: all that an ordinary run has.
+/// The number of suspensions and launches of a run that its rollback reads at a time: all of them in an ordinary run.
 const HISTORY_ENTRIES: usize = 128;
 
-/// The least number of bytes of a text of a failure that can be set: with less, the end of a text says nothing.
+/// The least maximum size of the texts of a failure, in bytes: a shorter end of a text would say nothing.
 pub(crate) const FAILURE_TEXT_BYTES_MIN: usize = 256;
 
-/// How many runs may be above each other: each row of a run has the ids of all above it, so that a chain of a thousand
-/// runs takes some 70 MB.
+/// The default maximum depth of a hierarchy. Each row of a run contains the ids of all its ancestors, so a chain of a
+/// thousand runs takes some 70 MB.
 const DEPTH_MAX: usize = 1_000;
 
 /// The settings of one engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// How many runs are worked on at the same time.
+    /// The maximum number of runs executed at the same time.
     pub(crate) concurrency: usize,
-    /// How large a payload, or what a step returns, may be.
+    /// The maximum size of a payload or of the value of a step, in bytes.
     pub(crate) payload_bytes_max: usize,
-    /// How large a context may be.
+    /// The maximum size of a context, in bytes.
     pub(crate) context_bytes_max: usize,
-    /// How many bytes of each text of a failure are stored.
+    /// The maximum size of each stored text of a failure, in bytes.
     pub(crate) failure_text_bytes_max: usize,
-    /// How many runs may be above each other in a hierarchy.
+    /// The maximum depth of a hierarchy, in runs.
     pub(crate) depth_max: usize,
-    /// For how long operations are retried while the database is away.
+    /// The time for which operations are retried while the database is away.
     pub(crate) patience: Duration,
-    /// How often to look for ready runs when nobody says that there are any.
+    /// The interval of polling for ready runs without a notification.
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
     pub(crate) backoff: Backoff,
-    /// How many suspensions and launches a rollback reads, and has in memory, at a time.
+    /// The number of suspensions and launches that a rollback reads, and has in memory, at a time.
     pub(crate) history_entries: usize,
-    /// What is to go wrong, in tests.
+    /// The faults that a test injects.
     pub(crate) rehearsal: Option<Rehearsal>,
 }
 
@@ -81,7 +80,7 @@ impl Default for Settings {
     }
 }
 
-/// Pauses that double with each attempt in vain.
+/// Pauses that double with each failed attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -89,7 +88,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The pause after so many earlier attempts.
+    /// The pause after this number of earlier attempts.
     pub(crate) fn pause(&self, attempts: i32) -> Duration {
         let doublings = u32::try_from(attempts).unwrap_or(0).min(20);
         self.first.saturating_mul(1 << doublings).min(self.longest)

@@ -1,7 +1,9 @@
-//! The shape of a stored type, as its `Deserialize` implementation shows it. It distinguishes programs whose types differ.
+//! The shape of a stored type, as its `Deserialize` implementation shows it. It distinguishes programs whose types
+//! differ.
 //!
-//! The type deserializes a document that does not exist: the deserializer notes the kind of value that the type requests,
-//! and returns an error. Each field and variant is visited by a pass of its own, so that an error in one hides no other.
+//! The type deserializes a document that does not exist. The deserializer records the kind of value that the type
+//! requests, and returns an error. Each field and variant is visited by a pass of its own, so that an error in one
+//! hides no other.
 
 use std::cell::RefCell;
 use std::fmt::{Display, Formatter, Write as _};
@@ -14,24 +16,24 @@ use serde::de::{
 };
 use serde_json::Value;
 
-/// How deep to look into a type, which may contain itself.
+/// The maximum depth of a place, since a type may contain itself.
 const DEPTH_MAX: usize = 8;
 
-/// How many fields of a stored value to name.
+/// The maximum number of named fields of a stored value.
 const FIELDS_MAX: usize = 20;
 
-/// How many places of a type to look at.
+/// The maximum number of places in a shape.
 const PLACES_MAX: usize = 500;
 
-/// The shape of a type: a line for each place, with the names of its fields or variants or the kind of its value. Of a
-/// sequence, tuple or map the first element counts. A type that takes any document says no more than that.
+/// The shape of a type: a line for each place, with the names of its fields or variants or the kind of its value. Of
+/// a sequence, tuple or map the first element counts. A type that accepts any document has only the place `any`.
 pub(crate) fn of<T: Stored>() -> String {
     let (mut shape, mut paths) = (String::new(), vec![vec![]]);
     for _ in 0..PLACES_MAX {
         let Some(path) = paths.pop() else { break };
         let place = RefCell::new(None);
         let question = Question { path: &path, place: &place };
-        // The answer is an error in any case; a type that panics over it keeps its shape to itself.
+        // The answer is always an error. The shape of a type that panics ends at that place.
         let _ = catch_unwind(AssertUnwindSafe(|| T::read_stored(question).is_ok()));
         let Some((text, parts)) = place.take() else { continue };
         let _ = writeln!(shape, "{path:?} {text}");
@@ -47,7 +49,7 @@ pub(crate) fn outermost<T: Stored>() -> String {
     of::<T>().lines().next().and_then(|line| line.strip_prefix("[] ")).unwrap_or("any").to_owned()
 }
 
-/// The outermost place of a stored value, in the same words.
+/// The outermost place of a stored value, in the same notation.
 pub(crate) fn of_stored(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
@@ -59,18 +61,18 @@ pub(crate) fn of_stored(value: &Value) -> String {
     }
 }
 
-/// What a type asks for at the end of a path, and of how many parts that consists.
+/// The kind of value that a type requests at the end of a path, and its number of parts.
 type Place = RefCell<Option<(String, usize)>>;
 
-/// The deserializer of what is not there.
+/// The deserializer of a document that does not exist.
 #[derive(Clone, Copy)]
 struct Question<'a> {
-    /// Which part to go to, level by level.
+    /// The parts on the way to the place, level by level.
     path: &'a [usize],
     place: &'a Place,
 }
 
-/// There is nothing to read.
+/// The error of every answer.
 #[derive(Debug)]
 struct Nothing;
 
@@ -89,7 +91,7 @@ impl serde::de::Error for Nothing {
 }
 
 impl<'a> Question<'a> {
-    /// Notes what is asked for, if this is the place; otherwise leads on to the part.
+    /// Records the requested kind, if this is the place; otherwise continues with the next part of the path.
     fn at<T>(
         self,
         (text, parts): (String, usize),
@@ -213,8 +215,8 @@ impl<'de> MapAccess<'de> for Part<'_> {
     }
 }
 
-/// The first element of a sequence. There is no second one, since a type whose `Deserialize` reads nothing would request
-/// elements without end.
+/// The first element of a sequence. There is no second one, since a type whose `Deserialize` reads nothing would
+/// request elements endlessly.
 struct Element<'a>(Option<Question<'a>>);
 
 impl<'de> SeqAccess<'de> for Element<'_> {
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn shape_of_a_type_that_takes_any_document_says_so() {
+    fn shape_of_a_type_that_accepts_any_document_is_any() {
         assert_eq!([of::<Anything>(), of::<serde_json::Value>()], ["[] any\n", "[] any\n"]);
         assert_eq!(of::<(u8, String)>(), "[] tuple of 2\n[0] u8\n");
         assert_eq!(of::<Panicking>(), "");

@@ -1,15 +1,14 @@
-//! Times and durations as they are printed.
+//! Formats times and durations.
 
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 
-/// The time of an `OffsetDateTime`.
 pub(crate) fn system_time(time: OffsetDateTime) -> SystemTime {
     time.into()
 }
 
-/// The time in UTC, to the millisecond, as ISO 8601 has it.
+/// Formats the time in UTC, to the millisecond, in ISO 8601.
 pub(crate) fn utc(time: SystemTime) -> String {
     let Some(time) = offset_date_time(time) else {
         return "(time out of range)".into();
@@ -20,7 +19,7 @@ pub(crate) fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// The same, or that it could not be read.
+/// As [`utc`], or a note that the time could not be read.
 pub(crate) fn utc_if_known(time: Option<SystemTime>) -> String {
     time.map_or_else(|| "(unreadable time)".into(), utc)
 }
@@ -35,7 +34,7 @@ fn offset_date_time(time: SystemTime) -> Option<OffsetDateTime> {
     shifted.filter(|time| (1..=9999).contains(&time.year()))
 }
 
-/// The duration in its two largest units.
+/// Formats the duration in its two largest units.
 pub(crate) fn humane(duration: Duration) -> String {
     let (millis, seconds) = (duration.as_millis(), duration.as_secs());
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -51,7 +50,7 @@ pub(crate) fn humane(duration: Duration) -> String {
     }
 }
 
-/// The time, and how long after `now` it is.
+/// Formats the time and its distance from `now`.
 pub(crate) fn ahead(time: SystemTime, now: Option<SystemTime>) -> String {
     let left = now.and_then(|now| time.duration_since(now).ok()).filter(|left| !left.is_zero());
     let left = left.map_or_else(String::new, |left| format!(" (in {})", humane(left)));

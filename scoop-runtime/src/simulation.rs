@@ -1,9 +1,9 @@
-//! What a simulation needs of a database in memory: processes whose every operation can fail, and ids that
-//! follow from a seed. Of the feature `simulation`, which costs nothing where it is off.
+//! Support for simulations on a database in memory: processes whose every operation can fail, and ids derived from a
+//! seed. Part of the feature `simulation`, which costs nothing if it is off.
 //!
-//! A run is the same each time if it has one thread (`current_thread`) with a paused clock, a
-//! [`seed`] and a database that [starts at a fixed time](crate::InMemory::starting_at), and if the code of the sagas
-//! and the [`Link`]s draw nothing by chance themselves.
+//! A simulation is reproducible if it has one thread (`current_thread`) with a paused clock, a [`seed`] and a
+//! database that [starts at a fixed time](crate::InMemory::starting_at), and if the code of the sagas and the
+//! [`Link`]s use no other randomness.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,22 +13,22 @@ pub use crate::bug::{Bug, make};
 pub use crate::store::Link;
 use crate::store::Memory;
 
-/// That a handler listened on a topic. Times are those of the database since 1970.
+/// A period of subscription of a handler to a topic. Times are those of the database since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The topic.
     pub topic: String,
     /// The handler.
     pub handler: String,
-    /// Since when.
+    /// The start of the subscription.
     pub since: Duration,
-    /// Until when, if it was [retired](crate::Scoop::retire_handler).
+    /// The end of the subscription, if it was [retired](crate::Scoop::retire_handler).
     pub until: Option<Duration>,
-    /// Whether [what waited for it](crate::Retire::dropping_what_waits) was dropped then.
+    /// Whether its [pending deliveries](crate::Retire::dropping_what_waits) were dropped then.
     pub dropped: bool,
 }
 
-/// Who has listened where, from the beginning on.
+/// All subscriptions since the database was created.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -40,7 +40,7 @@ pub fn listings(database: &InMemory) -> Vec<Listing> {
     database.memory().listings()
 }
 
-/// From now on the ids that this thread draws follow from this seed; with `None`, from nothing again.
+/// From now on this thread derives its ids from this seed; `None` makes them random again.
 pub fn seed(seed: impl Into<Option<u64>>) {
     crate::ids::seed(seed.into());
 }
@@ -92,15 +92,15 @@ impl Process {
         Self { memory: database.memory().through(link), history_entries: None }
     }
 
-    /// Has its rollbacks read so few suspensions and launches at a time, so that the history of an ordinary run is a long
-    /// one.
+    /// Sets the number of suspensions and launches that its rollbacks read at a time. With a small number, the
+    /// history of an ordinary run needs several reads.
     #[must_use]
     pub fn reading(self, entries: usize) -> Self {
         Self { history_entries: Some(entries), ..self }
     }
 
-    /// Ends its sessions, as if it had died or its connection were lost: from now on the others take it for
-    /// dead. If it lives, it opens another one.
+    /// Ends its sessions, as if the process had died or lost its connection: from now on the other processes take it
+    /// for dead. If it is alive, it opens another session.
     pub fn cut(&self) {
         self.memory.cut();
     }

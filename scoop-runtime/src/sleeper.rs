@@ -1,5 +1,5 @@
-//! The handler of the messages that are only waited for. It does nothing; that it begins no sooner than
-//! it should is how a saga sleeps.
+//! The handler of sleep messages. It does nothing: a saga sleeps by waiting for this handler, which starts no sooner
+//! than the end of the sleep.
 
 use scoop_core::{Definition, Message, Result, SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, StepDefinition};
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::saga::{Saga, Step, StepEnd};
 use crate::{Scope, private};
 
-/// The saga of sleeping, which every program runs.
+/// The saga that handles sleeps. Every program runs it.
 pub(crate) struct Sleeper;
 
-/// A message that is only waited for.
+/// A message of which a run only awaits the end.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Sleep {}
 

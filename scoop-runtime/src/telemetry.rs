@@ -102,11 +102,11 @@ events! {
         hierarchy = shown(at.hierarchy), topic = at.topic, attempt = at.attempt
     };
 
-    /// A step of a root run, or what it launched, failed; the rollback of the hierarchy begins.
+    /// A root run failed, by a step or a child; the rollback of the hierarchy begins.
     WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("run failed in step `{}`, rolling back", Escaped(at.step))
 
-    /// The same of a run below, whose parent may handle the failure.
+    /// The same for a child run, whose parent may handle the failure.
     INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("run failed in step `{}`, rolling back", Escaped(at.step))
 
@@ -118,7 +118,7 @@ events! {
     WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
         ("deadline missed")
 
-    /// The same of a run below, whose parent may handle the failure.
+    /// The same for a child run, whose parent may handle the failure.
     INFO "deadline_missed" = deadline_missed_below(at: At<'_>, failure: &Failure)
         { failure = shown(Told(failure)) } ("deadline missed")
 
@@ -140,12 +140,12 @@ events! {
     INFO "handed_over" = handed_over(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
         ("run left to a program with another definition of its saga")
 
-    /// The step is tried again, for the first time.
+    /// The step is retried, for the first time.
     INFO "retried" = retried(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
         ("attempt failed, retrying in {pause:.3} s")
 
-    /// The step is tried again, not for the first time.
+    /// The step is retried, not for the first time.
     DEBUG "retried" = retried_again(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }
         ("attempt failed again, retrying in {pause:.3} s")
@@ -154,7 +154,7 @@ events! {
     INFO "discarded" = discarded(at: At<'_>) {}
         ("result discarded: the run was taken over, or its step is already recorded")
 
-    /// The answer to a commit was lost. `outcome` is what it would have said, if anything.
+    /// The answer to a commit was lost. `outcome` is the outcome that the commit would record, if known.
     WARN "outcome_unknown" = outcome_unknown(at: At<'_>, outcome: &str, reason: &str)
         { outcome = outcome, reason = shown(Scrubbed(reason)) }
         ("settlement outcome unknown, reconciling")
@@ -176,7 +176,7 @@ events! {
 events! {
     OF_ROWS: "scoop::run", shared { run = shown(run), hierarchy = shown(hierarchy) };
 
-    /// No living program can read the record of a run.
+    /// No living program can read the events of a run.
     ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read")
 
@@ -196,11 +196,11 @@ events! {
 events! {
     OF_WORKERS: "scoop::worker", shared { worker = shown(worker) };
 
-    /// This process runs sagas from now on.
+    /// The worker of this process has started.
     INFO "started" = started(worker: Uuid, sagas: usize, concurrency: usize)
         { sagas = sagas, concurrency = concurrency } ("worker started, sagas: {sagas}")
 
-    /// This process runs no sagas any more.
+    /// The worker of this process has stopped.
     INFO "stopped" = stopped(worker: Uuid) {} ("worker stopped")
 
     /// Runs wait for a saga that no living program has.
@@ -212,7 +212,7 @@ events! {
     INFO "saga_renamed" = saga_renamed(worker: Uuid, saga: &str, name: &str) { saga = saga, name = name }
         ("a newer program calls saga `{}` `{}`: its runs under that name are run here, too", Escaped(saga), Escaped(name))
 
-    /// Workers died; what they worked on is ready again.
+    /// Workers died; their runs are ready again.
     WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: usize) { dead = dead, runs = runs }
         ("dead workers reaped: {dead}, runs taken over: {runs}")
 
@@ -275,18 +275,18 @@ events! {
 
     /// A private PostgreSQL did not stop as requested.
     WARN "stop_failed" = embedded_stop_failed(error: &impl Display) {}
-        ("private PostgreSQL not stopped as asked")
+        ("private PostgreSQL not stopped as requested")
 
     /// The folder of a private PostgreSQL could not be removed.
     WARN "folder_left" = embedded_folder_left(error: &impl Display) {}
         ("folder of a private PostgreSQL left behind")
 
-    /// The folder that a killed program left could not be removed; the next start tries again.
+    /// The folder of a killed program could not be removed; the next start retries.
     DEBUG "sweep_failed" = embedded_sweep_failed(error: &impl Display) {}
         ("folder of a killed program not removed")
 }
 
-/// Which code of a step runs: the field `kind` of its span.
+/// The kind of user code that runs: the field `kind` of its span.
 #[derive(Clone, Copy)]
 pub(crate) enum Code {
     Step,
@@ -331,24 +331,25 @@ const START_ONE_THAT_HAS_IT: &str =
 
 const FIND_THE_ROW: &str = "remove the row of another program that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
 
-const FIND_OUT_WHY: &str = "see what the workers logged before, mend the cause, then call `Scoop::retry`";
+const FIND_OUT_WHY: &str =
+    "see the earlier log lines of the workers, fix the cause, then call `Scoop::retry`";
 
 const START_ONE_THAT_READS: &str =
     "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
 
-/// Reports runs that are stuck since the results of several attempts in a row are unknown, with their hierarchies.
+/// Reports runs that are stuck because the results of several attempts in a row are unknown, with their hierarchies.
 pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {
     for (hierarchy, run) in stuck {
         in_doubt_too_often(*hierarchy, *run);
     }
 }
 
-/// The remedy for a rollback that failed so.
+/// The remedy for a rollback with this failure.
 fn remedy_of_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
-        true => "see to the run below that could not be undone: this one goes on when that is done",
+        true => "repair the run below whose rollback failed: this one continues after that",
         false => {
-            "see `Scoop::failed_compensations`, mend the cause, then `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
+            "see `Scoop::failed_compensations`, fix the cause, then call `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The message of a saga that runs by itself.
+//! The message of scheduled sagas.
 
 use std::marker::PhantomData;
 use std::time::SystemTime;
@@ -7,10 +7,9 @@ use scoop_core::{Message, Schedule};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-/// The message of a saga that runs by itself: a time has come.
+/// The message of a scheduled saga: a due time of its schedule.
 ///
-/// Nobody launches it. Each saga has ticks of its own, so that there is no topic either on which one
-/// could.
+/// The engine creates it; programs cannot launch it. Each saga has a private topic for its ticks.
 ///
 /// ```
 /// # use scoop_runtime::Tick;
@@ -30,19 +29,19 @@ impl Tick {
         Self { due, run }
     }
 
-    /// The time that has come, by the clock of the database. The run begins later, if only by
-    /// milliseconds. Where one run makes up for many times that were missed, this is the first.
+    /// The due time, by the clock of the database. The run begins later, if only by milliseconds. If one run makes up
+    /// for several missed times, this is the first of them.
     pub fn due(&self) -> SystemTime {
         self.due.into()
     }
 
-    /// Which run of the saga this is, from 1, over all processes and all starts.
+    /// The number of this run of the saga, from 1, over all processes and all starts.
     pub fn count(&self) -> u64 {
         self.run
     }
 }
 
-/// Where nobody listens: what `#[saga]` makes listens on a topic of its own.
+/// A topic without handlers: `#[saga]` subscribes each scheduled saga to a private topic.
 const TOPIC: &str = "ticks";
 
 #[diagnostic::do_not_recommend]
@@ -67,18 +66,18 @@ pub const fn scheduled<M: Timed>(schedule: Schedule) -> Schedule {
     schedule
 }
 
-/// Finds out whether somebody launches `M`: `Launched::<M>::BY_HAND` is false exactly for
-/// [`Tick`], since an inherent constant goes before that of a trait.
+/// Determines whether programs launch `M`: `Launched::<M>::BY_HAND` is false exactly for [`Tick`], since an inherent
+/// constant takes precedence over that of a trait.
 pub struct Launched<M>(PhantomData<M>);
 
 impl Launched<Tick> {
-    /// Nobody does.
+    /// The engine launches it.
     pub const BY_HAND: bool = false;
 }
 
-/// The other answer of [`Launched`].
+/// The default of [`Launched`].
 pub trait ByHand {
-    /// Somebody does.
+    /// Programs launch it.
     const BY_HAND: bool = true;
 }
 

@@ -1,4 +1,4 @@
-//! Which times of a schedule have come: a function of the clock, for the engine to act on.
+//! Computes the due times of a schedule: a pure function of the clock.
 
 use std::iter::successors;
 
@@ -6,14 +6,14 @@ use scoop_core::{Missed, Overlap, Recurrence, Schedule};
 use scoop_cron::{Cron, CronError};
 use time::{Duration, OffsetDateTime};
 
-/// What is at most so late has not been missed: a process looks again after this time, whatever
-/// happened to its clock.
+/// The maximum delay of a time that does not count as missed. A process checks its schedules at least this often,
+/// even if its clock changes.
 const LATE_MAX: Duration = Duration::MINUTE;
 
-/// How many times are made up for in one transaction.
+/// The maximum number of missed times made up for in one transaction.
 const TICKS_MAX: usize = 100;
 
-/// A schedule that can be followed.
+/// A valid schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Timetable {
     times: Times,
@@ -23,28 +23,28 @@ pub(crate) struct Timetable {
 
 #[derive(Clone, Debug)]
 enum Times {
-    /// So many microseconds from one to the next; at least one.
+    /// The interval in microseconds; at least one.
     Every(i64),
     Cron(Box<Cron>),
 }
 
-/// What follows from a look at the clock.
+/// The due times at some moment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Due {
-    /// For which times to run now.
+    /// The times to run for now.
     pub(crate) ticks: Vec<OffsetDateTime>,
-    /// When to look again; nothing if there is no later time.
+    /// The next time to check; `None` if there is no later time.
     pub(crate) next_at: Option<OffsetDateTime>,
 }
 
-/// Why a schedule cannot be followed.
+/// The reason for which a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(transparent)]
     Cron(#[from] CronError),
     #[error("it is due every {0:?}, but a whole number of milliseconds is possible, at least one")]
     Every(std::time::Duration),
-    #[error("it is of a kind that this program does not know")]
+    #[error("it has a kind of schedule that this program does not know")]
     Unknown,
 }
 
@@ -58,7 +58,7 @@ impl Timetable {
         Ok(Self { times, missed: schedule.missed, overlap: schedule.overlap })
     }
 
-    /// The timetable of a schedule that perhaps another program has stored.
+    /// The timetable of a stored schedule, perhaps of another program.
     pub(crate) fn stored(
         every_ms: Option<i64>,
         cron: Option<(&str, &str)>,
@@ -78,7 +78,7 @@ impl Timetable {
         self.after(now, now)
     }
 
-    /// What to do now about a schedule whose `next_at` has come.
+    /// The times to run for now, given the stored `next_at`.
     pub(crate) fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
         if now < next_at {
             return Due { ticks: vec![], next_at: Some(next_at) };
@@ -103,7 +103,7 @@ impl Timetable {
         Due { ticks, next_at: self.after(next_at, done) }
     }
 
-    /// The next time later than this one, of a schedule of which one is known, which is no later.
+    /// The first time of the schedule after `time`. `known` is a time of the schedule that is not later.
     fn after(&self, known: OffsetDateTime, time: OffsetDateTime) -> Option<OffsetDateTime> {
         match &self.times {
             Times::Every(micros) => {
@@ -123,7 +123,7 @@ impl Times {
     }
 }
 
-/// The pause as it is stored.
+/// Converts the pause to its stored form.
 pub(crate) fn every_ms(pause: std::time::Duration) -> Result<i64, Unfit> {
     let whole = pause.subsec_nanos().is_multiple_of(1_000_000);
     let ms = i64::try_from(pause.as_millis()).ok().filter(|ms| whole && *ms > 0);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_another_is_alike_for_all() {
+    fn time_that_is_not_missed_runs_once_with_every_policy() {
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = due(&hourly(missed), "2026-03-01T10:07:00Z", "2026-03-01T10:07:00.020Z");
             assert_eq!(due, expected(&["10:07"], "11:07"), "{missed:?}");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_times_are_let_go_made_up_for_once_or_each() {
+    fn missed_times_are_skipped_or_made_up_for_once_or_each() {
         let due = |missed| due(&hourly(missed), "2026-03-01T10:07:00Z", "2026-03-01T13:30:00Z");
         assert_eq!(due(Missed::Skip), expected(&[], "14:07"));
         assert_eq!(due(Missed::Once), expected(&["10:07"], "14:07"));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hardly_late_has_not_been_missed() {
+    fn time_that_is_late_by_a_minute_is_not_missed() {
         let due = |now| due(&hourly(Missed::Skip), "2026-03-01T10:07:00Z", now);
         assert_eq!(due("2026-03-01T10:08:00Z"), expected(&["10:07"], "11:07"));
         assert_eq!(due("2026-03-01T10:08:01Z"), expected(&[], "11:07"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn cron_makes_up_for_what_was_missed_as_well() {
+    fn cron_makes_up_for_missed_times() {
         let timetable =
             |missed| Timetable::of(&Schedule::cron("0 6 * * *", "America/New_York").missed(missed)).unwrap();
         let ticks = |missed| timetable(missed).due(at("2026-03-06T11:00:00Z"), at("2026-03-09T10:30:00Z"));
@@ -193,16 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn so_much_is_made_up_for_at_once_and_no_more() {
+    fn missed_times_are_made_up_for_in_batches() {
         let next_at = at("2026-03-01T00:00:00Z");
         let due = hourly(Missed::All).due(next_at, next_at + Duration::hours(1_000));
         assert_eq!(due.ticks.len(), TICKS_MAX);
         assert_eq!(due.next_at, Some(next_at + Duration::hours(100)));
     }
 
-    /// Whenever the look at the clock comes, the times stay where they are.
+    /// Late checks do not shift the times.
     #[test]
-    fn late_looks_add_up_to_nothing() {
+    fn late_checks_cause_no_drift() {
         let pause = std::time::Duration::from_millis(50);
         let timetable = Timetable::of(&Schedule::every(pause)).unwrap();
         let start = at("2026-03-01T00:00:00Z");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_put_back_makes_nothing_due_again() {
+    fn clock_that_was_put_back_makes_nothing_due_again() {
         let (next_at, earlier) = (at("2026-03-01T10:07:00Z"), at("2026-03-01T08:00:00Z"));
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = hourly(missed).due(next_at, earlier);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused() {
+    fn invalid_schedule_is_refused() {
         let of = |schedule| Timetable::of(&schedule).unwrap_err();
         for pause in [std::time::Duration::ZERO, std::time::Duration::from_nanos(1_500_000)] {
             assert_eq!(of(Schedule::every(pause)), Unfit::Every(pause));

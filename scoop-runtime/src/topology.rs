@@ -1,4 +1,4 @@
-//! Who listens where, for operators: a handler that will not come back can be struck out.
+//! Subscriptions of handlers, for operators: a handler without a program can be retired.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use crate::patience::Vain;
 use crate::uninterrupted::uninterrupted;
 use crate::{RuntimeError, Scoop};
 
-/// A handler to which messages are delivered, whether or not any process of it lives.
+/// A handler to which messages are delivered, whether or not a process with it is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedHandler {
-    /// Where it listens.
+    /// The topic that it is subscribed to.
     pub topic: String,
     /// The saga.
     pub handler: String,
-    /// When it was first listed, or again after it had been retired, since 1970.
+    /// The time of its registration, or of the latest one after it was retired, since 1970.
     pub since: Duration,
 }
 
-/// What became of a handler that was [retired](Scoop::retire_handler).
+/// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retired {
-    /// Whether it was listed until now.
+    /// Whether it was registered until now.
     pub was_listed: bool,
-    /// How many deliveries still wait for it that nobody has begun.
+    /// The number of its pending deliveries: their runs have not begun.
     pub waiting: u64,
-    /// How many such deliveries were dropped.
+    /// The number of such deliveries that were dropped.
     pub dropped: u64,
 }
 
@@ -43,7 +43,7 @@ impl ListedHandler {
     }
 }
 
-/// A handler that is about to be struck out. Await it.
+/// A handler about to be retired. Await it.
 #[must_use = "nothing happens before this is awaited"]
 pub struct Retire {
     scoop: Scoop,
@@ -53,8 +53,8 @@ pub struct Retire {
 }
 
 impl Retire {
-    /// Also drops what waits for it and nobody has begun: that is never begun, leaves nothing on
-    /// record, and whoever launched it does not wait for it any more.
+    /// Also drops its pending deliveries. Their runs never begin and leave no record, and the runs that launched the
+    /// messages stop waiting for them.
     pub fn dropping_what_waits(mut self) -> Self {
         self.drops = true;
         self
@@ -62,7 +62,7 @@ impl Retire {
 
     async fn carry_out(self) -> Result<Retired, Vain> {
         let Self { scoop, topic, handler, drops } = &self;
-        // A second attempt would not count the runs dropped by the first.
+        // A retry would not count the runs dropped by the first attempt.
         let strike = |_| scoop.store().strike_out(topic, handler, *drops);
         let struck = scoop.trial().once().endure(strike).await?;
         let wake = |_| scoop.store().wake(&struck.parents);
@@ -80,7 +80,7 @@ impl IntoFuture for Retire {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        // Nothing may come between its transaction and waking who waits.
+        // Dropping the future must not prevent the wake-up of waiting runs after the transaction.
         async move {
             let retiring = uninterrupted(async move { Ok(self.carry_out().await) });
             let retired = retiring.await.unwrap_or_else(|error| Err(error.into()));
@@ -91,12 +91,16 @@ impl IntoFuture for Retire {
 }
 
 impl Scoop {
-    /// The handlers to which messages are delivered: those of all programs that ever started on this
-    /// schema, unless they were [retired](Scoop::retire_handler).
+    /// The registered handlers: those of all programs that ever started on this schema, unless they were
+    /// [retired](Scoop::retire_handler). Messages are delivered to them.
     ///
     /// # Errors
     ///
     /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
@@ -114,13 +118,12 @@ impl Scoop {
         .boxed()
     }
 
-    /// Strikes out a handler that will not come back: messages that are launched from now on are not
-    /// delivered to it. Await it for how many deliveries still wait, and see
-    /// [`Retire::dropping_what_waits`].
+    /// Retires a handler whose programs are gone: messages launched from now on are not delivered to it. Await it for
+    /// the number of pending deliveries, and see [`Retire::dropping_what_waits`].
     ///
-    /// Its unfinished runs stay, and wait for a program that has the saga. A process that runs the saga
-    /// goes on with them; the next start of one lists the handler again. What is being launched at this
-    /// very moment may still be delivered to it; ask once more to see.
+    /// Its unfinished runs stay, and wait for a program that has the saga. A running process with the saga continues
+    /// them; the next start of one registers the handler again. A launch in progress may still be delivered to it;
+    /// repeat the call to see.
     ///
     /// # Errors
     ///
@@ -128,7 +131,7 @@ impl Scoop {
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the handler may be struck out even if the future is dropped.
+    /// Once polled, the handler may be retired even if the future is dropped.
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {

@@ -15,7 +15,7 @@ pub(crate) use self::read::{Extent, TreeRows};
 pub(crate) use self::row::{RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
-/// The runs of a hierarchy. Display it to see who did what and when.
+/// The runs of a hierarchy. Display it to see the runs with their events, times and workers.
 ///
 /// Records that cannot be read, such as those of other participants, are marked, and the rest is shown.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ pub struct Tree {
 pub struct RunInfo {
     /// The saga.
     pub handler: String,
-    /// Where it heard of the message.
+    /// The topic of the message.
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
-    /// Its place in the hierarchy.
+    /// Its lineage: the ids of its ancestors and its own id.
     pub lineage: Lineage,
-    /// How far it is.
+    /// Its state.
     pub state: RunState,
     /// Whether its rollback is in progress.
     pub rolling_back: bool,
@@ -51,23 +51,23 @@ pub struct RunInfo {
     /// The earliest time at which it can begin or continue, if that is after the tree was read: the end of a delay, a
     /// sleep or a backoff.
     pub wakes_at: Option<SystemTime>,
-    /// The deadline at which it gives up, the earliest that counts, unless it has ended.
+    /// The earliest deadline that applies to it, unless it has ended.
     pub deadline: Option<SystemTime>,
-    /// Whether it is ready, and no living program has its saga.
+    /// Whether it is ready although no living program has its saga.
     pub is_abandoned: bool,
-    /// Whether it will give up: on request, or since it has missed its deadline.
+    /// Whether it will give up, since it was cancelled or has missed its deadline.
     pub gives_up: bool,
-    /// The requests for which it will give up, oldest first.
+    /// The cancellation requests for which it will give up, oldest first.
     pub pending_cancellations: Vec<CancellationRequest>,
-    /// What is on record about it, oldest first.
+    /// Its recorded events, oldest first.
     pub events: Vec<RunEvent>,
-    /// What operators did about it, oldest first.
+    /// The interventions of operators on it, oldest first.
     pub interventions: Vec<Intervention>,
     /// The runs of the messages that it launched.
     pub children: Vec<RunInfo>,
     /// The messages that it launched without any handler, in the order of their launch.
     pub unhandled: Vec<UnhandledMessage>,
-    /// When this was read, by the clock of the database.
+    /// The time at which this was read, by the clock of the database.
     read_at: Option<SystemTime>,
 }
 
@@ -79,103 +79,103 @@ pub struct UnhandledMessage {
     pub topic: String,
     /// The message.
     pub message_id: Uuid,
-    /// When it was launched; `None` if the time on record is none of the years 1 to 9999.
+    /// The time of its launch; `None` if the recorded time is outside the years 1 to 9999.
     pub at: Option<SystemTime>,
     /// The hierarchy that handles it, if it was [redelivered](crate::Scoop::redeliver).
     pub redelivered_as: Option<HierarchyId>,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RunState {
-    /// Nobody has begun it yet.
+    /// It has not begun.
     NotBegun,
-    /// It can go on, and nobody works on it at this moment.
+    /// It can continue, and no worker executes it at this moment.
     Ready,
-    /// It is tried again: its step failed, which does not count yet, or the ground under it did.
-    /// [`RunInfo::wakes_at`] says when.
+    /// An attempt failed, because of its step or of the infrastructure (database or connection), and is retried at
+    /// [`RunInfo::wakes_at`].
     Retrying {
-        /// How many times in vain so far.
+        /// The number of failed attempts so far.
         attempts: u32,
-        /// Why the last time.
+        /// The reason of the latest failure.
         reason: String,
     },
-    /// Somebody works on it.
+    /// A worker executes it.
     Running,
     /// It waits for its children: [`RunInfo::unfinished_children`].
     Waiting,
-    /// No process at hand can continue it.
+    /// No living process can continue it.
     Stuck {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It succeeded.
+    /// It has committed.
     Committed,
-    /// It was undone.
+    /// It was rolled back because of this failure.
     RolledBack(Failure),
-    /// It could not be undone.
+    /// Its rollback failed.
     RollbackFailed(RollbackFailure),
 }
 
-/// One thing that happened in a run. Display it for one line.
+/// A recorded event of a run. Display it for one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunEvent {
     /// The recorded type of the event.
     pub kind: EventKind,
-    /// The recorded name of the step, or in a rollback of its part. [`RunEvent::subject`] has the step
+    /// The recorded name of the step, or in a rollback that of its part. [`RunEvent::subject`] returns the step
     /// itself.
     pub step: Option<String>,
-    /// When; `None` if the time on record is none of the years 1 to 9999.
+    /// The time; `None` if the recorded time is outside the years 1 to 9999.
     pub at: Option<SystemTime>,
-    /// The time since the previous event of this run, or since the end of the wait that followed that. For a step this
+    /// The time since the previous event of this run, or since the end of the wait after that event. For a step this
     /// is its duration.
     pub took: Option<Duration>,
-    /// The wait that followed: for the children of the step, or for the end of its sleep. `None` if there was none, if it
-    /// is not over, or if the tree lacks these children.
+    /// The wait after the event, for the children of the step or for the end of its sleep. `None` if there was none,
+    /// if it is not over, or if the tree lacks these children.
     pub waited: Option<Duration>,
     /// Whether the wait was only for a sleep.
     slept: bool,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
-    /// What went wrong.
+    /// The failure that it records, if it records one.
     pub failure: Option<Failure>,
     /// The part of the record that cannot be read, with the reason.
     pub unreadable: Option<String>,
     role: Role,
 }
 
-/// A request that a hierarchy, or a part of it, give up.
+/// A cancellation request for a hierarchy or a part of it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CancellationRequest {
-    /// The run that is to give up with all below it, or the hierarchy if there is one id.
+    /// The run that gives up with its descendants; the whole hierarchy if there is one id.
     pub lineage: Lineage,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Who asked for it.
+    /// The source of the request.
     pub source: String,
-    /// When; `None` if the time on record is none of the years 1 to 9999.
+    /// The time; `None` if the recorded time is outside the years 1 to 9999.
     pub at: Option<SystemTime>,
 }
 
-/// The meaning of an event, given its place among those of a run.
+/// The meaning of an event, which depends on the earlier events of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The meaning of its kind.
     Plain,
-    /// A step came to its end.
+    /// A step completed.
     Completed,
-    /// The child failure handler of a step came to its end.
+    /// The child failure handler of a step completed.
     HandledFailures,
     /// The rollback of the children of a step, if any, was requested.
     ChildrenUndone,
-    /// A step is rolled back.
+    /// A step was rolled back.
     Undone,
-    /// It names a part of the rollback of a step that never completed, since there is no other part.
+    /// It names a part of the rollback of a step that never completed: the rollback has no other part.
     NothingToUndo,
-    /// An event of a rollback that names a part of that.
+    /// Another event of a rollback that names a part of it.
     OfPart,
 }
 
@@ -196,7 +196,7 @@ impl RunInfo {
         matches!(self.state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_))
     }
 
-    /// When it began, if it has and that can be read.
+    /// The time at which it began, if it has begun and the time can be read.
     pub fn began_at(&self) -> Option<SystemTime> {
         self.events.first()?.at
     }
@@ -207,12 +207,12 @@ impl RunInfo {
         last.duration_since(self.began_at()?).ok()
     }
 
-    /// The children that have not ended: a [waiting](RunState::Waiting) run waits for these.
+    /// The children that have not ended; a [waiting](RunState::Waiting) run waits for them.
     pub fn unfinished_children(&self) -> impl Iterator<Item = &RunInfo> {
         self.children.iter().filter(|child| !child.has_ended())
     }
 
-    /// Until when it sleeps, if all that it waits for is the end of a sleep.
+    /// The end of its sleep, if it waits for nothing else.
     pub fn sleeps_until(&self) -> Option<SystemTime> {
         if self.state != RunState::Waiting || self.unfinished_children().any(|child| !child.is_sleep()) {
             return None;
@@ -227,13 +227,13 @@ impl RunInfo {
 }
 
 impl RunEvent {
-    /// An event as it is on record.
+    /// An event as recorded.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
         Self { kind, step, at, took, waited, slept: false, worker, failure, unreadable, role: Role::Plain }
     }
 
-    /// What happened, in a word or two: `completed`, `rolled back`.
+    /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
             (Role::Completed, _) => "completed",
@@ -254,7 +254,8 @@ impl RunEvent {
         }
     }
 
-    /// The step of the event, also where the record names a part of a rollback. `None` for the end of a run.
+    /// The step of the event, also where the recorded name is that of a part of a rollback. `None` for the end of a
+    /// run.
     pub fn subject(&self) -> Option<&str> {
         if matches!(self.kind, EventKind::Committed | EventKind::RolledBack) {
             return None;
@@ -269,7 +270,7 @@ impl RunEvent {
         }
     }
 
-    /// Whether it is an end of a run, at least for a time: a run that has committed may be rolled back later.
+    /// Whether it is an end of a run, perhaps a temporary one: a committed run may be rolled back later.
     fn ends(&self) -> bool {
         matches!(self.kind, EventKind::Committed | EventKind::RolledBack | EventKind::RollbackFailed)
     }
@@ -297,13 +298,13 @@ impl Tree {
         all
     }
 
-    /// The messages of the hierarchy that no handler was subscribed for: the one that started it, or those of its runs.
+    /// The messages of the hierarchy without a handler: the one that started it, or messages that its runs launched.
     pub fn unhandled(&self) -> Vec<&UnhandledMessage> {
         let of_runs = self.runs().into_iter().flat_map(|run| &run.unhandled);
         self.unhandled.iter().chain(of_runs).collect()
     }
 
-    /// Where the failure arose that contains this cause: the step of the first run that failed with it by itself.
+    /// The origin of this cause: the step of the first run that failed with it by its own failure.
     pub(crate) fn origin_of(&self, cause: &Failure) -> Option<FailedStep> {
         let own = |event: &&RunEvent| {
             let failure = event.failure.as_ref().filter(|_| event.kind == EventKind::RollingBack);
@@ -314,7 +315,7 @@ impl Tree {
         Some(FailedStep { saga: run.handler.clone(), step: event.subject()?.to_owned() })
     }
 
-    /// All requests to give up that were made in this hierarchy, oldest first.
+    /// All cancellation requests in this hierarchy, oldest first.
     pub fn cancellations(&self) -> &[CancellationRequest] {
         &self.cancellations
     }

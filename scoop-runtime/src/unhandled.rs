@@ -12,13 +12,13 @@ use crate::sync::{Mutex, lock};
 use crate::topology::ListedHandler;
 use crate::{RuntimeError, telemetry};
 
-/// How many near topics are named.
+/// The maximum number of similar topics in an error.
 const NEAR_MAX: usize = 3;
 
-/// How many subscribed topics are named if none is near.
+/// The maximum number of subscribed topics in an error if none is similar.
 const OTHERS_MAX: usize = 5;
 
-/// A launch that was refused: its message requires a handler, and its topic has none.
+/// A refused launch: its message requires a handler, and its topic has none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no handler is subscribed to topic `{topic}`")]
 pub(crate) struct Unhandled {
@@ -44,17 +44,17 @@ impl Unhandled {
         }
     }
 
-    /// The error for the caller, with topics that do have handlers.
+    /// The error for the caller, with topics that have handlers.
     pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
         let Self { topic, message, .. } = self.clone();
-        // Without the list the error is still right.
+        // If the list cannot be read, the error is still correct.
         let listed = store.listed_handlers().await.unwrap_or_default();
         let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
         RuntimeError::NoHandler { topic, message, subscribed }
     }
 }
 
-/// Topics with handlers, as an error about a topic without one names them.
+/// Topics with handlers, for an error about a topic without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Subscribed {
@@ -108,7 +108,7 @@ pub(crate) struct UnhandledWarnings {
 #[derive(Default)]
 struct Known {
     warned: BTreeSet<String>,
-    /// The handlers of each topic, when they were last looked up.
+    /// The handlers of each topic, as of the latest look-up.
     handlers: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -117,10 +117,10 @@ impl UnhandledWarnings {
         Arc::new(Self { store, known: Mutex::default() })
     }
 
-    /// Messages were launched together on these topics, and runs were created for these handlers.
+    /// Records that messages were launched together on these topics, and that runs were created for these handlers.
     ///
-    /// Which handler belongs to which topic matters only where there are several topics: it is looked up
-    /// once for each, and remembered.
+    /// The handlers of a topic matter only if there are several topics. They are looked up once for each topic and
+    /// cached.
     pub(crate) fn launched<'a>(
         self: &Arc<Self>,
         topics: impl IntoIterator<Item = &'a str>,
@@ -140,7 +140,7 @@ impl UnhandledWarnings {
     }
 
     async fn look_up(self: Arc<Self>, topics: Vec<String>, handlers: Vec<String>) {
-        // After a failure the next such launch asks again.
+        // After a failure the next such launch retries the look-up.
         let Ok(listed) = self.store.listed_handlers().await else {
             return;
         };
@@ -153,13 +153,13 @@ impl UnhandledWarnings {
 }
 
 impl Known {
-    /// Whether a warning about the topic has been logged, or one of these handlers is known to be its.
+    /// Whether a warning about the topic has been logged, or one of these handlers is known to belong to it.
     fn accounts_for(&self, topic: &str, handlers: &[String]) -> bool {
         let own = self.handlers.get(topic);
         self.warned.contains(topic) || own.is_some_and(|own| handlers.iter().any(|it| own.contains(it)))
     }
 
-    /// The topics that need a warning now.
+    /// Updates the cache, and returns the topics that need a warning now.
     fn take_note(&mut self, topics: &[String], handlers: &[String], listed: &[ListedHandler]) -> Vec<String> {
         for topic in topics {
             let own = listed.iter().filter(|listed| listed.topic == *topic);

@@ -1,10 +1,9 @@
-//! Runs what must not be stopped half-way, whatever becomes of whoever waits for it.
+//! Runs a future to completion even if its caller is cancelled.
 
 use crate::patience::carried;
 
-/// Awaits this in a task of its own, so that nobody can cancel it. Whoever stops waiting leaves it to come to its end
-/// alone: a connection does not go back to its pool in the middle of a transaction that nobody knows of, and what
-/// has to follow a commit does.
+/// Awaits the work in a task of its own, so that dropping this future does not cancel it. So a connection never
+/// returns to its pool in the middle of a transaction, and the work after a commit is always done.
 pub(crate) async fn uninterrupted<T: Send + 'static>(
     work: impl Future<Output = sqlx::Result<T>> + Send + 'static,
 ) -> sqlx::Result<T> {

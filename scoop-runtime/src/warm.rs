@@ -1,8 +1,7 @@
-//! Keeps at hand for a moment what was just in use.
+//! Caches recently used connections for 5 ms.
 //!
-//! For connections: a pool tests each that comes back, which is a round trip, and hands out the one that has
-//! rested longest. A saga that runs alone would so meet another session of the server for each of its statements, one
-//! that has long gone to sleep.
+//! sqlx's pool pings each returned connection, which is a round trip, and hands out the longest-idle one. So
+//! consecutive statements of a saga that runs alone would each meet another, cold session of the server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,32 +11,32 @@ use tokio::time::Instant;
 
 use crate::sync::{Mutex, lock};
 
-/// After how many uses in a row a connection goes back to its pool all the same, which has its own rules about how long
-/// one may live.
+/// The number of uses in a row after which a connection returns to its pool anyway, which limits the lifetime of
+/// connections.
 pub(crate) const USES_MAX: u32 = 1_000;
 
-/// How long something is kept.
+/// The time for which an item is kept.
 const KEPT_FOR: Duration = Duration::from_millis(5);
 
-/// What is kept for whoever wants it next. Clones share it.
+/// A cache of items for the next user. Clones share it.
 #[derive(Debug)]
 pub(crate) struct Warm<T>(Arc<Mutex<Shelf<T>>>);
 
 #[derive(Debug)]
 struct Shelf<T> {
-    /// Each with the time when it has to go, the first to go in front.
+    /// The items with their expiry times, earliest first.
     kept: VecDeque<(Instant, T)>,
-    /// Whether somebody sees to it that they do.
+    /// Whether a [`Watch`] drops expired items.
     watched: bool,
 }
 
 impl<T: Send + 'static> Warm<T> {
-    /// Whatever was used last.
+    /// Takes the most recently used item.
     pub(crate) fn take(&self) -> Option<T> {
         lock(&self.0).kept.pop_back().map(|(_, thing)| thing)
     }
 
-    /// Keeps it until somebody takes it. If nobody does it is soon dropped.
+    /// Keeps the item until it is taken, or dropped after a moment.
     pub(crate) fn put(&self, thing: T) {
         let begins = {
             let mut shelf = lock(&self.0);
@@ -45,7 +44,7 @@ impl<T: Send + 'static> Warm<T> {
             !std::mem::replace(&mut shelf.watched, true)
         };
         if begins {
-            // Not while the lock is held: a runtime that is shutting down drops it at once.
+            // Spawned without the lock: a runtime that is shutting down drops the task at once, which locks.
             tokio::spawn(Watch(Some(self.0.clone())).until_none_is_left());
         }
     }
@@ -63,7 +62,7 @@ impl<T> Clone for Warm<T> {
     }
 }
 
-/// The duty to drop what nobody has taken in time. Over when there is no shelf in it any more.
+/// A task that drops expired items. It ends when none is left; the field is then `None`.
 struct Watch<T>(Option<Arc<Mutex<Shelf<T>>>>);
 
 impl<T> Watch<T> {
@@ -73,7 +72,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// Says when the next one is due.
+    /// Returns the expiry time of the next item.
     fn drop_what_is_due(&mut self) -> Option<Instant> {
         let now = Instant::now();
         loop {
@@ -86,14 +85,14 @@ impl<T> Watch<T> {
                 self.0.take_if(|_| next.is_none());
                 return next;
             }
-            // Not while the lock is held: whatever is dropped may do something about it.
+            // Dropped without the lock: the destructor of the item may use the cache.
             drop(shelf);
         }
     }
 }
 
 impl<T> Drop for Watch<T> {
-    /// If it is stopped in the middle, with its runtime, nothing stays behind that this runtime would have to drop.
+    /// Drops all items if the task is stopped with its runtime: they may belong to that runtime.
     fn drop(&mut self) {
         let Some(shelf) = &self.0 else { return };
         let kept = {
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_for_longer_than_a_moment() {
+    async fn item_that_is_not_taken_is_dropped_after_a_moment() {
         let (warm, things) = (Warm::default(), [Arc::new(1), Arc::new(2)]);
         let weak = things.each_ref().map(Arc::downgrade);
         let [first, second] = things;
@@ -134,13 +133,13 @@ mod tests {
         assert_eq!(alive(&weak), [true, true]);
         tokio::time::sleep(KEPT_FOR / 2 + Duration::from_millis(1)).await;
         assert_eq!(alive(&weak), [false, true]);
-        // Taken and put back it starts anew.
+        // An item that is taken and put back gets a new expiry time.
         warm.put(warm.take().unwrap());
         tokio::time::sleep(KEPT_FOR / 2).await;
         assert_eq!(alive(&weak), [false, true]);
         tokio::time::sleep(KEPT_FOR).await;
         assert_eq!(alive(&weak), [false, false]);
-        // And so does the watch.
+        // The watch starts anew, too.
         warm.put(Arc::new(3));
         let third = Arc::downgrade(lock(&warm.0).kept.front().map(|(_, third)| third).unwrap());
         tokio::time::sleep(KEPT_FOR * 2).await;
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(alive(&weak), [true, true, true]);
         drop(former);
         assert_eq!(alive(&weak), [false, true, true]);
-        // Whoever is still at work there puts more.
+        // A task that still runs there puts another item.
         let entered = handle.enter();
         warm.put(second);
         drop(entered);

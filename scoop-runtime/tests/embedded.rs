@@ -1,6 +1,6 @@
-//! The private server leaves nothing behind, however its owner ends, and keeps what it was told to keep.
+//! The private server leaves nothing behind, however its owner ends, and keeps its folder if requested.
 //!
-//! Owners that end badly are children: this very program, told by a variable what to be (see [`child`]).
+//! Owners that crash are child processes: this program, with a variable that selects the role (see [`child`]).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,8 +16,8 @@ const ROLE: &str = "SCOOP_TEST_ROLE";
 const FOLDER: &str = "SCOOP_TEST_FOLDER";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a machine has no programs of PostgreSQL, but somebody else's server, the rest of the
-/// project is tested on that, and there is nothing to test here.
+/// Skips the test on a machine that has no programs of PostgreSQL but another server, on which the rest of the
+/// project is tested.
 macro_rules! needs_programs {
     () => {
         if std::env::var_os("DATABASE_URL").is_some() && !Embedded::is_installed() {
@@ -28,7 +28,7 @@ macro_rules! needs_programs {
 }
 
 #[tokio::test]
-async fn a_dropped_temporary_server_leaves_no_process_and_no_folder() {
+async fn dropped_temporary_server_leaves_no_process_and_no_folder() {
     needs_programs!();
     let postgres = Embedded::start().await.unwrap();
     assert_eq!(number(&postgres.connect_options(), "SELECT 42").await, 42);
@@ -78,7 +78,7 @@ async fn settings_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_start_shows_its_log() {
+async fn server_that_cannot_start_shows_its_log() {
     needs_programs!();
     let error = Embedded::builder().setting("no_such_setting", "1").start().await.unwrap_err();
     let EmbeddedError::Exited { folder, log } = error else { panic!("{error}") };
@@ -87,7 +87,7 @@ async fn a_server_that_cannot_start_shows_its_log() {
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_both_restarts_and_a_crash() {
+async fn committed_data_survives_both_restarts_and_a_crash() {
     needs_programs!();
     let postgres = Embedded::start().await.unwrap();
     let options = postgres.connect_options();
@@ -115,9 +115,9 @@ async fn what_was_committed_survives_both_restarts_and_a_crash() {
 }
 
 #[tokio::test]
-async fn a_standby_has_what_was_committed_and_takes_over() {
+async fn standby_has_committed_data_and_takes_over() {
     needs_programs!();
-    // Commits wait until a standby shows them.
+    // Commits wait until a standby has applied them.
     let builder = Embedded::builder().setting("synchronous_standby_names", "*");
     let first = builder.setting("synchronous_commit", "remote_apply").start().await.unwrap();
     let second = first.standby().await.unwrap();
@@ -129,7 +129,7 @@ async fn a_standby_has_what_was_committed_and_takes_over() {
     signal("KILL", first.process_id().unwrap());
     drop(first);
     assert!(!folder.exists());
-    // It is a server like any other then: it can be restarted, and followed.
+    // The promoted standby can be restarted, and have a standby of its own.
     execute(&second.connect_options(), "SELECT pg_promote()").await;
     second.restart(Shutdown::Immediate).await.unwrap();
     let third = second.standby().await.unwrap();
@@ -155,7 +155,7 @@ async fn kept_data_survives_a_stop() {
 }
 
 #[tokio::test]
-async fn a_folder_too_deep_for_a_socket_works() {
+async fn folder_too_deep_for_a_socket_works() {
     needs_programs!();
     let home = Scratch::new("deep");
     let deep = home.0.join("a-rather-long-name/".repeat(8)).join("a comma, and \"quotes\"");
@@ -171,7 +171,7 @@ async fn a_folder_too_deep_for_a_socket_works() {
 }
 
 #[tokio::test]
-async fn a_second_owner_is_told_who_the_first_is() {
+async fn error_for_a_second_owner_names_the_first() {
     needs_programs!();
     let home = Scratch::new("owned");
     let owner = Owner::start("keep", &home.0);
@@ -186,7 +186,7 @@ async fn a_second_owner_is_told_who_the_first_is() {
 }
 
 #[tokio::test]
-async fn another_use_of_a_folder_is_respected() {
+async fn folder_with_other_files_is_refused() {
     needs_programs!();
     let home = Scratch::new("foreign");
     fs::create_dir(&home.0).unwrap();
@@ -223,9 +223,9 @@ async fn link_in_place_of_a_file_is_not_followed() {
     assert!(matches!(error, EmbeddedError::Folder { .. }), "{error}");
 }
 
-/// Root's server runs as somebody else, who has to get to the folder. Others simply may not make one there.
+/// Root's server runs as another user, which has to reach the folder. Other users simply may not create one there.
 #[tokio::test]
-async fn a_folder_behind_a_closed_one_is_refused() {
+async fn folder_below_a_closed_one_is_refused() {
     needs_programs!();
     let home = Scratch::new("closed");
     fs::create_dir(&home.0).unwrap();
@@ -244,21 +244,21 @@ async fn a_folder_behind_a_closed_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_killed_owner_leaves_no_server_and_a_usable_folder() {
+async fn killed_owner_leaves_no_server_and_a_usable_folder() {
     needs_programs!();
     let home = Scratch::new("killed");
     let mut owner = Owner::start("keep", &home.0);
     owner.kill();
 
-    // At once: the former server may still be stopping.
+    // Without a pause: the former server may still be stopping.
     let next = Embedded::start_in(&home.0).await.unwrap();
     assert!(!alive(owner.server));
     assert_eq!(number(&next.connect_options(), "SELECT n FROM made_by_child").await, 1);
 }
 
-/// A child of the owner that lives on must not hold the pipe open.
+/// A surviving child of the owner must not hold the pipe open.
 #[test]
-fn a_killed_owner_with_children_leaves_neither_server_nor_temporary_folder() {
+fn killed_owner_with_children_leaves_neither_server_nor_temporary_folder() {
     needs_programs!();
     let mut owner = Owner::start("keep with a child", Path::new(""));
     let sleeper = owner.sleeper.unwrap();
@@ -270,7 +270,7 @@ fn a_killed_owner_with_children_leaves_neither_server_nor_temporary_folder() {
 }
 
 #[test]
-fn an_owner_that_panics_leaves_nothing() {
+fn owner_that_panics_leaves_nothing() {
     needs_programs!();
     let mut owner = Owner::start("panic", Path::new(""));
     assert!(!owner.child.wait().unwrap().success());
@@ -278,7 +278,7 @@ fn an_owner_that_panics_leaves_nothing() {
 }
 
 #[test]
-fn an_owner_that_exits_leaves_nothing() {
+fn owner_that_exits_leaves_nothing() {
     needs_programs!();
     let mut owner = Owner::start("exit", Path::new(""));
     assert_eq!(owner.child.wait().unwrap().code(), Some(3));
@@ -286,7 +286,7 @@ fn an_owner_that_exits_leaves_nothing() {
 }
 
 #[test]
-fn the_supervisor_does_not_heed_what_a_terminal_sends() {
+fn supervisor_ignores_signals_of_a_terminal() {
     needs_programs!();
     let mut owner = Owner::start("keep", Path::new(""));
     for name in ["INT", "HUP", "TERM"] {
@@ -298,12 +298,12 @@ fn the_supervisor_does_not_heed_what_a_terminal_sends() {
 }
 
 #[tokio::test]
-async fn a_kept_server_that_nobody_watches_is_replaced() {
+async fn kept_server_without_supervisor_is_replaced() {
     needs_programs!();
     let home = Scratch::new("orphan");
     let mut owner = Owner::start("keep", &home.0);
     owner.kill_with_supervisor();
-    assert!(alive(owner.server), "an orphan, for nobody was left to stop it");
+    assert!(alive(owner.server), "an orphan: no process was left to stop it");
 
     let next = Embedded::start_in(&home.0).await.unwrap();
     assert!(!alive(owner.server));
@@ -312,18 +312,18 @@ async fn a_kept_server_that_nobody_watches_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_temporary_server_that_nobody_watches_is_swept_up() {
+async fn temporary_server_without_supervisor_is_swept_up() {
     needs_programs!();
     let mut owner = Owner::start("keep", Path::new(""));
     owner.kill_with_supervisor();
 
-    // Other tests start servers, too, and may already be sweeping, which is why we do not look at the orphan before.
+    // The orphan is not checked before: other tests start servers, too, and may already be sweeping.
     drop(Embedded::start().await.unwrap());
     owner.assert_nothing_left();
 }
 
 #[test]
-fn without_programs_the_error_tells_what_to_do() {
+fn error_without_programs_names_the_remedy() {
     let empty = Scratch::new("empty");
     fs::create_dir(&empty.0).unwrap();
     let output = child("fail", Path::new("")).env("SCOOP_PG_BIN", &empty.0).output().unwrap();
@@ -341,7 +341,7 @@ fn without_programs_the_error_tells_what_to_do() {
     }
 }
 
-/// The main function of the children; a run of the tests themselves passes through.
+/// The main function of the child processes; it does nothing in a run of the tests themselves.
 #[tokio::test]
 async fn child_main() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -358,7 +358,7 @@ async fn child_main() {
     };
     execute(&postgres.connect_options(), "CREATE TABLE made_by_child AS SELECT 1 AS n").await;
     let sleeper = (role == "keep with a child").then(|| Command::new("sleep").arg("600").spawn().unwrap());
-    // The test harness has begun a line of its own.
+    // The test harness has begun a line, which this ends.
     println!();
     println!(
         "STARTED {} {} {}",
@@ -367,7 +367,7 @@ async fn child_main() {
         postgres.folder().display()
     );
     match &*role {
-        "panic" => panic!("as the test wants it"),
+        "panic" => panic!("requested by the test"),
         "exit" => std::process::exit(3),
         _ => std::future::pending().await,
     }
@@ -386,7 +386,7 @@ struct Owner {
     supervisor: u32,
     sleeper: Option<u32>,
     folder: PathBuf,
-    /// Kept open, for the child may still have something to say.
+    /// Kept open, since the child may still write.
     _output: BufReader<ChildStdout>,
 }
 
@@ -415,7 +415,7 @@ impl Owner {
         self.child.wait().unwrap();
     }
 
-    /// The supervisor and its listener first, which would else stop the server.
+    /// Kills the supervisor and its listener first, which would otherwise stop the server.
     fn kill_with_supervisor(&mut self) {
         let listener = children_of(self.supervisor).into_iter().find(|pid| *pid != self.server).unwrap();
         for pid in [self.supervisor, listener] {
@@ -436,7 +436,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Else a folder is removed while the server still writes there.
+        // Otherwise a folder would be removed while the server still writes there.
         let deadline = Instant::now() + PATIENCE;
         while alive(self.supervisor) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
@@ -444,7 +444,7 @@ impl Drop for Owner {
     }
 }
 
-/// The name of a folder for kept data, which everybody may enter, removed at the end.
+/// The path of a folder for kept data, below one that all users may enter. Removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -483,7 +483,7 @@ async fn text(options: &PgConnectOptions, sql: &'static str) -> String {
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < deadline, "not so after {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,23 +1,23 @@
-//! What is said on the command line.
+//! The command line.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use scoop::{Error, Result};
 
-/// How long, with what, and from which seed.
+/// Duration, workers, faults and seed of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Args {
-    /// How long the long form goes on; the short form commits each fault once or twice.
+    /// The duration of the long form. The short form commits each fault a fixed number of times.
     pub(crate) duration: Option<Duration>,
     pub(crate) seed: u64,
     pub(crate) workers: usize,
-    /// The faults to commit, by name, if not all.
+    /// The faults to commit, by name. Empty means all.
     pub(crate) only: Vec<String>,
 }
 
 impl Args {
-    /// Reads them. What is not known belongs to the tests that have the usual harness, and is left to them.
+    /// Reads them. Unknown arguments belong to the tests with the usual harness, and are ignored.
     pub(crate) fn read(mut args: impl Iterator<Item = String>) -> Result<Self> {
         let mut known = Self { duration: None, seed: std::process::id().into(), workers: 3, only: vec![] };
         while let Some(name) = args.next() {

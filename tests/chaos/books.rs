@@ -1,4 +1,4 @@
-//! Whether what happened is what was to happen, once: the ledgers beside the record.
+//! The audit: compares the ledgers with the recorded events, so that each planned effect exists exactly once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::plan::{self, Fate};
 use crate::record::{self, End, Hierarchy, RunRecord};
 use crate::sagas::{Carrier, Clockwork, Job, Node, Witness};
 
-/// What the steps of a node are called.
+/// The step names of a node.
 const NODE_STEPS: [&str; 3] = ["first", "second", "third"];
 
 /// The first 48 bits of a UUID of version 7 are milliseconds.
@@ -28,7 +28,7 @@ const FROM_OTHER_TIMES: &str = "
 const DEFINITIONS: [Definition; 4] =
     [Node::DEFINITION, Carrier::DEFINITION, Witness::DEFINITION, Clockwork::DEFINITION];
 
-/// What is found, and how much there was to find it in.
+/// Findings, and the amounts that were checked.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) hierarchies: usize,
@@ -41,13 +41,13 @@ pub(crate) struct Findings {
     pub(crate) outside: usize,
     /// Attempts outside that were made again under the same key.
     pub(crate) repeated: usize,
-    /// Messages whose id tells another time than the server had, since a clock was moved.
+    /// Messages with an id of another time than the server had, because a clock was moved.
     pub(crate) from_other_times: i64,
-    /// What should be there and is not.
+    /// Missing effects and hierarchies.
     pub(crate) losses: Vec<String>,
-    /// What is there more than once, or should not be.
+    /// Effects and hierarchies that exist more than once, or should not exist.
     pub(crate) doubles: Vec<String>,
-    /// What contradicts the rules of the protocol.
+    /// Violations of the rules of the protocol.
     pub(crate) violations: Vec<String>,
 }
 
@@ -57,14 +57,14 @@ type Entry = (String, String, i64);
 /// Both ledgers, by run.
 struct Ledgers {
     in_database: HashMap<Uuid, Vec<Entry>>,
-    /// The keys of what was done outside, by what it was.
+    /// The keys of each effect outside.
     outside: HashMap<Uuid, BTreeMap<Instance, BTreeSet<Uuid>>>,
 }
 
 /// One instance of a step, or of its compensation.
 type Instance = (What, String, i64);
 
-/// Looks at everything, once all is done.
+/// Audits everything, once all is done.
 pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut ledgers = Ledgers::read(pool, ledger, &mut findings).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
         for hierarchy in record::read(pool, &part, &listings).await? {
             findings.events += hierarchy.log.events.len();
             let mut wrong = scoop_core::audit::audit(&hierarchy.log, &DEFINITIONS, AtRest::Yes);
-            // What was done before a cancellation was committed cannot be told from what was done after.
+            // Effects before the commit of a cancellation cannot be distinguished from those after it.
             wrong.retain(|wrong| knows_commits || wrong.invariant != Invariant::GivesUp);
             if !wrong.is_empty() {
                 let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
@@ -93,7 +93,7 @@ pub(crate) async fn audit(pool: &PgPool, seed: u64, book: &Book, ledger: &Path) 
         }
     }
     for run in ledgers.in_database.keys().chain(ledgers.outside.keys()) {
-        findings.doubles.push(format!("run {run} left entries and is not on record"));
+        findings.doubles.push(format!("run {run} left entries and is not recorded"));
     }
     findings.check_numbers(book, &roots);
     findings.check_receipts(pool, &roots).await?;
@@ -130,7 +130,7 @@ impl Ledgers {
 }
 
 impl Findings {
-    /// Each outcome on record has its effects, each effect has its outcome.
+    /// Checks that each recorded outcome has its effects, and each effect its outcome.
     fn check_run(&mut self, run: &RunRecord, ledgers: &mut Ledgers) -> Result<()> {
         let expected = Expected::of(run)?;
         let mut entered: BTreeMap<Instance, usize> = BTreeMap::new();
@@ -164,7 +164,7 @@ impl Findings {
         Ok(())
     }
 
-    /// A node tidies up after its first step once, however that came about.
+    /// Checks that a node has tidied up after its first step exactly once, on any path.
     fn check_tidied_up(&mut self, run: &RunRecord, entered: &mut BTreeMap<Instance, usize>) {
         let mut times = 0;
         entered.retain(|(what, _, _), count| {
@@ -181,7 +181,7 @@ impl Findings {
         }
     }
 
-    /// A hierarchy ends as it must.
+    /// Checks that a hierarchy ended as planned.
     fn check_end(&mut self, seed: u64, book: &Book, number: i64, end: End, hierarchy: &Hierarchy) {
         self.hierarchies += 1;
         *self.ends.entry(end).or_default() += 1;
@@ -203,15 +203,16 @@ impl Findings {
         }
     }
 
-    /// Each number has one hierarchy.
+    /// Checks that each number has one hierarchy.
     fn check_numbers(&mut self, book: &Book, roots: &BTreeMap<i64, Vec<Uuid>>) {
         for number in 0..book.count {
             match roots.get(&number).map(Vec::as_slice) {
                 None | Some([]) => self.losses.push(format!("hierarchy {number} never began")),
                 Some([root]) => {
                     if book.launched.get(&number).is_some_and(|launched| launched != root) {
-                        self.losses
-                            .push(format!("hierarchy {number} is not the one that the client was told of"));
+                        self.losses.push(format!(
+                            "hierarchy {number} is not the one that was returned to the client"
+                        ));
                     }
                 }
                 Some(several) => {
@@ -224,7 +225,7 @@ impl Findings {
         }
     }
 
-    /// A message that was launched in a transaction exists exactly if that was committed.
+    /// Checks that a message launched in a transaction exists exactly if that was committed.
     async fn check_receipts(&mut self, pool: &PgPool, roots: &BTreeMap<i64, Vec<Uuid>>) -> Result<()> {
         let receipts: Vec<(i64, Uuid)> =
             sqlx::query_as("SELECT number, root FROM receipt").fetch_all(pool).await?;
@@ -247,7 +248,7 @@ impl Findings {
         Ok(())
     }
 
-    /// Each tick was run once.
+    /// Checks that each tick was run once.
     async fn check_ticks(&mut self, pool: &PgPool) -> Result<()> {
         let ticks = "SELECT -number, count(*) FROM ledger WHERE number < 0 GROUP BY 1 ORDER BY 1";
         let ticks: Vec<(i64, i64)> = sqlx::query_as(ticks).fetch_all(pool).await?;
@@ -265,7 +266,7 @@ impl Findings {
     }
 }
 
-/// The effects that follow from the record and the plan.
+/// The effects that follow from the recorded events and the plan.
 #[derive(Debug, Default)]
 struct Expected {
     in_database: Vec<Instance>,
@@ -294,7 +295,8 @@ impl Expected {
         Ok(expected)
     }
 
-    /// Whether something was done and not undone, although the run is rolled back.
+    /// Whether an effect was not compensated, although the run is rolled back, or was, although it is
+    /// committed.
     fn is_half_undone(&self, run: &RunRecord) -> bool {
         let count = |list: &[Instance], what: What| list.iter().filter(|instance| instance.0 == what).count();
         let half = |list: &[Instance]| count(list, What::Done) != count(list, What::Undone);
@@ -323,7 +325,8 @@ fn effects_of(run: &RunRecord, step: &str, what: What) -> Result<(bool, bool)> {
     })
 }
 
-/// Which step a part of a rollback undoes, in which iteration, and whether only what it launched.
+/// The step that a part of a rollback compensates, its iteration, and whether the part only covers its
+/// children.
 fn undone_by(name: &str) -> Option<(&str, i64, bool)> {
     let (step, rest) = name.strip_prefix("Rollback of ")?.split_once('[')?;
     let (iteration, rest) = rest.split_once(',')?;

@@ -34,7 +34,7 @@ const FIRST: i64 = 1_000_000_000;
 pub(crate) struct Calls {
     /// The hierarchies by number; `None` for launches that returned an error.
     launched: BTreeMap<i64, Option<Uuid>>,
-    /// Errors although the server was back.
+    /// Errors that occurred although the server was back.
     failures: Vec<String>,
     /// How long a launch took at most.
     pub(crate) longest: Duration,
@@ -73,7 +73,7 @@ pub(crate) async fn call(
 }
 
 impl Calls {
-    /// So many at once, which may share a commit.
+    /// Launches so many messages at once, which may share a commit.
     async fn launch(&mut self, client: &Scoop, crowd: usize) -> Vec<(i64, scoop::Handle)> {
         let begin = Instant::now();
         let numbers = (FIRST + self.count()..).take(crowd);
@@ -94,7 +94,7 @@ impl Calls {
         handles
     }
 
-    /// How many there were.
+    /// The number of launches.
     pub(crate) fn count(&self) -> i64 {
         i64::try_from(self.launched.len()).unwrap_or(i64::MAX)
     }
@@ -113,7 +113,9 @@ impl Calls {
         for (number, root) in &self.launched {
             match there.remove(number).as_deref() {
                 Some([found]) if root.is_none_or(|root| root == *found) => {}
-                Some([_]) => losses.push(format!("call {number} is not the one that the caller was told of")),
+                Some([_]) => {
+                    losses.push(format!("call {number} is not the one that was returned to the caller"))
+                }
                 Some(several) => doubles.push(format!("call {number} is there {} times", several.len())),
                 None if root.is_some() => losses.push(format!("call {number} is not there")),
                 None => {}

@@ -1,4 +1,4 @@
-//! Whoever uses all this: launches hierarchies, cancels some, and undoes others once they have ended.
+//! The client: launches hierarchies, cancels some, and requests the rollback of others once they have ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,39 +14,39 @@ use uuid::Uuid;
 use crate::plan::{self, Fate, Plan};
 use crate::sagas::Job;
 
-/// How many unfinished runs there may be before no more are launched.
+/// Limit of unfinished runs above which no more are launched.
 const UNFINISHED_MAX: i64 = 150;
 
-/// How long it rests between two launches. The log of half an hour still fits into memory.
+/// The pause between two launches. The log of half an hour still fits into memory.
 const PACE: Duration = Duration::from_millis(40);
 
-/// How long a request may be struck again and again before something is surely wrong.
+/// How long a request may fail again and again before something is surely wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The client, and what it still has in mind.
+/// The client, with its pending requests.
 pub(crate) struct Client {
     scoop: Scoop,
     pool: PgPool,
     seed: u64,
-    /// What is to be cancelled, and after the launch of which number.
+    /// The hierarchies to cancel, each with the number after whose launch that is due.
     to_cancel: VecDeque<(i64, Uuid)>,
     to_undo: VecDeque<Uuid>,
     pub(crate) book: Book,
 }
 
-/// What the client knows, for the audit.
+/// The client's knowledge, for the audit.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    /// How many numbers there are.
+    /// The number of launches, including those that workers do.
     pub(crate) count: i64,
     /// The hierarchies that it launched itself.
     pub(crate) launched: BTreeMap<i64, Uuid>,
     pub(crate) cancelled: usize,
-    /// What was undone, or is.
+    /// The hierarchies that are rolled back on request, or were rolled back before it.
     pub(crate) undone: BTreeSet<Uuid>,
 }
 
-/// Held by whoever wants the client to be quiet.
+/// Held to keep the client quiet.
 pub(crate) type Quiet = Arc<Mutex<()>>;
 
 impl Client {
@@ -58,7 +58,7 @@ impl Client {
         Ok(Self { scoop, pool, seed, to_cancel: [].into(), to_undo: [].into(), book: Book::default() })
     }
 
-    /// Does one thing after another until it is told to stop; then what it has begun comes to its end.
+    /// Works in a loop until it is stopped. Then the hierarchies that it has launched come to their end.
     pub(crate) async fn work(
         mut self,
         quiet: Quiet,
@@ -76,7 +76,7 @@ impl Client {
         Ok(self)
     }
 
-    /// Undoes what is still to be undone; for when everything has ended.
+    /// Requests the rollbacks that are still missing, after everything has ended.
     pub(crate) async fn undo_the_rest(&mut self) -> Result<()> {
         let begin = Instant::now();
         while !self.to_undo.is_empty() {
@@ -86,7 +86,7 @@ impl Client {
         Ok(())
     }
 
-    /// Many, if the server does not say.
+    /// The number of unfinished runs. `i64::MAX` if the server does not answer, so that nothing is launched.
     async fn unfinished(&self) -> i64 {
         let count = sqlx::query_scalar("SELECT count(*) FROM scoop.run WHERE handler <> 'none'");
         count.fetch_one(&self.pool).await.unwrap_or(i64::MAX)
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Every third in a transaction of ours, so that the message exists exactly if our receipt does.
+    /// Every third launch is in a transaction of ours, so that the message exists exactly if our receipt does.
     async fn try_to_launch(&self, number: i64, plan: Plan, fate: Fate) -> Result<Uuid> {
         let launch = self.scoop.launch(Job { number, plan }).unique(format!("{number}"));
         let launch = match fate {
@@ -152,7 +152,7 @@ impl Client {
         while let Some((_, root)) = self.to_cancel.pop_front_if(|(due, _)| *due <= self.book.count) {
             let begin = Instant::now();
             loop {
-                match self.scoop.cancel(root, "somebody changed their mind").await {
+                match self.scoop.cancel(root, "the customer changed their mind").await {
                     Ok(CancelAnswer::NothingToDo) => break,
                     Ok(_) => {
                         self.book.cancelled += 1;
@@ -183,7 +183,7 @@ impl Client {
     }
 }
 
-/// Whether the client launches it together with a receipt.
+/// Whether the client launches this number together with a receipt.
 pub(crate) fn has_receipt(number: i64) -> bool {
     number % 3 == 0
 }

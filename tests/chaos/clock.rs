@@ -1,6 +1,6 @@
-//! Moves the clock of a worker, by the library `faketime`: the program itself knows nothing of it.
+//! Moves the clock of a worker with the library `faketime`. The program itself knows nothing of it.
 //!
-//! Only the time of day moves. The monotonic clock, by which time-outs are counted, cannot be put back or forward on
+//! Only the time of day moves. The monotonic clock, which measures time-outs, cannot be put back or forward on
 //! a real machine either.
 
 use std::fs;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use scoop::Result;
 
-/// Where packages put the library, but for a folder that is named after the machine's architecture.
+/// Folders where packages put the library, or a subfolder of them named after the machine's architecture.
 const PARENTS: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/lib"];
 
-/// The form of it for programs with several threads.
+/// The variant for programs with several threads.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// How many seconds the library remembers what is in the file.
+/// How many seconds the library caches the content of the file.
 const REMEMBERED_SECONDS: u32 = 1;
 
 /// The library, if it is installed.
@@ -26,7 +26,7 @@ pub(crate) fn library() -> Option<PathBuf> {
     parents.map(|parent| parent.join(LIBRARY)).find(|library| library.is_file())
 }
 
-/// The variables by which a program has the clock that the file tells.
+/// The variables that give a program the clock in the file.
 pub(crate) fn variables(library: &Path, clock: &Path) -> [String; 4] {
     [
         format!("LD_PRELOAD={}", library.display()),
@@ -36,9 +36,9 @@ pub(crate) fn variables(library: &Path, clock: &Path) -> [String; 4] {
     ]
 }
 
-/// Sets the clock, so many seconds from the right time.
+/// Sets the clock to so many seconds from the right time.
 pub(crate) fn set(clock: &Path, seconds: i64) -> Result<()> {
-    // Renamed into place, so that nobody reads half of it.
+    // Renamed into place, so that a worker never reads half of it.
     let new = clock.with_extension("new");
     fs::write(&new, format!("{seconds:+}\n"))?;
     fs::rename(new, clock)?;

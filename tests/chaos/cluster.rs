@@ -1,4 +1,4 @@
-//! The servers: a primary whose commits wait for its standby, or whatever `DATABASE_URL` names.
+//! The servers: a primary whose commits wait for its standby, or the server in `DATABASE_URL`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, PgPool};
 
 use crate::proxy::Target;
 
-/// So many sessions fit, beside the three for superusers. Few, so that a crowd is soon together.
+/// The number of sessions, besides the three for superusers. Few, so that a crowd soon fills the server.
 pub(crate) const SESSIONS_MAX: usize = 120;
 
 /// How long to wait before another look at a server that is not ready.
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long a standby may need to catch up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the work is done.
+/// The servers and the database of the test.
 pub(crate) struct Cluster {
     database: String,
     servers: Servers,
@@ -31,7 +31,7 @@ enum Servers {
 }
 
 impl Cluster {
-    /// Servers of our own, or that of `DATABASE_URL`, and a fresh database there.
+    /// Starts servers of our own, or uses the one in `DATABASE_URL`, and creates a fresh database there.
     pub(crate) async fn start() -> Result<Self> {
         let servers = match std::env::var("DATABASE_URL") {
             Ok(url) => Servers::Theirs { url },
@@ -39,7 +39,7 @@ impl Cluster {
                 let builder = Embedded::builder().setting("synchronous_standby_names", "*");
                 let builder = builder.setting("max_connections", (SESSIONS_MAX + 3).to_string());
                 let builder = builder.setting("wal_retrieve_retry_interval", "50ms");
-                // For the audit, which wants to know what was there before what.
+                // The audit needs the order of the commits.
                 let builder = builder.setting("track_commit_timestamp", "on");
                 let primary = builder.setting("wal_keep_size", "256MB").start().await?;
                 let standby = Some(primary.standby().await?);
@@ -56,7 +56,7 @@ impl Cluster {
         matches!(self.servers, Servers::Own { .. })
     }
 
-    /// The way to the database itself, past the proxy.
+    /// How to connect to the database directly, without the proxy.
     pub(crate) fn direct(&self) -> Result<PgConnectOptions> {
         match &self.servers {
             Servers::Own { primary, .. } => Ok(primary.options_for(&self.database)),
@@ -64,7 +64,7 @@ impl Cluster {
         }
     }
 
-    /// Where the proxy has to lead.
+    /// The address that the proxy has to lead to.
     pub(crate) fn target(&self) -> Result<Target> {
         Ok(match &self.servers {
             Servers::Own { primary, .. } => Target::Socket(primary.folder().join(".s.PGSQL.5432")),
@@ -88,7 +88,7 @@ impl Cluster {
                 password.map_or(user.to_owned(), |password| format!("{user}:{password}"))
             }
         };
-        // Whether the connection is encrypted is between the proxy's two ends, which are on one machine as a rule.
+        // The proxy's two ends negotiate encryption themselves; as a rule they are on one machine.
         Ok(format!("postgres://{user}@127.0.0.1:{port}/{}?sslmode=prefer", self.database))
     }
 
@@ -100,7 +100,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills the primary, whose place its standby takes; but it can only be read before it is [told](Self::promote).
+    /// Kills the primary. Its standby takes its place, but is read-only until it is [promoted](Self::promote).
     pub(crate) async fn lose_primary(&mut self) -> Result<()> {
         let Servers::Own { primary, standby } = &mut self.servers else { return Ok(()) };
         let Some(heir) = standby.take() else { return Ok(()) };
@@ -112,7 +112,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Tells the standby that it is the primary now. Commits wait until it has [another](Self::reinforce).
+    /// Promotes the standby to primary. Commits wait until it has [another](Self::reinforce).
     pub(crate) async fn promote(&self) -> Result<()> {
         if let Servers::Own { primary, .. } = &self.servers {
             let mut session = primary.connect_options().connect().await?;
@@ -129,11 +129,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops what is ours, or drops the database.
+    /// Stops our own servers, or drops the database.
     pub(crate) async fn end(self) -> Result<()> {
         match self.servers {
             Servers::Own { primary, standby } => {
-                // First, so that nobody waits for its commits to arrive.
+                // First, so that the primary does not wait for the standby to confirm its commits.
                 primary.stop().await?;
                 if let Some(standby) = standby {
                     standby.stop().await?;
@@ -153,8 +153,9 @@ impl Cluster {
     }
 }
 
-/// Until the standby has all that anybody can have seen: what a server shows that was just restarted, or that
-/// stopped waiting when a session was terminated, may have got no further yet.
+/// Waits until the standby has everything that may have been read on the primary. A server that has just been
+/// restarted, or that stopped waiting when a session was terminated, may show commits that the standby does not
+/// have yet.
 async fn caught_up(primary: &Embedded) -> Result<()> {
     let options = PgPoolOptions::new().max_connections(1);
     let pool: PgPool = options.connect_lazy_with(primary.connect_options());

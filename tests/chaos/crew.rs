@@ -1,4 +1,4 @@
-//! The worker processes, each with a keeper that ends it when we are gone, however that came about.
+//! The worker processes, each with a keeper that kills it when this process is gone for any reason.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,8 +10,8 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::{clock, worker};
 
-/// Passes on the signals it reads, and kills the worker when nobody is left who could send one. The kernel closes the
-/// pipe when we end, and SIGKILL reaches a process that is stopped, too.
+/// Passes on the signals it reads, and kills the worker when its input is closed. The kernel closes the pipe
+/// when we end, and SIGKILL also reaches a stopped process.
 const KEEPER: &str = r#"
 trap '' HUP INT QUIT TERM
 "$@" </dev/null &
@@ -24,10 +24,10 @@ kill -s KILL "$worker" 2>/dev/null
 wait "$worker" 2>/dev/null
 "#;
 
-/// How long a worker may take to stop in good order.
+/// How long an orderly shutdown of a worker may take.
 const LEAVES_WITHIN: Duration = Duration::from_secs(20);
 
-/// What all workers are told.
+/// The settings of all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) database: String,
@@ -70,7 +70,6 @@ impl Worker {
         Ok(Self { name, keeper, output, clock })
     }
 
-    /// Sends it a signal.
     pub(crate) async fn signal(&mut self, signal: &str) -> Result<()> {
         if let Some(orders) = &mut self.keeper.stdin {
             orders.write_all(format!("{signal}\n").as_bytes()).await?;
@@ -78,25 +77,25 @@ impl Worker {
         Ok(())
     }
 
-    /// Sets its clock, so many seconds from the right time.
+    /// Sets its clock to so many seconds from the right time.
     pub(crate) fn set_clock(&self, seconds: i64) -> Result<()> {
         clock::set(&self.clock, seconds)
     }
 
-    /// Whether it still runs, as it should until it is told otherwise.
+    /// Whether it still runs, as it should until it is stopped.
     pub(crate) async fn lives(&mut self) -> bool {
         tokio::time::timeout(Duration::ZERO, self.output.read_u8()).await.is_err()
     }
 
-    /// Has it stop in good order.
+    /// Stops it in good order.
     pub(crate) async fn dismiss(mut self) -> Result<()> {
         self.signal("TERM").await?;
         let gone = tokio::time::timeout(LEAVES_WITHIN, self.output.read_to_end(&mut vec![])).await;
-        gone.map_err(|_| Error::msg(format!("{} was told to stop and does not", self.name)))??;
+        gone.map_err(|_| Error::msg(format!("{} received a request to stop and does not", self.name)))??;
         self.kill().await
     }
 
-    /// Kills it where it is.
+    /// Kills it.
     pub(crate) async fn kill(mut self) -> Result<()> {
         drop(self.keeper.stdin.take());
         self.keeper.wait().await?;

@@ -1,4 +1,4 @@
-//! Chance that can be repeated.
+//! Random numbers that can be repeated.
 
 /// Draws numbers from a seed (splitmix64): neighbouring seeds have nothing in common.
 #[derive(Clone, Debug)]
@@ -25,17 +25,17 @@ impl Dice {
         usize::try_from(self.next() >> 33).unwrap_or(0) % limit
     }
 
-    /// One of those numbers, as one counts milliseconds and attempts.
+    /// Like `below`, for milliseconds and attempts.
     pub(crate) fn small(&mut self, limit: u32) -> u32 {
         u32::try_from(self.next() >> 40).unwrap_or(0) % limit
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this percentage of cases.
     pub(crate) fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// The items in another order.
+    /// Shuffles the items.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));

@@ -1,5 +1,5 @@
-//! Where effects are entered: a table, in the step's own transaction, and a file outside, under the key that the step
-//! has for such things.
+//! Records effects in a table, in the step's own transaction, and in a file outside, under the step's
+//! idempotency key.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::path::Path;
 use scoop::prelude::*;
 use uuid::Uuid;
 
-/// Deliberately without any constraint that would hide a second entry. `wanted` is what workers are to launch,
-/// `receipt` what the client enters in the transaction that launches.
+/// Deliberately without any constraint that would hide a second entry. `wanted` has the launches for workers,
+/// `receipt` the entries that the client makes in the transaction of a launch.
 pub(crate) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS ledger (
         seq bigint GENERATED ALWAYS AS IDENTITY, number bigint NOT NULL, run uuid NOT NULL, handler text NOT NULL,
@@ -18,7 +18,7 @@ pub(crate) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS wanted (number bigint PRIMARY KEY, launched boolean NOT NULL DEFAULT false);
     CREATE TABLE IF NOT EXISTS receipt (number bigint PRIMARY KEY, root uuid NOT NULL);";
 
-/// What an entry says happened.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum What {
     Done,
@@ -47,7 +47,7 @@ pub(crate) struct Line {
     pub(crate) key: Uuid,
 }
 
-/// The error of a user who wraps those of the database.
+/// The error of a user who wraps errors of the database.
 #[derive(Debug, thiserror::Error)]
 enum LedgerError {
     #[error("no entry in the ledger")]
@@ -77,8 +77,8 @@ impl Outside {
         OpenOptions::new().create(true).append(true).open(path).map(Self)
     }
 
-    /// Enters an effect there. A line is written by one call, so that those of several processes do not mingle, and
-    /// nobody is killed in the middle of one.
+    /// Enters an effect there. A line is written by one call, so that lines of several processes do not mingle,
+    /// and no worker is killed in the middle of one.
     pub(crate) fn enter(&self, scope: &Scope<'_>, what: What) -> Result<()> {
         let (run, key) = (scope.lineage().id(), scope.idempotency_key());
         let line = Line { run, what, step: scope.step().to_owned(), iteration: scope.iteration(), key };

@@ -1,14 +1,16 @@
-//! Does harm to everything that runs sagas, in the middle of whatever it does, and looks whether the books agree.
+//! Injects faults into everything that runs sagas, at any moment, and audits the result.
 //!
-//! Several worker processes, a client, and a caller that never sees an error share one database, on a server with a standby, by way of a proxy. A nemesis
-//! kills workers, stops and continues them, terminates their sessions, restarts the server with and without a word of
-//! warning, has the standby take over, cuts, delays and mutes connections, fills pools and the server, and moves
-//! clocks, at moments drawn from a seed. Once in a while it kills all workers and makes the working set anew. The steps
-//! of the hierarchies, drawn from the seed as well, enter what they do in a table and in a file outside; some are
-//! cancelled, hurried or undone.
+//! Several worker processes, a client, and a caller that never sees an error share one database, on a server
+//! with a standby, through a proxy. A nemesis kills workers, stops and continues them, terminates their
+//! sessions, restarts the server with and without warning, has the standby take over, cuts, delays and mutes
+//! connections, fills pools and the server, and moves clocks, at moments drawn from a seed. Once in a while it
+//! kills all workers and rebuilds the working set. The steps of the hierarchies, drawn from the seed as well,
+//! enter their effects in a table and in a file outside. Some hierarchies are cancelled, have a short deadline,
+//! or are rolled back.
 //!
-//! In the end everything must have ended as it was planned, each effect be there exactly as the record tells, the record
-//! keep the invariants (`scoop_core::audit`), and the working set be what a rebuild gives.
+//! In the end every hierarchy must have ended as planned, each effect must exist exactly as recorded, the
+//! recorded events must keep the invariants (`scoop_core::audit`), and the working set must equal the result of
+//! a rebuild.
 //!
 //! ```text
 //! cargo test --test chaos                     # every fault twice, half a minute
@@ -17,8 +19,8 @@
 //! cargo test --test chaos -- --only FailOver --only Kill
 //! ```
 //!
-//! The workers are this program again, hence a `main` of its own. A seed repeats a run as far as the draws go. With
-//! `DATABASE_URL` the server is not ours: what needs one of our own is left out, and said to be.
+//! The workers are this program again, hence a `main` of its own. A seed repeats a run as far as the draws go.
+//! With `DATABASE_URL` the server is not ours: faults that need one of our own are left out, and listed.
 
 mod args;
 mod books;
@@ -56,10 +58,10 @@ use proxy::Proxy;
 use report::Report;
 use scratch::Scratch;
 
-/// How often the short form commits every fault.
+/// How often the short form commits each fault.
 const ROUNDS: usize = 2;
 
-/// How often the rare faults are left out of the long form, in percent.
+/// The percentage of turns in which the long form leaves out a rare fault.
 const RARE: usize = 70;
 
 #[tokio::main]
@@ -98,7 +100,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// One whole run: hierarchies, faults, books.
+/// One whole run: hierarchies, faults, audit.
 async fn run(args: Args) -> Result<Report> {
     let scratch = Scratch::new()?;
     let cluster = Cluster::start().await?;
@@ -120,7 +122,7 @@ async fn run(args: Args) -> Result<Report> {
 async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: client::Quiet) -> Result<Report> {
     sqlx::raw_sql(ledger::TABLES).execute(nemesis.observer().pool()).await?;
     nemesis.hire(args.workers)?;
-    // Before that a message would be handled by nobody.
+    // Before that a message could have no handler.
     let listed = "SELECT count(*) FROM scoop.handler WHERE until IS NULL";
     nemesis.observer().until(listed, sagas::HANDLERS).await?;
 
@@ -150,7 +152,7 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
     Ok(Report::of(nemesis, client.book, calls, findings, deserters, begin.elapsed(), drained))
 }
 
-/// The short form commits every fault so often, the long one goes on for its time.
+/// The short form commits each fault [`ROUNDS`] times, the long one goes on for its duration.
 async fn strike(nemesis: &mut Nemesis, args: &Args) -> Result<()> {
     let (mut faults, left_out) = nemesis.choice();
     faults.retain(|fault| args.only.is_empty() || args.only.contains(&format!("{fault:?}")));

@@ -1,4 +1,4 @@
-//! What strikes the workers, the servers and the way between them: at moments that depend on how far the work is.
+//! The faults of workers, servers and connections, injected at moments that depend on the progress of the work.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,22 +19,22 @@ use crate::proxy::{Pace, Proxy};
 use crate::rebuilt;
 use crate::sagas::Carrier;
 
-/// How many events there are at most between two faults.
+/// Limit of the events between two faults.
 const CALM_MAX: u32 = 160;
 
-/// How long a fault lasts at most that is over when enough has happened in spite of it.
+/// Longest duration of a fault that ends once enough has happened in spite of it.
 const LASTS: Duration = Duration::from_millis(700);
 
 /// How long answers are held back before their connection is cut.
 const MUTE: Duration = Duration::from_millis(120);
 
-/// How much slower each message is on a slow connection.
+/// The delay of each message on a slow connection.
 const SLOWER: Duration = Duration::from_millis(15);
 
-/// How far clocks are moved, in seconds: from the moment to the year.
+/// How far clocks are moved, in seconds: from 5 seconds to a year.
 const CLOCKS: [i64; 8] = [-31_536_000, -86_400, -3_600, -5, 5, 3_600, 86_400, 31_536_000];
 
-/// A message with a run, and a second participant's event that this run has begun.
+/// A message with a run, and a second participant's event saying that this run has begun.
 const FORGE: &str = r#"
     WITH forged AS (
         INSERT INTO scoop.message (id, topic, payload)
@@ -58,7 +58,7 @@ const DELETE_FORGED: &str = "
     DELETE FROM scoop.message WHERE id IN (SELECT id FROM forged);
     COMMIT";
 
-/// The ways of doing harm.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     Kill,
@@ -101,7 +101,7 @@ impl Fault {
         Fault::Forge,
     ];
 
-    /// As the report counts it.
+    /// The name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Fault::Kill => "workers killed",
@@ -124,7 +124,7 @@ impl Fault {
         }
     }
 
-    /// Whether it stops everything for so long that the long form would come to little else.
+    /// Whether it stops everything for so long that the long form would do little else.
     pub(crate) fn is_rare(self) -> bool {
         matches!(self, Fault::FailOver | Fault::Rebuild | Fault::Crowd)
     }
@@ -135,7 +135,7 @@ impl Fault {
     }
 }
 
-/// The workers, the servers, and the dice.
+/// The workers, the servers, and the random numbers.
 pub(crate) struct Nemesis {
     cluster: Cluster,
     proxy: Proxy,
@@ -147,14 +147,14 @@ pub(crate) struct Nemesis {
     crew: Vec<Worker>,
     hired: usize,
     begin: Instant,
-    /// What was done when.
+    /// The faults with their times.
     pub(crate) history: Vec<String>,
     pub(crate) tally: BTreeMap<Fault, usize>,
-    /// What a rebuild of the working set has changed.
+    /// Differences that rebuilds of the working set have shown.
     pub(crate) violations: Vec<String>,
-    /// How many runs were in the working sets that were rebuilt.
+    /// The number of runs in the working sets that were rebuilt.
     pub(crate) rebuilt: usize,
-    /// How long it took at most, once a fault was over, until what it had met was taken over or had ended.
+    /// The longest time after a fault until the runs under way had ended or were taken over.
     pub(crate) longest_recovery: Duration,
 }
 
@@ -185,7 +185,7 @@ impl Nemesis {
         &self.observer
     }
 
-    /// The faults that can be had here, and what is said of the others.
+    /// The faults that are possible here, and the reasons against the others.
     pub(crate) fn choice(&self) -> (Vec<Fault>, Vec<String>) {
         let (mut can, mut cannot) = (vec![], vec![]);
         for fault in Fault::ALL {
@@ -200,18 +200,18 @@ impl Nemesis {
         (can, cannot)
     }
 
-    /// The faults in an order of their own.
+    /// The faults in random order.
     pub(crate) fn shuffled(&mut self, mut faults: Vec<Fault>) -> Vec<Fault> {
         self.dice.shuffle(&mut faults);
         faults
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this percentage of cases.
     pub(crate) fn draw(&mut self, percent: usize) -> bool {
         self.dice.percent(percent)
     }
 
-    /// So many workers more.
+    /// Starts so many more workers.
     pub(crate) fn hire(&mut self, workers: usize) -> Result<()> {
         for _ in 0..workers {
             let worker = Worker::hire(&self.orders, self.hired, self.faketime.as_deref())?;
@@ -221,7 +221,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Waits until some more has happened, then strikes; as a rule what that broke is whole again afterwards.
+    /// Waits until some more has happened, then commits the fault. As a rule it then waits for the recovery.
     pub(crate) async fn strike(&mut self, fault: Fault) -> Result<()> {
         let more = 1 + self.dice.small(CALM_MAX);
         self.observer.until_events(more, None).await?;
@@ -229,14 +229,14 @@ impl Nemesis {
         self.history.push(format!("{:7.2} s  {fault:?}", self.begin.elapsed().as_secs_f64()));
         self.carry_out(fault).await?;
         *self.tally.entry(fault).or_default() += 1;
-        // Otherwise the next one strikes before that.
+        // Otherwise the next fault comes before the recovery.
         if !self.dice.percent(30) {
             self.recover(under_way).await?;
         }
         Ok(())
     }
 
-    /// Returns when what was under way, and is now, has ended or was taken over.
+    /// Waits until every run that was under way, or is now, has ended or was taken over.
     pub(crate) async fn recover(&mut self, mut under_way: UnderWay) -> Result<()> {
         let begin = Instant::now();
         under_way.extend(self.observer.under_way().await?);
@@ -291,7 +291,8 @@ impl Nemesis {
         self.dice.below(self.crew.len())
     }
 
-    /// Stops a worker for a while; one that is given up meanwhile finds its claims worth nothing.
+    /// Stops a worker for a while. If `given_up`, its sessions are terminated meanwhile, so that its claims are
+    /// void.
     async fn freeze(&mut self, given_up: bool) -> Result<()> {
         let worker = self.draw_worker();
         self.crew[worker].signal("STOP").await?;
@@ -318,8 +319,8 @@ impl Nemesis {
         Ok(())
     }
 
-    /// The primary dies, its standby takes its place, and gets a standby of its own. Half of the times everybody is led
-    /// there at once, while it can only be read.
+    /// Kills the primary. Its standby takes its place, and gets a standby of its own. In half of the cases all
+    /// programs are led there at once, while it is read-only.
     async fn fail_over(&mut self) -> Result<()> {
         let too_early = self.dice.percent(50);
         self.cluster.lose_primary().await?;
@@ -355,7 +356,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Takes all sessions that the server has left, when workers have just lost some of theirs.
+    /// Takes all sessions left on the server, when workers have just lost some of theirs.
     async fn crowd(&mut self) -> Result<()> {
         self.terminate("chaos-worker-%", 0.5).await?;
         let options = self.cluster.direct()?;
@@ -366,7 +367,7 @@ impl Nemesis {
         self.last().await
     }
 
-    /// Kills all workers, and makes the working set anew from the record.
+    /// Kills all workers, and rebuilds the working set from the recorded events.
     async fn rebuild(&mut self) -> Result<()> {
         let quiet = self.quiet.clone();
         let _quiet = quiet.lock().await;
@@ -378,7 +379,8 @@ impl Nemesis {
         self.hire(workers)
     }
 
-    /// Writes the beginning of a run before its claim does: that run is stuck, and then an operator deletes it.
+    /// Writes the beginning of a run before its claim does. That run becomes stuck, and then an operator
+    /// deletes it.
     async fn forge(&self) -> Result<()> {
         let forged = sqlx::query(FORGE).bind(Carrier::DEFINITION.saga);
         forged.execute(self.observer.pool()).await?;
@@ -389,7 +391,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Kills all workers, and returns when nothing of them is left in the server.
+    /// Kills all workers, and waits until the server has none of their sessions left.
     async fn kill_all(&mut self) -> Result<()> {
         for worker in self.crew.drain(..) {
             worker.kill().await?;
@@ -399,7 +401,7 @@ impl Nemesis {
         self.observer.until(left, 0).await
     }
 
-    /// How many workers are gone although nobody told them to.
+    /// The number of workers that are gone without a request.
     pub(crate) async fn deserters(&mut self) -> usize {
         let mut deserters = 0;
         for worker in &mut self.crew {
@@ -408,9 +410,10 @@ impl Nemesis {
         deserters
     }
 
-    /// When everything is done: no worker is left, nothing is left in the working set, and nothing is missing there.
+    /// Ends the test after all work is done: kills the workers, and checks that the working set is empty and
+    /// complete.
     pub(crate) async fn retire(&mut self) -> Result<()> {
-        // No tick any more, so that there is an end.
+        // Without this ticks would go on for ever.
         sqlx::query("UPDATE scoop.schedule SET next_at = 'infinity'").execute(self.observer.pool()).await?;
         self.observer.until_done().await?;
         self.kill_all().await?;
@@ -420,7 +423,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Ends all that is ours.
+    /// Stops all workers and our own servers.
     pub(crate) async fn end(mut self) -> Result<()> {
         for worker in self.crew.drain(..) {
             worker.kill().await?;

@@ -1,4 +1,4 @@
-//! Looks at the database from outside, past the proxy and however often the server is just away.
+//! A view of the database from outside, past the proxy. It retries while the server is away.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
-/// How long anything may take before something is surely stuck.
+/// The time after which anything unfinished is surely stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What takes longer is worth a look: it is told while it lasts.
+/// Waits that take longer are reported while they last.
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
-/// How long to wait for a session before another attempt. A pool that finds the server full waits longer and longer
-/// by itself.
+/// How long to wait for a session before another attempt. On a full server a pool waits longer and longer on
+/// its own.
 const ACQUIRED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How often to look.
@@ -28,7 +28,7 @@ pub(crate) struct Observer {
     pool: PgPool,
 }
 
-/// Runs that somebody was working on, and under which claim.
+/// Running runs, with the epochs of their claims.
 pub(crate) type UnderWay = Vec<(Uuid, i64)>;
 
 impl Observer {
@@ -41,7 +41,7 @@ impl Observer {
         &self.pool
     }
 
-    /// A number from the database.
+    /// Reads a number from the database.
     pub(crate) async fn count(&self, query: &str) -> Result<i64> {
         let begin = Instant::now();
         loop {
@@ -53,7 +53,7 @@ impl Observer {
         }
     }
 
-    /// Returns when the query gives that number, which it must in time.
+    /// Waits until the query returns that number. Fails if that takes too long.
     pub(crate) async fn until(&self, query: &str, goal: i64) -> Result<()> {
         let (begin, mut told) = (Instant::now(), false);
         loop {
@@ -70,8 +70,8 @@ impl Observer {
         }
     }
 
-    /// Returns when so many more events are on record, or everything is done. With a limit it also returns when that
-    /// is over; without one, things must go on.
+    /// Waits until so many more events are recorded, or everything is done. With a limit it also returns after
+    /// that time; without one, a standstill is an error.
     pub(crate) async fn until_events(&self, more: u32, limit: Option<Duration>) -> Result<()> {
         let begin = Instant::now();
         let goal = self.count(EVENTS).await? + i64::from(more);
@@ -87,13 +87,13 @@ impl Observer {
         Ok(())
     }
 
-    /// Returns when nothing is left to do.
+    /// Waits until nothing is left to do.
     pub(crate) async fn until_done(&self) -> Result<()> {
         self.until("SELECT count(*) FROM wanted WHERE NOT launched", 0).await?;
         self.until(UNFINISHED, 0).await
     }
 
-    /// What is being worked on.
+    /// The runs that are being executed.
     pub(crate) async fn under_way(&self) -> Result<UnderWay> {
         let begin = Instant::now();
         let running = "SELECT id, epoch FROM scoop.run WHERE state = 'running'";
@@ -106,7 +106,7 @@ impl Observer {
         }
     }
 
-    /// Returns when all of this has come to its end or was taken over.
+    /// Waits until all these runs have ended or were taken over.
     pub(crate) async fn until_over(&self, under_way: &UnderWay) -> Result<()> {
         let (ids, epochs): (Vec<Uuid>, Vec<i64>) = under_way.iter().copied().unzip();
         let (begin, mut told) = (Instant::now(), false);
@@ -138,7 +138,7 @@ impl Observer {
         }
     }
 
-    /// What there is to see when nothing happens any more.
+    /// Describes the state of the database after nothing has happened for too long.
     async fn standstill(&self, what: &str) -> Error {
         let runs: Vec<String> = sqlx::query_scalar(
             "SELECT format('%s %s of %s, which %s: attempt %s, ready in %s s, %s', count(*), r.state, r.handler,

@@ -1,23 +1,23 @@
-//! What a hierarchy is to do, drawn from the seed: the same number has the same plan in every process.
+//! The plan of a hierarchy, drawn from the seed: the same number has the same plan in every process.
 
 use scoop::prelude::*;
 
 use crate::dice::Dice;
 
-/// How many steps a node has that do something.
+/// The number of steps of a node that have a plan.
 pub(crate) const STEPS: usize = 3;
 
-/// What one run is to do, and what it launches.
+/// The plan of a run and of its children.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) steps: [StepPlan; STEPS],
-    /// How often the compensation of the last step fails before it works.
+    /// How often the compensation of the last step fails before it succeeds.
     pub(crate) clumsy: u32,
     /// Whether the compensation of the first step always fails.
     pub(crate) cannot_be_undone: bool,
 }
 
-/// What one step of it is to do.
+/// The plan of a step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StepPlan {
     /// An effect in the step's own transaction.
@@ -26,27 +26,27 @@ pub(crate) struct StepPlan {
     pub(crate) outside: bool,
     /// How often it is repeated.
     pub(crate) repeats: u32,
-    /// How often it fails before it works.
+    /// How often it fails before it succeeds.
     pub(crate) hiccups: u32,
     pub(crate) end: End,
     pub(crate) children: Vec<Child>,
-    /// What happens if a child fails.
+    /// The reaction to the failure of a child.
     pub(crate) judgement: Judgement,
     pub(crate) sleep_ms: u64,
 }
 
-/// How a step ends, the last time it runs.
+/// The end of a step, in its last iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) enum End {
     #[default]
     Well,
     Fails,
     Panics,
-    /// With an error whose text cannot be had: its `Display` panics.
+    /// With an error that has no text: its `Display` panics.
     FailsUnprintably,
 }
 
-/// What a step launches.
+/// A child launched by a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Child {
     /// One run that may have children of its own.
@@ -55,30 +55,30 @@ pub(crate) enum Child {
     Errand { fails: bool },
 }
 
-/// What becomes of the failure of a child.
+/// The reaction to the failure of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Judgement {
-    /// It is the step's own.
+    /// The step fails with it.
     #[default]
     Fail,
-    /// Never mind.
+    /// It is ignored.
     Accept,
-    /// Something else is launched, and that works.
+    /// Another child is launched, which succeeds.
     Replace,
 }
 
-/// What is to become of the whole.
+/// Requests and limits for the whole hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fate {
-    /// It runs by itself.
+    /// There are none.
     Left,
     /// A worker launches it.
     Wanted,
     /// It is cancelled after a while.
     Cancelled,
-    /// It is undone once it has ended.
+    /// Its rollback is requested once it has ended.
     Undone,
-    /// It has so many milliseconds.
+    /// It has a deadline after so many milliseconds.
     Hurried(u32),
 }
 
@@ -102,17 +102,17 @@ impl Plan {
         let failing = dice.percent(12).then(|| dice.below(STEPS));
         let mut steps: [StepPlan; STEPS] =
             std::array::from_fn(|step| StepPlan::draw(dice, levels, failing == Some(step)));
-        // It is tidied up after, so it goes on in any case.
+        // The first step is tidied up after, so it always goes on.
         steps[0].repeats = 0;
         Self { steps, clumsy: dice.small(3), cannot_be_undone: dice.percent(2) }
     }
 
-    /// Whether the run commits, if nobody interferes.
+    /// Whether the run commits without outside interference.
     pub(crate) fn commits(&self) -> bool {
         self.steps.iter().all(StepPlan::goes_well)
     }
 
-    /// Whether any part of it cannot be undone.
+    /// Whether any part of it cannot be compensated.
     pub(crate) fn is_risky(&self) -> bool {
         let nodes = self.steps.iter().flat_map(|step| &step.children);
         let risky = |child: &Child| matches!(child, Child::Node(plan) if plan.is_risky());

@@ -1,4 +1,4 @@
-//! The way to the server: connections that can be cut, held up and slowed down, and led elsewhere.
+//! The proxy in front of the server: its connections can be cut, held up, slowed down, and led elsewhere.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,26 +13,26 @@ use tokio::task::AbortHandle;
 
 use crate::dice::Dice;
 
-/// Where the server listens.
+/// The address of the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Socket(PathBuf),
     Host(String, u16),
 }
 
-/// How what is said gets through.
+/// How messages pass through a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
     Free,
-    /// Each piece this much later.
+    /// Each piece is delayed by this time.
     Slow(Duration),
-    /// What the server answers not at all, for the time being.
+    /// Answers of the server do not get through, for the time being.
     Mute,
-    /// Nothing at all, for the time being.
+    /// Nothing gets through, for the time being.
     Held,
 }
 
-/// Listens on a port of this machine, and passes on what is said there. Ends when it is dropped.
+/// Listens on a port of this machine, and passes on all bytes. Ends when it is dropped.
 pub(crate) struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -62,7 +62,7 @@ impl Proxy {
         self.port
     }
 
-    /// Leads new connections there, and cuts all others.
+    /// Leads new connections to this server, and cuts all others.
     pub(crate) fn lead_to(&self, target: Target) {
         *lock(&self.shared.target) = target;
         self.keep(|_| false);
@@ -80,12 +80,12 @@ impl Proxy {
         }
     }
 
-    /// Cuts the connections whose answers do not get through.
+    /// Cuts the connections with answers that do not get through.
     pub(crate) fn cut_the_mute(&self) {
         self.keep(|connection| *connection.pace.borrow() != Pace::Mute);
     }
 
-    /// Cuts the others.
+    /// Cuts the other connections.
     fn keep(&self, mut stays: impl FnMut(&Connection) -> bool) {
         lock(&self.shared.connections).retain(|_, connection| {
             let stays = stays(connection);
@@ -119,13 +119,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     for id in 0.. {
-        // Out of file descriptors, for example: then the next one may do.
+        // The error may be temporary, for example without free file descriptors: the next attempt may succeed.
         let Ok((client, _)) = listener.accept().await else { continue };
         let (pace, paced) = watch::channel(Pace::Free);
         let mut connections = lock(&shared.connections);
         let passing = Arc::clone(&shared);
         let task = tokio::spawn(async move {
-            // However it ends, both sides notice, since their connections are closed.
+            // Both sides notice the end in any case, because their connections are closed.
             let _ = pass_on(client, &passing, paced).await;
             lock(&passing.connections).remove(&id);
         });
@@ -146,7 +146,7 @@ async fn pass_on(client: TcpStream, shared: &Shared, pace: watch::Receiver<Pace>
     }
 }
 
-/// Until either side is gone.
+/// Passes bytes on until either side is gone.
 async fn between<S>(client: TcpStream, server: S, pace: watch::Receiver<Pace>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite,

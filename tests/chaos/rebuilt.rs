@@ -1,13 +1,13 @@
-//! Whether the working set equals what a rebuild from the record gives (I11).
+//! Compares the working set with its rebuild from the recorded events (I11).
 
 use scoop::{Result, Scoop};
 use sqlx::PgPool;
 use sqlx::types::time::OffsetDateTime;
 
-/// The working set without what a rebuild need not know. A run that nobody has begun has an id that nobody knows; one
-/// whose owner was killed is ready; one that could not be undone reads where it stands from the record. Who missed a
-/// deadline while it waited gives up, whether that was noticed or not, and what it launched is not begun any more; it
-/// counts as missed by the time that is given.
+/// The working set, without differences that a rebuild may make. A run that has not begun has an id that is
+/// recorded nowhere. A run of a killed worker is ready. A run with a failed rollback takes its position from
+/// the recorded events. A waiting run beyond its deadline gives up, whether or not that was noticed, and its
+/// children that have not begun are not begun any more. A deadline counts as missed by the given time.
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
@@ -31,9 +31,9 @@ const WORKING_SET: &str = "
         SELECT FROM scoop.run p WHERE p.root = r.root AND p.id = r.parent AND (p.gives_up OR p.give_up_at <= $1)))
     ORDER BY 1";
 
-/// Rebuilds it, while nobody works, and says how many runs were in it and what is not as it was.
+/// Rebuilds the working set while no worker runs. Returns the number of its runs, and all differences.
 pub(crate) async fn rebuild(pool: &PgPool) -> Result<(usize, Vec<String>)> {
-    // A deadline may pass between one look and the other.
+    // A deadline may pass between the two snapshots.
     let soon = "SELECT clock_timestamp() + interval '10 seconds'";
     let soon: OffsetDateTime = sqlx::query_scalar(soon).fetch_one(pool).await?;
     let before: Vec<String> = sqlx::query_scalar(WORKING_SET).bind(soon).fetch_all(pool).await?;

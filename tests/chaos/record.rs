@@ -1,4 +1,4 @@
-//! What is on record, hierarchy by hierarchy, as it is read in the end.
+//! The recorded events, hierarchy by hierarchy, as read in the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use uuid::Uuid;
 /// How many hierarchies are read at once.
 const PART: usize = 2_000;
 
-/// How far apart two times must be that were read in two statements, for it to be certain which was first.
+/// The distance from which the order of two times is certain that were read in two statements.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// What a message says stands with those that began to handle it.
+/// The content of a message is read with the events that began its handling.
 const EVENTS: &str = "
     SELECT e.cooperation_lineage AS lineage, e.message_id, e.type::text AS kind, e.coroutine_name AS handler,
            e.coroutine_identifier AS identifier, e.step, e.next_step, e.child_failure_handler_iteration AS handling,
@@ -26,11 +26,11 @@ const EVENTS: &str = "
     WHERE e.cooperation_lineage[1] = ANY($1)
     ORDER BY e.cooperation_lineage[1], {committed} e.created_at, e.id";
 
-/// When the transaction of an event was committed. That is another order than that of their times in one case: a
-/// cancellation has the time at which it was asked for, and counts once it is committed.
+/// Commit time of an event's transaction. Its order differs from that of the event times in one case: a
+/// cancellation has the time of its request, and counts from its commit.
 const COMMITTED: &str = "pg_xact_commit_timestamp(e.xmin),";
 
-/// One event, and what belongs to it.
+/// One event with its message's content.
 #[derive(Clone, Debug)]
 struct Recorded {
     event: LoggedEvent,
@@ -43,7 +43,7 @@ struct Recorded {
 pub(crate) struct Hierarchy {
     pub(crate) root: Uuid,
     pub(crate) runs: Vec<RunRecord>,
-    /// What an audit reads.
+    /// The input of the audit.
     pub(crate) log: Log,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn hierarchies(pool: &PgPool) -> Result<Vec<Vec<Uuid>>> {
     Ok(roots.chunks(PART).map(<[Uuid]>::to_vec).collect())
 }
 
-/// Who listened, and when.
+/// All subscriptions with their times.
 pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
     let listings = "SELECT topic, handler, since, until, dropped IS NOT NULL FROM scoop.handler";
     let listings: Vec<(String, String, OffsetDateTime, Option<OffsetDateTime>, bool)> =
@@ -63,13 +63,13 @@ pub(crate) async fn listings(pool: &PgPool) -> Result<Vec<Listing>> {
     Ok(listings.into_iter().map(listing).collect())
 }
 
-/// Whether the server remembers when transactions were committed.
+/// Whether the server records commit times.
 pub(crate) async fn knows_commits(pool: &PgPool) -> Result<bool> {
     let known: String = sqlx::query_scalar("SHOW track_commit_timestamp").fetch_one(pool).await?;
     Ok(known == "on")
 }
 
-/// These hierarchies.
+/// Reads these hierarchies.
 pub(crate) async fn read(pool: &PgPool, roots: &[Uuid], listings: &[Listing]) -> Result<Vec<Hierarchy>> {
     let events = EVENTS.replace("{committed}", if knows_commits(pool).await? { COMMITTED } else { "" });
     let rows = sqlx::query(AssertSqlSafe(events)).bind(roots).fetch_all(pool).await?;
@@ -120,7 +120,7 @@ impl Hierarchy {
 }
 
 impl Hierarchy {
-    /// What happened, a line each, for people.
+    /// All events, a line each, for people.
     pub(crate) fn story(&self) -> String {
         let line = |event: &LoggedEvent| {
             let LoggedEvent { at, kind, handler, step, lineage, exception, message, identifier, .. } = event;
@@ -148,19 +148,19 @@ impl Hierarchy {
     }
 }
 
-/// What a run did, told by its events.
+/// The execution of a run, according to its events.
 #[derive(Debug)]
 pub(crate) struct RunRecord {
     pub(crate) id: Uuid,
     pub(crate) is_root: bool,
     pub(crate) handler: String,
     pub(crate) payload: serde_json::Value,
-    /// The steps that came to their end, and the parts of a rollback, in order.
+    /// The completed steps, and the completed parts of a rollback, in order.
     pub(crate) done: Vec<String>,
     pub(crate) end: End,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
     Unfinished,
@@ -193,7 +193,7 @@ fn runs(events: &[Recorded]) -> Vec<RunRecord> {
     begun.collect()
 }
 
-/// One that committed may be undone later.
+/// A run that committed may be rolled back later.
 fn end_of(events: &[&LoggedEvent]) -> End {
     let mut ends = events.iter().filter_map(|event| match event.kind {
         EventKind::Committed => Some(End::Committed),

@@ -1,4 +1,4 @@
-//! What came of it all.
+//! The result of a whole run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::record::End;
 /// How many of each kind of finding are shown in full.
 const SHOWN_MAX: usize = 8;
 
-/// The figures, and what is wrong.
+/// The figures, and the violations.
 pub(crate) struct Report {
     findings: Findings,
     book: Book,

@@ -1,4 +1,4 @@
-//! The sagas that suffer: they do what the plan in their message says, and enter what they did.
+//! The sagas under test: they execute the plan in their message, and enter their effects in the ledgers.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use scoop::prelude::*;
 use crate::ledger::{Outside, What, enter};
 use crate::plan::{Child, End, Judgement, Plan, StepPlan};
 
-/// What a panic says that the plan wants.
+/// The text of a planned panic.
 pub(crate) const PLANNED_PANIC: &str = "a panic as planned";
 
-/// How many handlers a worker lists: those below, and the one that sleeps.
+/// The number of handlers that a worker registers: those below, and the one that sleeps.
 pub(crate) const HANDLERS: i64 = 5;
 
-/// One hierarchy of that number, or a part of it.
+/// A hierarchy of that number, or a part of it.
 #[derive(Clone, Debug, Message, Serialize, Deserialize)]
 #[message(topic = "chaos.job")]
 pub(crate) struct Job {
@@ -21,7 +21,7 @@ pub(crate) struct Job {
     pub(crate) plan: Plan,
 }
 
-/// Something that two sagas see to.
+/// An errand for two sagas.
 #[derive(Clone, Debug, Message, Serialize, Deserialize)]
 #[message(topic = "chaos.errand")]
 pub(crate) struct Run {
@@ -29,12 +29,12 @@ pub(crate) struct Run {
     pub(crate) fails: bool,
 }
 
-/// It works when it is tried again.
+/// An error that disappears in a later attempt.
 #[derive(Debug, thiserror::Error)]
 #[error("a hiccup")]
 struct Hiccup;
 
-/// Its text cannot be had.
+/// An error without a text.
 #[derive(Debug)]
 struct Unprintable;
 
@@ -55,7 +55,7 @@ fn is_hiccup(error: &Error) -> bool {
     error.downcast_ref::<Hiccup>().is_some()
 }
 
-/// Runs as its plan says.
+/// Executes its plan.
 pub(crate) struct Node {
     pub(crate) outside: Arc<Outside>,
 }
@@ -191,11 +191,11 @@ impl Carrier {
 
     #[step]
     async fn ring(&self, _: &mut Scope<'_>, run: &Run) -> Result<()> {
-        if run.fails { Err(Error::msg("nobody is at home, as planned")) } else { Ok(()) }
+        if run.fails { Err(Error::msg("the recipient is not at home, as planned")) } else { Ok(()) }
     }
 }
 
-/// Sees to the same message, and does nothing in the database.
+/// Handles the same message, and does nothing in the database.
 pub(crate) struct Witness {
     pub(crate) outside: Arc<Outside>,
 }
@@ -213,7 +213,7 @@ impl Witness {
     }
 }
 
-/// Runs by itself. Its entries are numbered downwards, one for each tick.
+/// A scheduled saga. Its entries are numbered downwards, one for each tick.
 #[derive(Default)]
 pub(crate) struct Clockwork;
 

@@ -1,4 +1,4 @@
-//! A folder for what is outside of the database, gone when we are, however that came about.
+//! A folder for files outside of the database, removed when this process is gone for any reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 
 use scoop::Result;
 
-/// Removes the folder as soon as nobody holds the other end of its input any more.
+/// Removes the folder as soon as its input is closed at the other end.
 const KEEPER: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r _; do :; done
 rm -rf "$1"
 "#;
 
-/// The folder, and who removes it.
+/// The folder, and the process that removes it.
 pub(crate) struct Scratch {
     folder: PathBuf,
     keeper: Child,

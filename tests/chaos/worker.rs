@@ -1,4 +1,4 @@
-//! A worker: this program again, told by variables what to be.
+//! A worker: this program again, configured by environment variables.
 
 use std::env;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use crate::ledger::Outside;
 use crate::plan;
 use crate::sagas::{Job, Node, PLANNED_PANIC, Witness};
 
-/// Set for a worker: its name, by which its sessions are found.
+/// Set for a worker: its name, which identifies its sessions.
 pub(crate) const NAME: &str = "SCOOP_CHAOS_WORKER";
-/// The database, by way of the proxy.
+/// The database, through the proxy.
 pub(crate) const DATABASE: &str = "SCOOP_CHAOS_DATABASE";
 /// The file for effects outside.
 pub(crate) const LEDGER: &str = "SCOOP_CHAOS_LEDGER";
-/// What all draws begin with.
+/// The seed of all draws.
 pub(crate) const SEED: &str = "SCOOP_CHAOS_SEED";
 
 /// More than the engine needs for itself, so that steps compete for the rest.
@@ -29,13 +29,13 @@ const CONNECTIONS: u32 = 9;
 /// How long a step waits for a connection.
 const ACQUIRED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long the pool is held by others, when it is.
+/// How long all connections of the pool are held on request.
 const HELD_FOR: Duration = Duration::from_millis(1_200);
 
-/// How long a worker rests before it tries again what failed, or looks for what to launch.
+/// The pause of a worker before it repeats a failed attempt, or looks for launches.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Runs sagas until it is told to stop, however often that fails.
+/// Runs sagas until it is stopped. A start with a transient error is repeated.
 pub(crate) async fn work() -> Result<()> {
     let mut stop = signal(SignalKind::terminate())?;
     say_nothing_of_planned_panics();
@@ -59,7 +59,7 @@ pub(crate) async fn work() -> Result<()> {
     Ok(())
 }
 
-/// A worker whose start is struck starts again, as its supervisor would see to.
+/// Starts the engine. A failed start is repeated, as a supervisor would do.
 async fn start(pool: &PgPool, outside: &Arc<Outside>) -> Result<Scoop> {
     loop {
         let outside = || Arc::clone(outside);
@@ -72,7 +72,7 @@ async fn start(pool: &PgPool, outside: &Arc<Outside>) -> Result<Scoop> {
     }
 }
 
-/// All workers launch what is wanted, since each may be killed before it has.
+/// Launches wanted hierarchies. All workers do, because each may be killed before it has.
 async fn launch_what_is_wanted(scoop: &Scoop, pool: &PgPool, seed: u64) {
     let next = "SELECT number FROM wanted WHERE NOT launched ORDER BY random() LIMIT 3";
     loop {
@@ -81,7 +81,7 @@ async fn launch_what_is_wanted(scoop: &Scoop, pool: &PgPool, seed: u64) {
             let (plan, _) = plan::of(seed, number);
             if scoop.launch(Job { number, plan }).unique(format!("{number}")).await.is_ok() {
                 let done = sqlx::query("UPDATE wanted SET launched = true WHERE number = $1").bind(number);
-                // If this fails, it is launched again, to no effect.
+                // If this fails, the launch is repeated without effect.
                 let _ = done.execute(pool).await;
             }
         }
@@ -89,7 +89,7 @@ async fn launch_what_is_wanted(scoop: &Scoop, pool: &PgPool, seed: u64) {
     }
 }
 
-/// Takes all connections of the pool for a while, whenever the signal comes.
+/// Takes all connections of the pool for a while, on each signal.
 async fn hold_when_told(pool: PgPool) -> Result<()> {
     let mut told = signal(SignalKind::user_defined1())?;
     while told.recv().await.is_some() {

@@ -1,8 +1,8 @@
 //! Everything that needs a database: one binary, one server, a database for each test.
 //!
-//! `conformance` has the scenarios of structured cooperation that every participant must agree
-//! on, each with the rows it writes; `behaviour` what else users rely on, one file per subject.
-//! Both run on a private PostgreSQL, or on the server that `DATABASE_URL` names.
+//! `conformance` has the scenarios of structured cooperation that every participant must agree on,
+//! each with the rows it writes. `behaviour` has the other guarantees to users, one file per
+//! subject. Both run on a private PostgreSQL, or on the server that `DATABASE_URL` names.
 
 mod behaviour;
 mod conformance;

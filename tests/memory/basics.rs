@@ -1,4 +1,4 @@
-//! Launching, waiting for children, turning back, sleeping.
+//! Launching, waiting for children, rolling back, sleeping.
 
 use std::time::{Duration, SystemTime};
 
@@ -73,7 +73,7 @@ async fn two_weeks_pass_at_once() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_undone_children_first() -> Result<()> {
+async fn failed_hierarchy_is_undone_children_first() -> Result<()> {
     let database = InMemory::starting_at(SystemTime::UNIX_EPOCH);
     let scoop =
         Scoop::builder().in_memory_on(&database).only::<OrderSaga>().only::<ReserveSaga>().start().await?;

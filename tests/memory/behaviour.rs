@@ -1,4 +1,4 @@
-//! What users rely on beyond the rows that other participants see, on a database in memory.
+//! Guarantees to users beyond the rows that other participants see, on a database in memory.
 
 #[path = "../it/behaviour/attempts_changed.rs"]
 mod attempts_changed;

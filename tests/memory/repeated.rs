@@ -1,4 +1,4 @@
-//! Several processes of which everything can go wrong, and the same course for the same seed.
+//! Several processes with every kind of fault, and the same course for the same seed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -94,7 +94,7 @@ impl Chance {
     }
 }
 
-/// A way to the database on which everything goes wrong now and then, while it is bad.
+/// A connection to the database with occasional faults of every kind, while it is bad.
 #[derive(Clone, Default)]
 struct Bad {
     chance: Arc<Chance>,
@@ -183,7 +183,7 @@ async fn trips(seed: u64, database: &InMemory) -> Result<Vec<Handle>> {
     Ok(launched)
 }
 
-/// In a runtime of its own, whose clock is paused from the beginning.
+/// Runs this in a runtime of its own, with a clock that is paused from the beginning.
 fn run<T>(simulated: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime can be made").block_on(simulated)
@@ -211,7 +211,7 @@ fn one_seed_takes_the_same_course_each_time_and_another_another() {
 }
 
 #[test]
-fn whatever_goes_wrong_every_trip_ends_as_it_should() {
+fn every_trip_ends_as_planned_despite_faults() {
     for seed in 0..10 {
         let (undone, left) = run(async {
             let (database, mut undone) = (fresh(), vec![]);

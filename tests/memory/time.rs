@@ -1,4 +1,4 @@
-//! What time brings: deadlines, pauses between attempts, schedules.
+//! Time: deadlines, pauses between attempts, schedules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -81,7 +81,7 @@ async fn pauses_between_attempts_pass() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_misses_a_deadline_while_it_sleeps_is_undone_in_time() -> Result<()> {
+async fn sleeping_run_that_misses_a_deadline_is_undone_in_time() -> Result<()> {
     let database = InMemory::new();
     let scoop = watchman(&database).await?;
     let start = database.now();
@@ -94,7 +94,7 @@ async fn who_misses_a_deadline_while_it_sleeps_is_undone_in_time() -> Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sleeps_can_be_asked_to_give_up_and_who_has_ended_to_be_undone() -> Result<()> {
+async fn sleeping_run_can_be_cancelled_and_an_ended_one_undone() -> Result<()> {
     let database = InMemory::new();
     let scoop = watchman(&database).await?;
     let start = database.now();
@@ -128,7 +128,7 @@ async fn a_day_has_twenty_four_hours() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_put_forward_makes_due_what_was_to_come() -> Result<()> {
+async fn clock_put_forward_makes_later_runs_due() -> Result<()> {
     let database = InMemory::new();
     let scoop = watchman(&database).await?;
     let (watch, began) = (scoop.launch(Watch { fails: 0 }).await?, tokio::time::Instant::now());
@@ -139,7 +139,7 @@ async fn a_clock_that_is_put_forward_makes_due_what_was_to_come() -> Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_handles_is_on_record() -> Result<()> {
+async fn unhandled_message_is_recorded() -> Result<()> {
     let database = InMemory::new();
     let client = Scoop::builder().in_memory_on(&database).client().await?;
     let launched = client.launch(Nobody).unique("once").await?;

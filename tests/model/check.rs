@@ -1,9 +1,9 @@
-//! Visits all states of a model, breadth first, so that what it finds wrong is told by a shortest way.
+//! Visits all states of a model breadth first, so that a violation is reported with a shortest trace.
 //!
-//! Own code, since the crate for this looks for what never happens only along ways that do not meet or
-//! return, and brings twenty packages, a web server among them. Here progress is asked of the whole graph:
-//! from each state that can be reached, rest can be reached without any further fault. So whatever happens,
-//! if nothing that stays possible is put off for ever, it comes to rest.
+//! Own code: the existing crate for this checks liveness only along paths that do not meet or return, and
+//! brings twenty packages, a web server among them. Here progress is checked in the whole graph: from each
+//! reachable state, rest can be reached without any further fault. So the model always comes to rest if no move
+//! that stays possible is put off for ever.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,32 +11,32 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// Violated if some state leads nowhere.
-pub(crate) const COMES_TO_REST: &str = "whatever happened, it can come to rest (I7)";
+/// Violated by a state from which rest cannot be reached.
+pub(crate) const COMES_TO_REST: &str = "rest can be reached from every state (I7)";
 
-/// More than any model has.
+/// More states than any model has.
 const STATES_MAX: usize = 1_000_000;
 
-/// A part of the protocol, with the world around it.
+/// A part of the protocol with its environment.
 pub(crate) trait Model {
-    /// Everything that anybody knows.
+    /// Everything that the participants know.
     type State: Clone + Eq + Hash + Debug;
-    /// What may happen next.
+    /// A transition to another state.
     type Move: Copy + Eq + Debug;
 
-    /// Where it begins.
+    /// The initial state.
     fn start(&self) -> Self::State;
-    /// Each move that is possible, and where it leads.
+    /// Each possible move with the state it leads to.
     fn moves(&self, state: &Self::State) -> Vec<(Self::Move, Self::State)>;
-    /// Whether nobody can rely on this move to happen.
+    /// Whether progress must not rely on this move.
     fn is_fault(&self, a_move: Self::Move) -> bool;
-    /// What is wrong here, if anything is.
+    /// The property that the state violates, if any.
     fn wrong(&self, state: &Self::State) -> Option<&'static str>;
-    /// Whether everything is done.
+    /// Whether all work is done.
     fn is_at_rest(&self, state: &Self::State) -> bool;
 }
 
-/// What was visited.
+/// Size of the visited graph.
 #[derive(Debug)]
 pub(crate) struct Visited {
     pub(crate) states: usize,
@@ -46,25 +46,25 @@ pub(crate) struct Visited {
     pub(crate) took: Duration,
 }
 
-/// What is wrong, and a shortest way there.
+/// A violated property, and a shortest trace to it.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) property: &'static str,
     pub(crate) trace: String,
 }
 
-/// All states in the order in which they were found.
+/// All states in the order of their discovery.
 struct Graph<M: Model> {
     states: Vec<M::State>,
-    /// How each was found first: from which state, by which move.
+    /// How each state was first reached: from which state, by which move.
     came: Vec<Option<(usize, M::Move)>>,
     depths: Vec<usize>,
-    /// All moves that are no faults, backwards.
+    /// Predecessors of each state, by moves that are no faults.
     before: Vec<Vec<u32>>,
     moves: usize,
 }
 
-/// Visits everything, or stops at the first that is wrong.
+/// Visits every state, or stops at the first violation.
 pub(crate) fn check<M: Model>(model: &M) -> Result<Visited, Wrong> {
     let begun = Instant::now();
     let graph = explore(model)?;
@@ -130,7 +130,7 @@ impl<M: Model> Graph<M> {
     }
 }
 
-/// The model is right in all its states.
+/// Asserts that no state of the model violates a property.
 pub(crate) fn holds<M: Model>(name: &str, model: &M) {
     match check(model) {
         Ok(visited) => {
@@ -138,18 +138,18 @@ pub(crate) fn holds<M: Model>(name: &str, model: &M) {
             println!(
                 "{name}: {states} states, {at_rest} of them at rest, {moves} moves, {depth} deep, {took:.1?}"
             );
-            assert!(at_rest > 0 && moves > 0, "{name} goes nowhere");
+            assert!(at_rest > 0 && moves > 0, "{name} makes no progress");
         }
         Err(wrong) => panic!("{name} violates: {}\n{}", wrong.property, wrong.trace),
     }
 }
 
-/// The model, which has a fault in it, violates this property, and none before.
+/// Asserts that the model, which contains a fault, violates this property before any other.
 pub(crate) fn violates<M: Model>(name: &str, model: &M, property: &str) {
     match check(model) {
-        Ok(visited) => panic!("{name} is not found out: {visited:?}"),
+        Ok(visited) => panic!("{name} is not detected: {visited:?}"),
         Err(wrong) => {
-            println!("{name} is found out in {} moves: {property}", wrong.trace.lines().count() - 1);
+            println!("{name} is detected in {} moves: {property}", wrong.trace.lines().count() - 1);
             assert_eq!(wrong.property, property, "{name} violates something else:\n{}", wrong.trace);
         }
     }
@@ -197,19 +197,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_visited_once() {
+    fn each_state_of_a_correct_model_is_visited_once() {
         let visited = check(&Counter { limit: 5, circle: false }).unwrap();
         assert_eq!((visited.states, visited.moves, visited.depth, visited.at_rest), (6, 5, 5, 1));
     }
 
     #[test]
-    fn a_circle_that_only_a_fault_leaves_is_no_progress() {
+    fn cycle_that_only_a_fault_leaves_is_no_progress() {
         let wrong = check(&Counter { limit: 5, circle: true }).unwrap_err();
         assert_eq!((wrong.property, wrong.trace.lines().count()), (COMES_TO_REST, 4));
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_a_shortest_way() {
+    fn violation_is_reported_with_a_shortest_trace() {
         let wrong = check(&Counter { limit: 9, circle: true }).unwrap_err();
         assert_eq!((wrong.property, wrong.trace.lines().count()), ("seven", 8));
     }

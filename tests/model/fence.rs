@@ -1,64 +1,63 @@
-//! A run whose owner dies, or is taken for dead, or loses answers; and who settles what.
+//! A run whose owner dies, is presumed dead, or loses answers; and which settlements apply.
 //!
-//! Statements are under way in the server by themselves: on a connection that is lost they are carried out
-//! later, or never. A claim, and a launch that claims (`run_claim.sql`, `message_launch.sql`,
-//! `message_launch_one.sql`), first locks the row of its worker and later commits; striking a worker out
-//! (`worker_reap.sql`) and pausing one's own claims (`worker_pause.sql`) wait for that. A settlement looks at the
-//! row of the run when it has locked it.
+//! Statements under way run in the server independently of their sender: on a lost connection they are carried
+//! out later, or never. A claim, and a launch that claims (`run_claim.sql`, `message_launch.sql`,
+//! `message_launch_one.sql`), first locks its worker row and commits later. Reaping a worker
+//! (`worker_reap.sql`) and pausing one's own claims (`worker_pause.sql`) wait for that lock. A settlement looks
+//! at the row of the run after locking it.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 
-const EFFECTS_ONCE: &str = "what a step did is committed once (I10)";
+const EFFECTS_ONCE: &str = "the effects of a step are committed once (I10)";
 const NOTHING_LOST: &str = "a run that has ended has done all its steps (I6)";
-const NOT_ROBBED: &str = "nobody frees his own run while he works on it";
+const NOT_ROBBED: &str = "no process releases its own run while it executes it";
 
-/// What may be wrong with the protocol.
+/// Faults in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A settlement does not ask for the epoch it was made under.
+    /// A settlement does not compare the epoch it was made under.
     SettlesUnderAnyEpoch,
-    /// A settlement leaves the epoch as it is.
+    /// A settlement does not raise the epoch.
     SettlesWithoutRaising,
-    /// A settlement applies to a run that was freed.
+    /// A settlement applies to a run that was released.
     SettlesWhatIsFree,
     /// A claim does not lock the row of its worker.
     ClaimsWithoutLock,
-    /// The dead are struck out, and what they own is freed, with one snapshot.
+    /// One snapshot serves to remove a dead worker and to release its runs.
     FreesFromOldSnapshot,
-    /// What a process works on is asked before its claims are held off.
+    /// The runs in flight are read before claims are paused.
     AsksBeforeThePause,
-    /// A launch counts as in flight when it has answered.
+    /// A launch counts as in flight only once it has answered.
     LaunchesUnexpected,
-    /// Who lost an answer does not look for what he owns.
+    /// A process that lost an answer does not reconcile.
     NoDisown,
-    /// Who is not listed looks for what he owns all the same, though he cannot hold off what will claim for
-    /// him once he is.
+    /// An unregistered worker reconciles, though it cannot hold off claims made after it re-registers.
     DisownsUnlisted,
-    /// Who comes back to be undone begins with the epochs of its way forward.
+    /// A run that returns for its rollback begins with its forward epochs.
     ComesBackFromZero,
 }
 
-/// How large it is.
+/// The size of the model.
 struct Fence {
     processes: usize,
-    /// How many processes die, sessions or connections are lost.
+    /// How many deaths, lost sessions and lost connections may happen.
     faults: u8,
-    /// Whether the run is told to roll back when it has ended.
+    /// Whether a rollback of the run is requested when it has ended.
     comes_back: bool,
     fault: Option<Fault>,
 }
 
-/// The steps of the run, the last of which undoes it.
+/// The steps of the run. The last one is its compensation.
 const STEPS: usize = 3;
 
-/// Above all epochs that a run ever has on its way forward.
+/// Higher than any forward epoch.
 const COMES_BACK_UNDER: u8 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Standing {
     Unlaunched,
     Ready,
-    /// Nobody owns it if somebody settled what was free.
+    /// `None`: a settlement applied to a released run, which only a fault allows.
     Running(Option<usize>),
     Gone,
 }
@@ -66,23 +65,24 @@ enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Listed {
     Yes,
-    /// Somebody is striking it out, and freeing what it owns. Whether he saw that it owned the run.
+    /// A reaper is removing the worker and releasing its runs. `seen_to_own`: its snapshot showed the run as
+    /// owned.
     Leaving {
         seen_to_own: bool,
     },
     No,
 }
 
-/// The task that claims, and frees what its process has lost track of.
+/// The task that claims, and reconciles the runs of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Claimer {
     Idle,
     Claiming,
-    /// It holds claims off, if its worker is listed.
+    /// Claims are held off, if the worker is registered.
     Pausing {
         holds: bool,
     },
-    /// It has asked whether the run is in flight.
+    /// Whether the run is in flight has been read.
     Disowning {
         in_flight: bool,
         holds: bool,
@@ -92,7 +92,7 @@ enum Claimer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Statement {
     Claim,
-    /// Of a worker that is listed, or is not.
+    /// The worker row is locked, or found missing.
     CheckedClaim {
         listed: bool,
     },
@@ -100,7 +100,7 @@ enum Statement {
     CheckedLaunch {
         listed: bool,
     },
-    /// It is committed, and its answer under way.
+    /// It is committed, and its answer is under way.
     Launched {
         epoch: u8,
         claimed: bool,
@@ -116,11 +116,11 @@ enum Statement {
 struct Sent {
     statement: Statement,
     by: usize,
-    /// Whether anybody waits for the answer.
+    /// Whether the sender still waits for the answer.
     heard: bool,
 }
 
-/// A run that a process works on.
+/// A run that a process executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Job {
     epoch: u8,
@@ -131,12 +131,12 @@ struct Job {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Process {
     alive: bool,
-    /// It holds its lock.
+    /// It holds its session lock.
     has_session: bool,
     listed: Listed,
     claimer: Claimer,
     in_doubt: bool,
-    /// A launch is under way, and its run in flight.
+    /// A launch is under way, with its run registered as in flight.
     expects: bool,
     jobs: Vec<Job>,
 }
@@ -146,7 +146,7 @@ struct State {
     run: Standing,
     epoch: u8,
     next: usize,
-    /// How often what each step did was committed.
+    /// How often the effects of each step were committed.
     effects: [u8; STEPS],
     launched: bool,
     told: bool,
@@ -154,7 +154,7 @@ struct State {
     processes: Vec<Process>,
     sent: Vec<Sent>,
     faults: u8,
-    /// How often somebody looks for what he may have lost without a reason.
+    /// How many reconciliations without a known lost answer may still happen.
     looks: u8,
 }
 
@@ -201,7 +201,7 @@ impl State {
         self.run == Standing::Running(Some(process))
     }
 
-    /// Whether a claim of this process has locked its row, and is not committed.
+    /// Whether a claim of this process has locked the worker row and is not committed.
     fn holds_its_row(&self, process: usize) -> bool {
         self.sent.iter().any(|sent| {
             let checked =
@@ -215,7 +215,7 @@ impl State {
         here.expects && fault != Some(Fault::LaunchesUnexpected) || !here.jobs.is_empty()
     }
 
-    /// Whether the run is its own, and it knows, or is about to hear.
+    /// Whether the process executes the run that it owns, or is about to receive it.
     fn is_worked_on_by(&self, process: usize) -> bool {
         let launched = Statement::Launched { epoch: self.epoch, claimed: true };
         self.processes[process].jobs.iter().any(|job| job.epoch == self.epoch)
@@ -239,7 +239,7 @@ impl State {
 }
 
 impl Fence {
-    /// What a process does on its own.
+    /// Moves that a process makes on its own.
     fn work(&self, state: &State, process: usize, moves: &mut Moves) {
         let here = &state.processes[process];
         if here.claimer == Claimer::Idle && !here.in_doubt && state.run == Standing::Ready {
@@ -260,7 +260,7 @@ impl Fence {
         self.disown(state, process, moves);
     }
 
-    /// Looks for a run that is its own by the books although it does not work on it.
+    /// Reconciles: releases a run that the process owns in the database but does not execute.
     fn disown(&self, state: &State, process: usize, moves: &mut Moves) {
         let here = &state.processes[process];
         let finds = state.is_owned_by(process) && !state.is_in_flight(process, self.fault);
@@ -275,7 +275,7 @@ impl Fence {
                 next.processes[process].in_doubt = false;
                 next.processes[process].claimer = match here.listed == Listed::Yes {
                     _ if asks_first => Claimer::Disowning { in_flight, holds: false },
-                    // Whoever struck it out has freed what it owned.
+                    // The reaper has already released the runs of this worker.
                     false if self.fault != Some(Fault::DisownsUnlisted) => Claimer::Idle,
                     holds => Claimer::Pausing { holds },
                 };
@@ -302,12 +302,12 @@ impl Fence {
         }
     }
 
-    /// What goes on in the server.
+    /// Moves of a statement in the server.
     fn serve(&self, state: &State, sent: Sent, moves: &mut Moves) {
         let by = &state.processes[sent.by];
         match sent.statement {
             Statement::Claim | Statement::Launch => {
-                // Both wait for whoever has the row for himself.
+                // Both wait for an exclusive lock on the worker row.
                 if !by.holds_its_row() && !matches!(by.listed, Listed::Leaving { .. }) {
                     let listed = by.listed == Listed::Yes;
                     let statement = match sent.statement {
@@ -351,7 +351,7 @@ impl Fence {
         }
     }
 
-    /// Whoever waited for this answer will not hear it. Whether he can take it in this way.
+    /// The sender of the statement loses the answer. Returns whether it can react in this way.
     fn lose_answer(&self, state: &mut State, sent: Sent, tries_again: bool) -> bool {
         let process = &mut state.processes[sent.by];
         match sent.statement {
@@ -373,7 +373,7 @@ impl Fence {
         !tries_again
     }
 
-    /// The statement commits, and whoever waits for it hears of that.
+    /// Commits the statement. Its sender receives the answer if it still waits.
     fn carry_out(&self, state: &State, sent: Sent, heard: bool) -> State {
         let by = sent.by;
         state.change(|next| {
@@ -434,7 +434,7 @@ impl Fence {
         process.in_doubt |= !applies;
     }
 
-    /// Deaths, and what the living do about them.
+    /// Deaths, and the reaction of living processes.
     fn die(&self, state: &State, process: usize, moves: &mut Moves) {
         let here = &state.processes[process];
         let others_live = state.processes.iter().filter(|process| process.alive).count() > 1;
@@ -458,7 +458,7 @@ impl Fence {
         self.reap(state, process, moves);
     }
 
-    /// Somebody else finds this process dead.
+    /// Another process finds this one dead.
     fn reap(&self, state: &State, process: usize, moves: &mut Moves) {
         let here = &state.processes[process];
         let one_snapshot = self.fault == Some(Fault::FreesFromOldSnapshot);
@@ -487,7 +487,7 @@ impl Fence {
 }
 
 impl State {
-    /// What a process knew is gone; what it had sent is not.
+    /// Drops the memory of a process, but not the statements that it has sent.
     fn lose(&mut self, process: usize) {
         let here = &mut self.processes[process];
         let listed = here.listed;
@@ -499,7 +499,7 @@ impl State {
 }
 
 impl Process {
-    /// Whether it has its row of worker for itself.
+    /// Whether the process has an exclusive lock on its worker row.
     fn holds_its_row(&self) -> bool {
         matches!(self.claimer, Claimer::Pausing { holds: true } | Claimer::Disowning { holds: true, .. })
     }
@@ -583,7 +583,7 @@ impl Model for Fence {
     fn is_at_rest(&self, state: &State) -> bool {
         match state.run {
             Standing::Gone => state.told || !self.comes_back,
-            // Whoever launched it knows that he does not know.
+            // The launch outcome is unknown, and the caller knows that.
             Standing::Unlaunched => state.sent.is_empty() && (state.launched || !state.processes[0].alive),
             Standing::Ready | Standing::Running(_) => false,
         }
@@ -593,14 +593,14 @@ impl Model for Fence {
 const ONE_FAULT: Fence = Fence { processes: 2, faults: 1, comes_back: true, fault: None };
 
 #[test]
-fn what_is_owned_is_settled_once_whatever_is_lost() {
+fn owned_run_is_settled_once_after_any_loss() {
     holds("fence", &Fence { faults: 0, ..ONE_FAULT });
     holds("fence with a fault", &ONE_FAULT);
     holds("fence with two faults", &Fence { faults: 2, comes_back: false, ..ONE_FAULT });
 }
 
 #[test]
-fn every_fault_in_fencing_is_found_out() {
+fn every_fault_in_fencing_is_detected() {
     let with = |fault| Fence { fault: Some(fault), ..ONE_FAULT };
     violates("settles under any epoch", &with(Fault::SettlesUnderAnyEpoch), EFFECTS_ONCE);
     violates("settles without raising", &with(Fault::SettlesWithoutRaising), EFFECTS_ONCE);

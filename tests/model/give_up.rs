@@ -1,59 +1,60 @@
 //! A hierarchy that is cancelled, or misses its deadline, while its runs settle, launch, fail and are claimed.
 //!
-//! A root launches a child, which launches a grandchild; each then has one more step. A root that has to go back
+//! A root launches a child, which launches a grandchild; each then has one more step. A root that rolls back
 //! launches a helper in its compensation, which belongs to the rollback. A cancellation is one transaction of
 //! several statements (`cancel_mark.sql` until it finds none, `cancel_drop.sql`), each with a snapshot of its
-//! own; `run_overdue.sql` is one of one. Whoever changes a row has to wait for whoever has changed it, and then
-//! looks at it again; a claim passes over such rows. Waking is a model of its own: here whoever waits for
-//! nobody may be woken at any time, or commit with that if it has no step left.
+//! own. `run_overdue.sql` is a transaction of one statement. A statement that changes a row waits for the
+//! transaction that has changed it before, and then looks at the row again. A claim skips locked rows. Waking
+//! is a model of its own: here a parent whose children have all ended may be woken at any time, or commit with
+//! that if it has no step left.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 
-const OBEYED: &str = "no forward step is settled once it can be seen that the run has to give up";
-const NOBODY_LIVES_ON: &str = "once a cancellation is committed, everybody below gives up";
-const SHIELDED: &str = "what belongs to a rollback is not asked to give up";
+const OBEYED: &str = "no forward step is settled once the run visibly has to give up";
+const NOBODY_LIVES_ON: &str = "once a cancellation is committed, all descendants give up";
+const SHIELDED: &str = "a run that belongs to a rollback is not cancelled";
 const NO_STEP_TOO_EARLY: &str = "no step starts before all children have ended (I1)";
-const WHO_BEGAN_ENDS: &str = "nobody is dropped who has begun (I8)";
+const WHO_BEGAN_ENDS: &str = "no run is dropped that has begun (I8)";
 
-/// What may be wrong with the protocol.
+/// Faults in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Only the claim looks whether a run has to give up.
+    /// Only the claim checks whether a run has to give up.
     SettlesBlindly,
-    /// A settlement looks before it has the lock.
+    /// A settlement checks before it has the lock.
     LooksBeforeLocking,
-    /// A cancellation marks what it sees first, and no more.
+    /// A cancellation marks only the rows of its first snapshot.
     MarksOnce,
-    /// A cancellation is content when a statement has marked none of those that it saw.
+    /// A cancellation stops when a statement has marked none of the rows that it saw.
     StopsWhenNoneIsMarked,
-    /// A cancellation asks also what belongs to a rollback.
+    /// A cancellation also marks runs that belong to a rollback.
     NoShield,
-    /// Who turns back because he was asked is still asked.
+    /// A run that rolls back because of a request is still marked.
     StaysAsked,
-    /// A claim does not tell who has to give up, and neither does a settlement that is void.
+    /// Neither a claim nor a refused settlement reports that the run has to give up.
     NobodyTells,
-    /// Who has no step left commits when it wakes, asked to give up or not.
+    /// A run without a step left commits when it wakes, even if it has to give up.
     EndsBlindly,
-    /// What was not begun in the snapshot is dropped, begun or not.
+    /// A run that had not begun in the snapshot is dropped, even if it has begun since.
     DropsTheBegun,
-    /// Who is overdue is woken along with that if his children can be dropped, as the snapshot has it.
+    /// The statement that marks an overdue parent also wakes it, if the snapshot lets it drop all children.
     WakesTheOverdue,
 }
 
-/// What may happen.
+/// The events that may happen.
 struct GiveUp {
     cancels: bool,
     has_deadline: bool,
-    /// How many steps may fail by themselves.
+    /// How many steps may fail on their own.
     failures: u8,
-    /// How many cancellations die before they are committed.
+    /// How many cancellations may die before their commit.
     deaths: u8,
     fault: Option<Fault>,
 }
 
 const ROOT: usize = 0;
 const CHILD: usize = 1;
-/// The grandchild is 2.
+/// Number 2 is the grandchild.
 const HELPER: usize = 3;
 const RUNS: usize = 4;
 
@@ -72,15 +73,15 @@ enum Standing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// At its step, or its compensation.
+    /// Executing its step or its compensation.
     Working,
     /// It knows that it has to give up.
     GivingUp,
-    /// It has looked whether it has, and waits for the lock: only by a fault.
+    /// It has made that check and waits for the lock: only with a fault.
     Looked { fails: bool },
 }
 
-/// Who has changed a row without having committed.
+/// The uncommitted change that locks a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lock {
     Settlement { fails: bool },
@@ -100,7 +101,7 @@ struct Run {
     lock: Option<Lock>,
 }
 
-/// Rows that a statement has still to look at, as its snapshot has them.
+/// Rows of the statement's snapshot that it has still to look at.
 type Rows = [bool; RUNS];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +112,7 @@ enum Cancellation {
     Committed,
 }
 
-/// The statement that looks for whoever is overdue: at whom, and which children it has still to drop.
+/// The overdue statement: its run, and the children that it has still to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Overdue {
     run: usize,
@@ -128,7 +129,7 @@ struct State {
     late: bool,
     failures: u8,
     deaths: u8,
-    /// What went wrong in a move.
+    /// A property that a move violated.
     wrong: Option<&'static str>,
 }
 
@@ -208,10 +209,10 @@ impl State {
         self.runs[run] = Run { standing: Standing::Ready, undoing, ..Run::ABSENT };
     }
 
-    /// A settlement of a forward step, or of what a rollback does, is committed.
+    /// Commits a settlement of a forward step, or of a compensation.
     fn settle(&mut self, run: usize, fails: bool, fault: Option<Fault>) {
         self.runs[run].lock = None;
-        // Whether its children failed it knows since it was claimed.
+        // The run knows since its claim which of its children failed.
         for child in children_of(run) {
             if self.runs[child].standing == Standing::Ended {
                 self.runs[child].standing = Standing::Gone;
@@ -249,11 +250,11 @@ impl State {
 }
 
 impl GiveUp {
-    /// What happens to each run, without anybody asking it to give up.
+    /// Moves of a run, apart from cancellation and deadline.
     fn run(&self, state: &State, run: usize, moves: &mut Moves) {
         let here = &state.runs[run];
         match (here.standing, here.lock) {
-            // Who is locked is passed over.
+            // A claim skips a locked row.
             (Standing::Ready, None) => {
                 let asked = state.has_to_give_up(run) && self.fault != Some(Fault::NobodyTells);
                 let phase = if asked { Phase::GivingUp } else { Phase::Working };
@@ -284,7 +285,7 @@ impl GiveUp {
         }
     }
 
-    /// A settlement locks the row and looks whether the run has to give up by now.
+    /// A settlement locks the row and checks whether the run has to give up by now.
     fn write(&self, state: &State, run: usize, (phase, free): (Phase, bool), moves: &mut Moves) {
         let must_fail = phase == Phase::GivingUp || state.has_failed_child(run);
         let may_fail = must_fail || state.failures > 0 && !state.runs[run].undoing;
@@ -333,7 +334,7 @@ impl GiveUp {
         }
     }
 
-    /// What a statement that marks sees.
+    /// The rows that a marking statement sees.
     fn mark(&self, state: &State) -> Cancellation {
         let shielded = |run: &Run| run.undoing && self.fault != Some(Fault::NoShield);
         let rows = state.runs.map(|run| run.is_there() && !run.is_marked() && !shielded(&run));
@@ -370,7 +371,7 @@ impl GiveUp {
         }
     }
 
-    /// What the statement that drops sees.
+    /// The rows that the dropping statement sees.
     fn drop(&self, state: &State) -> Rows {
         std::array::from_fn(|run| {
             let asked = PARENTS[run].is_some_and(|parent| state.runs[parent].is_marked());
@@ -411,7 +412,7 @@ impl GiveUp {
         }
     }
 
-    /// The deadline, and the statement that looks for whoever waits beyond it.
+    /// The deadline passes, and the overdue statement runs.
     fn pass(&self, state: &State, moves: &mut Moves) {
         if !state.late {
             moves.push((Move::Passes, state.change(|next| next.late = true)));
@@ -470,7 +471,8 @@ impl GiveUp {
             });
             moves.push((Move::CommitsOverdue, committed));
         }
-        // It has the parent and wants the child, which a cancellation has, that wants the parent.
+        // The statement has locked the parent and wants the child; a cancellation has the child and wants the
+        // parent.
         let is_held = |run: usize| matches!(state.runs[run].lock, Some(Lock::Cancellation { .. }));
         if (0..RUNS).any(|run| overdue.rows[run] && is_held(run)) {
             let given_in = state.change(|next| {
@@ -560,14 +562,14 @@ const CANCELLED: GiveUp = GiveUp { cancels: true, has_deadline: false, failures:
 const OVERDUE: GiveUp = GiveUp { cancels: false, has_deadline: true, failures: 1, deaths: 0, fault: None };
 
 #[test]
-fn who_has_to_give_up_does_and_comes_to_rest() {
+fn run_that_has_to_give_up_comes_to_rest() {
     holds("cancelled", &CANCELLED);
     holds("overdue", &OVERDUE);
     holds("cancelled and overdue", &GiveUp { has_deadline: true, deaths: 0, ..CANCELLED });
 }
 
 #[test]
-fn every_fault_in_giving_up_is_found_out() {
+fn every_fault_in_giving_up_is_detected() {
     let cancelled = |fault| GiveUp { fault: Some(fault), ..CANCELLED };
     let overdue = |fault| GiveUp { fault: Some(fault), ..OVERDUE };
     violates("settles blindly", &cancelled(Fault::SettlesBlindly), OBEYED);
@@ -578,7 +580,7 @@ fn every_fault_in_giving_up_is_found_out() {
     violates("no shield", &cancelled(Fault::NoShield), SHIELDED);
     violates("stays asked", &cancelled(Fault::StaysAsked), SHIELDED);
     let obedient = GiveUp { failures: 0, ..cancelled(Fault::NobodyTells) };
-    violates("nobody tells", &obedient, COMES_TO_REST);
+    violates("no report of giving up", &obedient, COMES_TO_REST);
     violates("ends blindly", &cancelled(Fault::EndsBlindly), OBEYED);
     violates("drops the begun", &overdue(Fault::DropsTheBegun), WHO_BEGAN_ENDS);
     violates("wakes the overdue", &overdue(Fault::WakesTheOverdue), NO_STEP_TOO_EARLY);

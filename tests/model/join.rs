@@ -1,37 +1,37 @@
-//! A parent that waits for its children, again and again, and the processes that wake it.
+//! A parent that waits for its children several times, and the processes that wake it.
 //!
-//! The children's ends are committed in transactions of their own, and asked after is later, by whoever
-//! committed one (`run_wake.sql`), or by a sweep (`run_sweep.sql`). Both look with the snapshot of a
-//! statement and write later: if the row of the parent has changed by then, Postgres looks at the newest version of
-//! that row again, but at no other row.
+//! The ends of children are committed in transactions of their own. The parent check follows later: by the
+//! process that committed an end (`run_wake.sql`), or by a sweep (`run_sweep.sql`). Both read with the snapshot
+//! of a statement and write later. If the row of the parent has changed by then, Postgres looks at the newest
+//! version of that row again, but at no other row.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 
-const NO_STEP_TOO_EARLY: &str = "no step starts, and nobody commits, before all children have ended (I1)";
+const NO_STEP_TOO_EARLY: &str = "no step starts, and no parent commits, before all children have ended (I1)";
 const WOKEN_ONCE: &str = "each wait is over once";
 const FAILURES_TOLD: &str = "no parent commits over a child that failed";
 
-/// What may be wrong with the protocol.
+/// Faults in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The last child looks for others before its own end is committed.
+    /// The last child looks for its siblings before its own end is committed.
     LooksBeforeCommit,
-    /// Nobody compares the epoch of a parent with that in his snapshot.
+    /// A wake-up does not compare the epoch of the parent with the one in its snapshot.
     WakeComparesNoEpoch,
     SweepComparesNoEpoch,
-    /// Nobody looks for parents that were not woken.
+    /// No sweep looks for parents that were not woken.
     NoSweep,
-    /// A question that is under way answers for children that end meanwhile.
+    /// A parent check under way also answers for children that end meanwhile.
     AsksOnce,
-    /// Whoever failed, and stays until its parent knows, is waited for.
+    /// A parent waits for a child that failed and stays only until its parent knows.
     FailedCount,
-    /// The dead are struck out although a wake-up of theirs is under way.
+    /// A dead worker is removed although one of its wake-ups is under way.
     ReapDoesNotWait,
-    /// Whoever has no step left commits when it wakes, whatever became of its children.
+    /// A parent without a step left commits when it wakes, even over failed children.
     CommitsOverFailures,
 }
 
-/// How large it is.
+/// The size of the model.
 struct Join {
     processes: usize,
     children: usize,
@@ -39,7 +39,7 @@ struct Join {
     waits: u8,
     /// How many processes die, or answers are lost.
     faults: u8,
-    /// Whether anybody sweeps.
+    /// Whether processes sweep.
     sweeps: bool,
     fault: Option<Fault>,
 }
@@ -56,7 +56,7 @@ enum Parent {
 enum Child {
     Ready,
     Running(usize),
-    /// Its end is written, and not committed.
+    /// Its end is written but not committed.
     Ending {
         by: usize,
         fails: bool,
@@ -71,11 +71,12 @@ enum Child {
 struct Process {
     alive: bool,
     listed: bool,
-    /// A child has ended here, and the parent is still to be asked for.
+    /// A child has ended here, and the parent check is still to be sent.
     gathered: bool,
-    /// The epoch that a wake-up saw, of a parent that waits for nobody; and whether it has room to claim it.
+    /// The epoch that a wake-up saw of a parent without unfinished children, and whether a slot is free to
+    /// claim it.
     wakes: Option<(u8, bool)>,
-    /// The same of a sweep.
+    /// The epoch that a sweep saw.
     sweeps: Option<u8>,
 }
 
@@ -85,7 +86,7 @@ struct State {
     epoch: u8,
     waits: u8,
     wakeups: u8,
-    /// In order, as nobody tells them apart.
+    /// Sorted, because children are interchangeable.
     children: Vec<Child>,
     processes: Vec<Process>,
     faults: u8,
@@ -109,7 +110,7 @@ enum Move {
     Ends(usize),
     Looks(usize),
     Sweeps(usize),
-    /// What a dead process had sent is never carried out.
+    /// A statement of a dead process is never carried out.
     Vanishes(usize),
     Dies(usize),
     Reaps {
@@ -136,7 +137,7 @@ impl State {
         self.children.contains(&child)
     }
 
-    /// Whether a snapshot that is taken now finds the parent waiting for nobody.
+    /// Whether a snapshot taken now finds the parent waiting, with all its children ended.
     fn waits_for_nobody(&self, fault: Option<Fault>) -> bool {
         let counts = |child: &Child| match child {
             Child::Gone => false,
@@ -158,7 +159,7 @@ impl State {
         self.wakeups += 1;
     }
 
-    /// The end of a child is visible.
+    /// Makes the end of a child visible.
     fn end(&self, child: Child, fault: Option<Fault>, heard: bool) -> Self {
         let Child::Ending { by, fails, is_last } = child else {
             unreachable!("only an end is committed");
@@ -176,7 +177,7 @@ impl State {
 }
 
 impl Join {
-    /// What the parent and its children do, and who works on them.
+    /// Moves of a process that executes the parent and its children.
     fn work(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
         if state.parent == Parent::Ready {
             let claimed = state.change(|next| {
@@ -203,7 +204,7 @@ impl Join {
         }
     }
 
-    /// The step of the parent launches children, or was the last.
+    /// Settles a step of the parent: it launches children, or was the last.
     fn settle(&self, next: &mut State) {
         if next.waits < self.waits {
             next.children = vec![Child::Ready; self.children];
@@ -215,7 +216,7 @@ impl Join {
         next.epoch += 1;
     }
 
-    /// Asks for the parent, and sweeps.
+    /// Checks the parent, and sweeps.
     fn look(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
         let here = &state.processes[process];
         let waits_for_nobody = state.waits_for_nobody(self.fault);
@@ -234,7 +235,7 @@ impl Join {
         }
     }
 
-    /// What was sent is carried out, whether or not he who sent it still lives.
+    /// Carries out sent statements, whether or not their sender still lives.
     fn carry_out(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
         let here = &state.processes[process];
         let is_the_same =
@@ -250,7 +251,7 @@ impl Join {
             };
             let woken = carried_out(&|next| next.wake(has_room.then_some(process)));
             moves.push((Move::Wakes(process), woken));
-            // In the snapshot its children had all ended, so none of them fails later.
+            // In the snapshot all its children had ended, so none of them fails later.
             let failed = state.has_child(Child::Ended) && self.fault != Some(Fault::CommitsOverFailures);
             if state.waits == self.waits && !failed {
                 moves.push((Move::Ends(process), carried_out(&State::end_parent)));
@@ -289,7 +290,7 @@ impl Join {
         }
     }
 
-    /// Deaths, and what the living do about them.
+    /// Deaths, and the reaction of living processes.
     fn die(&self, state: &State, process: usize, moves: &mut Vec<(Move, State)>) {
         let here = &state.processes[process];
         let others_live = state.processes.iter().filter(|process| process.alive).count() > 1;
@@ -301,7 +302,7 @@ impl Join {
             });
             moves.push((Move::Dies(process), dead));
         }
-        // Striking out waits for a claim, and freeing for a row that is being written.
+        // Removing a worker waits for its claims, and releasing a run waits for a row that is being written.
         let holds_its_row = here.wakes.is_some() && self.fault != Some(Fault::ReapDoesNotWait);
         let writes = |child: &Child| matches!(child, Child::Ending { by, .. } if *by == process);
         if !here.alive && here.listed && !holds_its_row && !state.children.iter().any(writes) {
@@ -376,19 +377,19 @@ const WITHOUT_FAULTS: Join =
 const WITH_FAULTS: Join = Join { processes: 2, children: 2, waits: 2, faults: 1, sweeps: true, fault: None };
 
 #[test]
-fn whoever_waits_is_woken_without_a_sweep_if_nothing_is_lost() {
+fn waiting_parent_is_woken_without_a_sweep_if_nothing_is_lost() {
     holds("join", &WITHOUT_FAULTS);
     holds("join, three processes", &Join { processes: 3, children: 2, waits: 1, ..WITHOUT_FAULTS });
 }
 
 #[test]
-fn whoever_waits_is_woken_whoever_dies() {
+fn waiting_parent_is_woken_after_deaths() {
     holds("join with faults", &WITH_FAULTS);
     holds("join with two faults", &Join { processes: 3, children: 2, waits: 1, faults: 2, ..WITH_FAULTS });
 }
 
 #[test]
-fn every_fault_in_waking_is_found_out() {
+fn every_fault_in_waking_is_detected() {
     let quiet = |fault| Join { fault: Some(fault), ..WITHOUT_FAULTS };
     let noisy = |fault| Join { fault: Some(fault), ..WITH_FAULTS };
     violates("looks before the commit", &quiet(Fault::LooksBeforeCommit), COMES_TO_REST);

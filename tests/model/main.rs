@@ -1,18 +1,18 @@
-//! Models of the protocol, each of one part of it, visited in all their states.
+//! Models of the protocol. Each covers one part of it, and all its states are visited.
 //!
-//! A move of a model is as much of a transaction as READ COMMITTED lets nobody come between: to take a
-//! statement's snapshot, to wait for a lock and look at the row again, to commit. What stands in a snapshot
-//! grows old while others move. Each model also comes with faults in the protocol, and every one of them
-//! has to be found out, by the property that it breaks.
+//! A move of a model is a part of a transaction that READ COMMITTED keeps free of interleaving: to take a
+//! statement's snapshot, to wait for a lock and look at the row again, to commit. A snapshot grows stale while
+//! other moves happen. Each model also has faults in the protocol. Every fault has to be detected by the
+//! property that it breaks.
 //!
-//! * [`fence`]: a run whose owner dies, or is taken for dead, or loses answers (`run_claim.sql`, `run_disown.sql`,
+//! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_disown.sql`,
 //!   `worker_pause.sql`, `worker_reap.sql`, the epochs of `0006_settle.sql`).
-//! * [`give_up`]: a hierarchy that is cancelled, or late, while it goes on (`cancel_mark.sql`, `cancel_drop.sql`,
-//!   `run_overdue.sql`, what `0006_settle.sql` refuses).
-//! * [`join`]: a parent, its children, and who wakes it (`run_wake.sql`, `run_sweep.sql`).
-//! * [`rollback`]: a tree of runs that fail and are undone, as `scoop_core` says.
+//! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`cancel_mark.sql`,
+//!   `cancel_drop.sql`, `run_overdue.sql`, the refusals of `0006_settle.sql`).
+//! * [`join`]: a parent, its children, and the statements that wake it (`run_wake.sql`, `run_sweep.sql`).
+//! * [`rollback`]: a tree of runs that fail and are rolled back, as decided by `scoop_core`.
 //!
-//! Whoever changes one of the statements named here changes its model. States, moves and times are printed:
+//! Change the model together with the statement that it names. States, moves and times are printed:
 //! `cargo test --test model -- --nocapture`.
 
 mod check;

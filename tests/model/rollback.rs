@@ -1,9 +1,10 @@
-//! A small tree of runs, any part of which may fail, on its way forward or back.
+//! A small tree of runs, any part of which may fail, forward or during its rollback.
 //!
-//! What each run does next, and what follows, is said by the very code that says it in a program: the model
-//! asks `scoop_core`. Its own is what the statements keep of that (`0006_settle.sql`, `run_claim.sql`,
-//! `run_history.sql`): who waits for whom, who is told, whose failure stays until its parent has taken note.
-//! Nothing is remembered between two moves of a run but what stands in its row and on record. A claim, the code
+//! The code of the program decides what each run does next and what follows: the model calls `scoop_core`. The
+//! model itself covers what the statements add (`0006_settle.sql`, `run_claim.sql`, `run_history.sql`): which
+//! run waits for which, which rollbacks are requested, whose failure stays until its parent has taken note.
+//! Between two moves of a run only its row and its recorded events remain. A claim, the code that it leads to
+//! and the settlement are one move here. The other models cover what happens between them.
 //! that it leads to and the settlement are one move here, as what comes between them is in the other models.
 
 use std::hash::{Hash, Hasher};
@@ -21,28 +22,28 @@ const ONE_RESULT: &str = "one SEEN, one COMMITTED, one result of a rollback for 
 const IN_REVERSE: &str = "compensations run in reverse, children first (I4)";
 const UNDONE_ONCE: &str = "each compensation takes effect once (I5)";
 const NO_FAILURE_LOST: &str = "no failure is lost (I8)";
-const RESTS_WELL: &str = "at rest all is committed, or undone, or on record as not undone (I9)";
+const RESTS_WELL: &str = "at rest all is committed, or undone, or recorded as rollback failed (I9)";
 
-/// What may be wrong with the protocol.
+/// Faults in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Also those are told to roll back who have.
+    /// A rollback is also requested of runs that have already rolled back.
     TellsEverybody,
-    /// Of the handlers of a message one is told.
+    /// A rollback is requested of only one handler of a message.
     TellsOne,
-    /// Nobody waits for those that he has told.
+    /// The run does not wait for the rollbacks that it requested.
     TellsWithoutWaiting,
     /// The first child that ends wakes its parent.
     WakesAtTheFirst,
-    /// Who failed leaves at once.
+    /// A failed run leaves at once.
     NobodyTakesNote,
-    /// A claim tells of one of the children that failed.
+    /// A claim reports only one of the failed children.
     HearsOfOne,
-    /// Who turns back forgets which children could not be undone.
+    /// A run that begins to roll back forgets which rollbacks of children failed.
     ForgetsTheUnrolled,
     /// A rollback is planned in the order of the steps.
     PlansForward,
-    /// Who has just compensated a step begins his rollback again.
+    /// A run that has just compensated a step begins its rollback again.
     BeginsAgain,
     /// A compensation that failed counts as done.
     CompensatesAnyway,
@@ -66,7 +67,7 @@ static SAGAS: [Definition; RUNS] = [
     Definition::new("late", "of-root-late", const { &[step("v")] }),
 ];
 
-/// The root, whose first step takes note of what happened to its children, and goes on.
+/// The root, with a first step that handles the failure of its children and goes on.
 static FORGIVING: Definition =
     Definition::new("root", "launched", const { &[step("a").handling_child_failure(), step("b")] });
 
@@ -74,9 +75,9 @@ const fn step(name: &'static str) -> StepDefinition {
     StepDefinition::new(name).compensated()
 }
 
-/// What may happen.
+/// The events that may happen.
 struct Rollback {
-    /// How often the code of the user may fail.
+    /// How often user code may fail.
     failures: u8,
     forgives: bool,
     fault: Option<Fault>,
@@ -91,7 +92,7 @@ enum Standing {
     Gone,
 }
 
-/// A fact on record.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Fact {
     kind: &'static str,
@@ -101,7 +102,7 @@ struct Fact {
     why: String,
 }
 
-/// Follows from what is on record, so that nothing differs by this alone.
+/// Follows from the recorded events, so it is left out of the comparison of states.
 #[derive(Clone, Debug)]
 struct Kept<T>(T);
 
@@ -117,27 +118,27 @@ impl<T> Hash for Kept<T> {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// A run: its row, and its part of the record.
+/// A run: its row, and its recorded events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Slot {
     standing: Standing,
     begun: bool,
     told: bool,
-    /// How many of its siblings had turned back before it.
+    /// How many of its siblings had begun to roll back before it.
     turned: usize,
     record: Vec<Fact>,
-    /// How often each step took effect, and was undone.
+    /// How often each step took effect, and how often it was compensated.
     done: [u8; 2],
     undone: [u8; 2],
     row: Kept<Run>,
-    /// Why it failed, and why it could not be undone.
+    /// Its failure, and the failure of its rollback.
     failed: Kept<(Option<Failure>, Option<Failure>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     slots: Vec<Slot>,
-    /// What has failed, in the words of its failure.
+    /// The texts of all failures.
     broken: Vec<String>,
     wrong: Option<&'static str>,
 }
@@ -158,7 +159,7 @@ fn message_of(run: usize) -> Uuid {
     })
 }
 
-/// What a run launches in that step.
+/// The children that a run launches in that step.
 fn launched_in(parent: usize, step: usize) -> impl Iterator<Item = usize> {
     children_of(parent).filter(move |child| usize::from(*child == LATE) == step)
 }
@@ -218,13 +219,13 @@ impl Slot {
 }
 
 impl State {
-    /// Whether something below could not be undone, or this.
+    /// Whether the rollback of this run or of a descendant failed.
     fn has_unrolled(&self, run: usize) -> bool {
         self.slots[run].has(EventKind::RollbackFailed)
             || children_of(run).any(|child| self.has_unrolled(child))
     }
 
-    /// Whether everything that this run and those below it did is undone, and nobody is at work.
+    /// Whether this run and its descendants are compensated completely, and none of them is active.
     fn is_undone(&self, run: usize) -> bool {
         let slot = &self.slots[run];
         !slot.is_unfinished() && slot.is_undone() && children_of(run).all(|child| self.is_undone(child))
@@ -236,7 +237,7 @@ impl State {
         nothing_undone && children_of(run).all(|child| self.is_committed(child))
     }
 
-    /// A compensation takes effect: is it its turn?
+    /// Compensates a step, and checks that it is its turn.
     fn compensate(&mut self, run: usize, step: usize) {
         let (slot, later) = (&self.slots[run], step + 1..2);
         let steps_first = later.into_iter().all(|later| slot.done[later] == slot.undone[later]);
@@ -257,7 +258,7 @@ impl Rollback {
         if run == ROOT && self.forgives { &FORGIVING } else { &SAGAS[run] }
     }
 
-    /// Claims a run: what its row, its failed children and the record say.
+    /// Claims a run with the state in its row, its failed children and its recorded events.
     fn claim(&self, state: &mut State, run: usize) -> Run {
         let slot = &mut state.slots[run];
         if !std::mem::replace(&mut slot.begun, true) {
@@ -280,7 +281,7 @@ impl Rollback {
         claimed
     }
 
-    /// What a run had done, as `run_history.sql` tells it.
+    /// Restores the history of a run, as `run_history.sql` reports it.
     fn recall(&self, slot: &Slot, saga: &Definition, run: &mut Run) {
         let names = RollbackNames::of(saga);
         let (mut instances, mut emitted, mut last, mut any_part_done) = (vec![], vec![], None, false);
@@ -369,7 +370,7 @@ impl Rollback {
         state
     }
 
-    /// What `0006_settle.sql` does.
+    /// Applies a settlement, as `0006_settle.sql` does.
     fn settle(&self, state: &mut State, run: usize, before: &Run, conclusion: Conclusion) {
         for event in &conclusion.events {
             state.slots[run].record.push(Fact {
@@ -399,7 +400,7 @@ impl Rollback {
         }
     }
 
-    /// Those that handled the message come back, unless they have turned back.
+    /// Requests the rollback of the handlers of the message, except those that have begun to roll back already.
     fn tell(&self, state: &mut State, message: Uuid, because: Option<&Failure>) -> bool {
         let mut any = false;
         for child in handlers_of(message) {
@@ -420,7 +421,7 @@ impl Rollback {
         any
     }
 
-    /// Children that failed leave, once their parent has settled what it made of that.
+    /// Failed children leave, once their parent has settled its reaction to them.
     fn take_note(&self, state: &mut State, run: usize, before: &Run, fate: &Fate) {
         let keeps_unrolled = match fate {
             Fate::GoesOn(after) => {
@@ -465,7 +466,7 @@ impl Rollback {
                 slot.standing = ended(has_parent);
                 slot.failed = Kept((Some(cause), Some(failure)));
             }
-            Fate::FailedAgain { .. } => unreachable!("nobody sees to what could not be undone"),
+            Fate::FailedAgain { .. } => unreachable!("no operator repairs a failed rollback"),
         }
     }
 }
@@ -550,23 +551,23 @@ impl Model for Rollback {
 const TWICE: Rollback = Rollback { failures: 2, forgives: false, fault: None };
 
 #[test]
-fn a_tree_is_undone_in_reverse_whatever_fails() {
+fn tree_is_compensated_in_reverse_after_any_failure() {
     holds("rollback", &Rollback { failures: 1, ..TWICE });
     holds("rollback with two failures", &TWICE);
     holds("rollback with three failures", &Rollback { failures: 3, ..TWICE });
-    holds("rollback of one who forgives", &Rollback { forgives: true, ..TWICE });
+    holds("rollback with a forgiving root", &Rollback { forgives: true, ..TWICE });
 }
 
 #[test]
-fn every_fault_in_rolling_back_is_found_out() {
+fn every_fault_in_rolling_back_is_detected() {
     let with = |fault| Rollback { fault: Some(fault), ..TWICE };
-    violates("tells everybody", &with(Fault::TellsEverybody), ONE_RESULT);
-    violates("tells one", &with(Fault::TellsOne), IN_REVERSE);
-    violates("tells without waiting", &with(Fault::TellsWithoutWaiting), IN_REVERSE);
+    violates("requests rollback of all", &with(Fault::TellsEverybody), ONE_RESULT);
+    violates("requests rollback of one", &with(Fault::TellsOne), IN_REVERSE);
+    violates("does not wait for requested rollbacks", &with(Fault::TellsWithoutWaiting), IN_REVERSE);
     violates("wakes at the first", &with(Fault::WakesAtTheFirst), NO_STEP_TOO_EARLY);
-    violates("nobody takes note", &with(Fault::NobodyTakesNote), RESTS_WELL);
+    violates("failed run leaves at once", &with(Fault::NobodyTakesNote), RESTS_WELL);
     violates("hears of one", &with(Fault::HearsOfOne), NO_FAILURE_LOST);
-    violates("forgets the unrolled", &with(Fault::ForgetsTheUnrolled), RESTS_WELL);
+    violates("forgets failed rollbacks", &with(Fault::ForgetsTheUnrolled), RESTS_WELL);
     violates("plans forward", &with(Fault::PlansForward), IN_REVERSE);
     violates("begins again", &with(Fault::BeginsAgain), UNDONE_ONCE);
     violates("compensates anyway", &with(Fault::CompensatesAnyway), IN_REVERSE);

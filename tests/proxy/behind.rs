@@ -1,4 +1,4 @@
-//! What works behind a proxy, and what is refused there.
+//! Features that work behind a proxy, and settings that are refused there.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Parts {
     }
 }
 
-/// Two statements as anybody writes them, which sqlx prepares under names.
+/// Two ordinary statements, which sqlx prepares under names.
 async fn note(scope: &mut Scope<'_>, program: &str, what: &str, number: i32) -> Result<()> {
     let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(scope.tx().await?).await?;
     sqlx::query("INSERT INTO note (program, backend, what, number) VALUES ($1, $2, $3, $4)")
@@ -96,7 +96,7 @@ async fn note(scope: &mut Scope<'_>, program: &str, what: &str, number: i32) -> 
     Ok(())
 }
 
-/// Held where the test wants it.
+/// A saga with a step that the test can hold.
 struct Held {
     gate: Gate,
 }
@@ -121,8 +121,8 @@ impl Held {
     }
 }
 
-/// The steps that may have a transaction at once in each of two programs, and one for whatever these
-/// wait for.
+/// The steps that may have a transaction at once in each of two programs, and one session for the statements
+/// that these wait for.
 const SESSIONS: u32 = 5;
 
 async fn database() -> Database {
@@ -140,7 +140,7 @@ async fn program(db: &Database, proxy: &PgBouncer) -> scoop::Builder {
     Scoop::builder().postgres(proxy.pool(6).await).listen_directly(server(db))
 }
 
-/// One that runs all of it.
+/// A program with all these sagas.
 async fn start(db: &Database, proxy: &PgBouncer) -> Result<Scoop> {
     let scoop = program(db, proxy).await.only::<Orders>().provide(Orders { program: "any" });
     Ok(scoop.only::<Parts>().provide(Parts { program: "any" }).start().await?)
@@ -154,7 +154,7 @@ async fn count(db: &Database, what: &str) -> i64 {
 async fn two_programs_and_a_client_share_the_sessions_of_a_proxy() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, SESSIONS).await;
-    // Each needs the other.
+    // Each order needs both programs.
     let orders = program(&db, &proxy).await.only::<Orders>().provide(Orders { program: "first" });
     let parts = program(&db, &proxy).await.only::<Parts>().provide(Parts { program: "second" });
     let programs = [orders.start().await?, parts.start().await?];
@@ -201,7 +201,7 @@ async fn a_fan_out_comes_back_together() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_cancelled_is_undone() -> Result<()> {
+async fn cancelled_run_is_rolled_back() -> Result<()> {
     let db = database().await;
     let proxy = PgBouncer::in_front_of(&db, 3).await;
     let gate = Gate::default();
@@ -212,7 +212,7 @@ async fn what_is_cancelled_is_undone() -> Result<()> {
     assert_eq!(scoop.cancel(root.id(), "enough").await?, CancelAnswer::Accepted);
     gate.open(1);
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-    // What was to give up had not been written.
+    // The step of the cancelled run was not committed.
     assert_eq!((count(&db, "held").await, count(&db, "let go").await), (0, 0));
 
     gate.open(1);
@@ -254,7 +254,7 @@ async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Resul
     Ok(())
 }
 
-/// Nothing that somebody else would find in a session, and no transaction that nobody knows of.
+/// A session keeps no state that another program could find, and no transaction stays open unnoticed.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_behind_in_a_session() -> Result<()> {
     let db = database().await;
@@ -266,7 +266,7 @@ async fn nothing_is_left_behind_in_a_session() -> Result<()> {
     let scoop = start(&db, &proxy).await?;
     for number in 0..20 {
         let order = scoop.launch(Order { number, parts: 1, fails: false }).await?;
-        // Dropped wherever it happens to be.
+        // Dropped at an arbitrary point.
         let _ = tokio::time::timeout(Duration::from_millis(1), order.wait()).await;
         let _ = tokio::time::timeout(Duration::from_millis(1), order.tree().into_future()).await;
     }
@@ -375,7 +375,7 @@ mod mistakes {
     }
 }
 
-/// A proxy that keeps its hands off sessions is none.
+/// A proxy that pools whole sessions counts as no proxy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_pools_sessions_needs_nothing() -> Result<()> {
     let db = database().await;
@@ -388,7 +388,7 @@ async fn a_proxy_that_pools_sessions_needs_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A worker whose direct session is cut gets another one, and works on meanwhile.
+/// A worker with a lost direct session gets another one, and goes on meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_direct_session_is_replaced() -> Result<()> {
     let db = database().await;

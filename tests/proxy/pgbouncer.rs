@@ -12,10 +12,10 @@ use sqlx::{ConnectOptions, PgPool};
 
 use crate::support::{Database, eventually};
 
-/// Ends the proxy when its standard input is closed, be it because we were killed.
+/// Ends the proxy when its standard input is closed, also because this process was killed.
 const UNTIL_WE_END: &str = r#""$@" <&- & proxy=$!; read -r _; kill -s INT "$proxy"; wait "$proxy""#;
 
-/// Gone when this is dropped.
+/// A running PgBouncer. It ends when this is dropped.
 pub(crate) struct PgBouncer {
     folder: PathBuf,
     supervisor: Child,
@@ -68,7 +68,7 @@ fn configuration(server: &PgConnectOptions, folder: &Path, settings: &str) -> St
     let (port, user) = (server.get_port(), server.get_username());
     let password = server.to_url_lossy().password().map(|password| format!("password={password}"));
     let (password, folder) = (password.unwrap_or_default(), folder.display());
-    // Whoever reaches the folder is let in.
+    // Access to the folder is the only authentication.
     format!(
         "[databases]\n\
          * = host={host} port={port} user={user} {password}\n\
@@ -82,8 +82,8 @@ fn configuration(server: &PgConnectOptions, folder: &Path, settings: &str) -> St
     )
 }
 
-/// PgBouncer refuses to run as root, so for root it runs as whoever the server runs as, if that can be
-/// told, and as `nobody` else.
+/// PgBouncer refuses to run as root. For root it runs as the user of the server if that can be found, otherwise
+/// as the unprivileged user 65534.
 fn start(config: &Path, server: &PgConnectOptions) -> Child {
     let folder = config.parent().expect("it is in a folder");
     let owner = |path: &Path| fs::metadata(path).map(|file| (file.uid(), file.gid()));
@@ -99,7 +99,7 @@ fn start(config: &Path, server: &PgConnectOptions) -> Child {
     command.spawn().expect("there is a shell")
 }
 
-/// Debian has it where only root looks for programs.
+/// Debian installs it in a folder that only root has in its path.
 fn program() -> &'static str {
     let candidates = ["pgbouncer", "/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer"];
     let runs = |program: &&str| match Command::new(program).arg("--version").output() {

@@ -1,4 +1,4 @@
-//! The code of the sagas: it does what the message says.
+//! The code of the sagas. Each step executes the script in its message.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) struct Answer {
     pub(crate) run: Uuid,
 }
 
-/// The number of the call whose outcome this is: each attempt leaves its own in the context.
+/// The number of the call with this outcome. Each attempt leaves its own number in the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ContextKey, Serialize, Deserialize)]
 pub(crate) struct Attempt(pub(crate) usize);
 
@@ -51,7 +51,7 @@ struct Planned {
     number: usize,
 }
 
-/// How every text of a planned failure begins.
+/// The prefix of every text of a planned failure.
 pub(crate) const PLANNED: &str = "planned:";
 
 macro_rules! marks {
@@ -90,7 +90,7 @@ pub(crate) struct Mark {
     key: Uuid,
 }
 
-/// Where to go: a step by its number among those of the saga.
+/// The next step: by its number among the steps of the saga.
 pub(crate) enum Wish {
     On,
     Repeat,
@@ -106,7 +106,7 @@ impl Wish {
         }
     }
 
-    /// The same where the steps are known by their numbers in the scripts.
+    /// Like `next`, for steps that have other numbers in the scripts.
     pub(crate) fn next_of<S: Copy>(&self, steps: &[(usize, S)]) -> Next<S> {
         match self {
             Self::Jump(number) => {
@@ -160,7 +160,7 @@ impl<'a, 'b> Act<'a, 'b> {
         Self { alive, scope, code, failure: None, emit, step, number }
     }
 
-    /// The same, called with a failure of children.
+    /// Like `new`, for a call that handles a failure of children.
     pub(crate) fn handling(self, failure: &'a Failure) -> Self {
         Self { failure: Some(failure), ..self }
     }
@@ -244,7 +244,7 @@ impl<'a, 'b> Act<'a, 'b> {
         Ok(())
     }
 
-    /// All messages launched before have ended, with the expected replies.
+    /// Checks that all messages launched before have ended, with the expected replies.
     async fn look_at_children(&mut self) -> Result<()> {
         if !matches!(self.code, Code::Step | Code::OnChildFailure) {
             return Ok(());
@@ -298,7 +298,7 @@ impl<'a, 'b> Act<'a, 'b> {
         }
     }
 
-    /// The mark of an earlier step is one of this run.
+    /// Checks that the mark of an earlier step is one of this run.
     pub(crate) fn remembers(&self, mark: Option<&Mark>) {
         let run = self.scope.lineage().id();
         if mark.is_none_or(|mark| mark.run != run) {
@@ -309,7 +309,7 @@ impl<'a, 'b> Act<'a, 'b> {
         }
     }
 
-    /// The mark is that of the execution that is undone.
+    /// Checks that the mark is that of the execution to compensate.
     pub(crate) fn undoes(&self, mark: &Mark) {
         let (run, iteration) = (self.scope.lineage().id(), self.scope.iteration());
         if mark.run != run || mark.iteration != iteration {

@@ -1,4 +1,4 @@
-//! Whether the simulation finds mistakes: the engine makes some on purpose, one after the other.
+//! Bugs injected one after the other, to prove that the simulation detects them.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -11,21 +11,20 @@ use crate::many::threads;
 use crate::play;
 use crate::scenario::{CHANGING_FROM, Scenario};
 
-/// A mistake has to be found among so many seeds.
+/// Number of seeds among which each bug has to be found.
 const SEEDS_MAX: u64 = 400;
 
-/// Whether mistakes are being made.
+/// Whether bugs are injected.
 static MADE: AtomicBool = AtomicBool::new(false);
 
-/// Whether mistakes are being made.
 pub(crate) fn are_made() -> bool {
     MADE.load(Ordering::Relaxed)
 }
 
-/// What came of a mistake.
+/// A bug, with the seed that found it and the violated invariants.
 type Found = (Bug, Option<(u64, BTreeSet<String>)>);
 
-/// Makes each mistake until it is found. Says whether all are.
+/// Injects each bug until it is found. Returns whether all are.
 pub(crate) fn find_all() -> bool {
     MADE.store(true, Ordering::Relaxed);
     let (next, found) = (AtomicUsize::new(0), Mutex::<Vec<Found>>::default());
@@ -34,13 +33,13 @@ pub(crate) fn find_all() -> bool {
             scope.spawn(|| {
                 while let Some(bug) = Bug::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = find(*bug);
-                    found.lock().expect("nobody panics here").push((*bug, result));
+                    found.lock().expect("a search does not panic").push((*bug, result));
                 }
             });
         }
     });
     MADE.store(false, Ordering::Relaxed);
-    let mut found = found.into_inner().expect("nobody panics here");
+    let mut found = found.into_inner().expect("a search does not panic");
     found.sort_by_key(|(bug, _)| format!("{bug:?}"));
     for (bug, result) in &found {
         match result {
@@ -54,7 +53,7 @@ pub(crate) fn find_all() -> bool {
     found.iter().all(|(_, result)| result.is_some())
 }
 
-/// The first seed that finds the mistake, and what is wrong there.
+/// The first seed that finds the bug, and the violated invariants.
 fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
     make(bug);
     let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };

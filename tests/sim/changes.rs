@@ -1,5 +1,7 @@
-//! Invariants of runs that several versions of a saga continued. Independent of the rule by which the engine
-//! finds the place where a run continues: only the effects and their versions are checked.
+//! Invariants of runs that several versions of a saga continued.
+//!
+//! They do not depend on the rule by which the engine finds the step where a run continues: only the effects
+//! and their versions are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +22,7 @@ type Step = (usize, bool);
 struct Versions(BTreeMap<u8, Vec<Step>>);
 
 impl Versions {
-    /// Those that occur in the scenario, of the saga with this position among those that have versions.
+    /// The versions in the scenario, of the saga with this position among those that have versions.
     fn of(scenario: &Scenario, saga: &str, position: usize) -> Self {
         let numbers: BTreeSet<u8> = scenario.versions().iter().map(|versions| versions[position]).collect();
         let steps = |version: &u8| {
@@ -40,12 +42,12 @@ impl Versions {
         self.0.get(&version)?.iter().position(|(known, _)| *known == number)
     }
 
-    /// All steps that some version has.
+    /// The steps of all versions together.
     fn all(&self) -> BTreeSet<usize> {
         self.0.values().flatten().map(|(number, _)| *number).collect()
     }
 
-    /// Whether some version runs one step before the other, or none says anything about them.
+    /// Whether some version runs one step before the other, or no version has both.
     fn allow(&self, earlier: usize, later: usize) -> bool {
         let order = |version: &u8| Some((self.position(*version, earlier)?, self.position(*version, later)?));
         let orders: Vec<_> = self.0.keys().filter_map(order).collect();
@@ -93,7 +95,7 @@ struct History<'a> {
     committed: Option<Option<u8>>,
     rolled_back: bool,
     repaired: bool,
-    /// Whether it chose a step: then steps may come again, or never.
+    /// Whether the run chose a step. Then steps may come again, or never.
     jumps: bool,
 }
 
@@ -159,7 +161,7 @@ impl<'a> History<'a> {
         None
     }
 
-    /// A step that a committed run lacks is one that some version lacks under which the run went on.
+    /// A step that a committed run lacks must be missing in a version under which the run went on.
     fn skipped(&self, versions: &Versions) -> Option<String> {
         let committed = self.committed?;
         let lacks = |version: u8, number: usize| !versions.has(version, number);
@@ -172,7 +174,7 @@ impl<'a> History<'a> {
         Some(format!("step {skipped} is skipped"))
     }
 
-    /// Any two steps came in the order of some version.
+    /// Any two steps run in the order of some version.
     fn out_of_order(&self, versions: &Versions) -> Option<String> {
         let steps: Vec<_> = self.steps.iter().map(|call| call.number).collect();
         for (at, later) in steps.iter().enumerate() {
@@ -184,7 +186,7 @@ impl<'a> History<'a> {
         None
     }
 
-    /// Compensations undo the effects in reverse, once each; all of them if every version can.
+    /// Compensations undo the effects in reverse, once each. All effects are undone if every version can.
     fn undone_wrongly(&self, versions: &Versions) -> Option<String> {
         if self.repaired {
             return None;
@@ -203,7 +205,7 @@ impl<'a> History<'a> {
         Some(format!("step {} is undone out of turn", more.number))
     }
 
-    /// The steps with their versions, and what was undone.
+    /// The steps with their versions, and the compensated ones.
     fn told(&self) -> String {
         let of = |calls: &[&Call]| {
             let told =

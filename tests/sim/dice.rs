@@ -1,4 +1,4 @@
-//! Chance that follows from a seed.
+//! Random numbers that follow from a seed.
 
 /// A generator of numbers: splitmix64, which needs no more state than its seed.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Dice {
         first + self.below(last - first + 1)
     }
 
-    /// True so many times of a hundred.
+    /// True in this percentage of calls.
     pub(crate) fn percent(&mut self, chance: u32) -> bool {
         self.below(100) < chance
     }

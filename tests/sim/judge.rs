@@ -1,4 +1,4 @@
-//! What is wrong with what a simulation left behind.
+//! Checks of the state that a simulation left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use crate::scenario::{HANDLERS, Scenario};
 use crate::versions;
 use crate::world::{Call, Code};
 
-/// Something that must not be.
+/// A violation.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
-    /// By which one tells whether it is the same mistake: the invariant.
+    /// The violated invariant. It identifies the mistake when a scenario is made smaller.
     pub(crate) id: String,
     pub(crate) hierarchy: Option<Uuid>,
     pub(crate) what: String,
@@ -34,7 +34,7 @@ impl Wrong {
 }
 
 impl Wrong {
-    /// Whether this is the same mistake, as far as one can tell.
+    /// Whether this looks like the same mistake.
     pub(crate) fn is_like(&self, other: &Wrong) -> bool {
         let end = |wrong: &Wrong| {
             let words = wrong.what.split_whitespace().rev().filter(|word| !word.contains(['-', '[', '`']));
@@ -72,7 +72,7 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     wrong
 }
 
-/// What was found wrong on the way.
+/// Violations noted during the simulation.
 fn complaints(played: &Played, log: &Log) -> Vec<Wrong> {
     let counts = |call: &Option<usize>| {
         call.is_none_or(|call| log.events.iter().any(|row| attempt(row) == Some(call)))
@@ -85,7 +85,7 @@ fn complaints(played: &Played, log: &Log) -> Vec<Wrong> {
     wrong.collect()
 }
 
-/// Whether nothing goes wrong on purpose, so that nothing may happen twice.
+/// Whether the scenario has no faults, so that nothing may happen twice.
 fn is_calm(scenario: &Scenario) -> bool {
     let mut lives = scenario.processes.iter().flat_map(|process| &process.lives);
     scenario.repairs.is_empty() && lives.all(|life| life.faults.is_empty() && life.stops == 0)
@@ -106,7 +106,7 @@ pub(crate) fn log(played: &Played) -> Log {
         messages: messages.collect(),
         events: played.log.iter().map(logged).collect(),
         listings: listings.collect(),
-        // A row is given a later time than the clock shows where its run has one of that time already.
+        // A row gets a later time than the clock shows if its run already has an event of that time.
         tolerance: Duration::milliseconds(2),
         repaired: played.repaired.clone(),
         ..Log::default()
@@ -129,7 +129,7 @@ fn logged(row: &LoggedEvent) -> Logged {
     }
 }
 
-/// What the code of steps and compensations says that it did.
+/// The effects that the code of steps and compensations noted.
 fn effects(calls: &[Call]) -> Vec<Effect> {
     let effects = calls.iter().filter_map(|call| {
         let part = match call.code {
@@ -143,13 +143,13 @@ fn effects(calls: &[Call]) -> Vec<Effect> {
     effects.collect()
 }
 
-/// The step that a part of a rollback undoes; of any other step the same.
+/// The step that a part of a rollback compensates. Any other step is returned unchanged.
 fn undone(step: &str) -> &str {
     let part = step.strip_prefix("Rollback of ").and_then(|part| part.rsplit_once('['));
     part.map_or(step, |(step, _)| step)
 }
 
-/// Failures that nobody planned: a value that was lost, a payload that cannot be read, and the like.
+/// Failures without a plan: a value that was lost, a payload that cannot be read, and the like.
 fn unplanned(log: &Log) -> Vec<Wrong> {
     let known = |failure: &Failure| {
         let asked = ["CancellationRequestedException", "RollbackRequestedException"];
@@ -162,14 +162,14 @@ fn unplanned(log: &Log) -> Vec<Wrong> {
         let origins = row.exception.as_ref().map(Failure::root_causes).unwrap_or_default();
         if let Some(origin) = origins.into_iter().find(|origin| !known(origin)) {
             let root = row.lineage.root_id();
-            wrong.push(Wrong::new("failure", Some(root), format!("nobody planned this: {origin}")));
+            wrong.push(Wrong::new("failure", Some(root), format!("unplanned failure: {origin}")));
         }
     }
     wrong
 }
 
-/// I6, I10: the outcome on record, and whatever was emitted with it, is that of one call, and all that the
-/// script says was emitted.
+/// I6, I10: a recorded outcome and the messages emitted with it come from one call, which emitted all messages
+/// of its script.
 fn outcomes(played: &Played, log: &Log) -> Vec<Wrong> {
     let mut wrong = vec![];
     let mut used = BTreeSet::new();
@@ -183,7 +183,7 @@ fn outcomes(played: &Played, log: &Log) -> Vec<Wrong> {
         let root = Some(row.lineage.root_id());
         if let Some(call) = executed(played, row) {
             if !used.insert((attempt(row), row.step.clone())) {
-                wrong.push(Wrong::new("I10", root, format!("the outcome of {call:?} is on record twice")));
+                wrong.push(Wrong::new("I10", root, format!("the outcome of {call:?} is recorded twice")));
             }
             let others = with.iter().find(|emitted| attempt(emitted) != attempt(row));
             if others.is_some() {
@@ -217,7 +217,7 @@ pub(crate) fn attempt(row: &Logged) -> Option<usize> {
     row.context.get::<Attempt>().ok().flatten().map(|attempt| attempt.0)
 }
 
-/// The call of a step whose outcome this row is.
+/// The call of a step that has this row as its outcome.
 pub(crate) fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call> {
     if !own_outcome(row) {
         return None;
@@ -228,7 +228,7 @@ pub(crate) fn executed<'a>(played: &'a Played, row: &Logged) -> Option<&'a Call>
     same.then_some(call)
 }
 
-/// How many messages that call had to emit, sleeping included, detached ones aside.
+/// The number of messages that the call had to emit, sleeping included, without detached ones.
 fn expected(played: &Played, row: &Logged, call: &Call) -> Option<usize> {
     let emit = played.notes.messages.get(&row.message)?;
     let step = script_of(emit, &call.handler).steps.get(call.number).cloned().unwrap_or_default();
@@ -239,7 +239,7 @@ fn expected(played: &Played, row: &Logged, call: &Call) -> Option<usize> {
     Some(launched + usize::from(turn.sleeps > 0) + attribute)
 }
 
-/// Where nothing goes wrong no attempt is made twice.
+/// Without faults no attempt is made twice.
 fn called_twice(calls: &[Call]) -> Vec<Wrong> {
     let mut known = BTreeSet::new();
     let twice = calls.iter().filter(|call| !known.insert((call.key, call.attempt, call.code)));

@@ -1,4 +1,4 @@
-//! What goes wrong between a process and its database: what its script says, and nothing after the healing.
+//! Faults between a process and its database: those of its script, and none after the healing.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Wire {
     operations: AtomicU32,
     dice: Mutex<Dice>,
     process: Mutex<Option<Process>>,
-    /// Rung when the process dies.
+    /// Notified when the process dies.
     pub(crate) died: Notify,
 }
 
@@ -40,7 +40,7 @@ impl Wire {
         Arc::new(Self { alive, life, operations, dice, process: Mutex::default(), died: Notify::new() })
     }
 
-    /// The process whose link this is, until the returned is dropped: the two hold each other.
+    /// Connects the link with its process until the returned value is dropped, because the two hold each other.
     pub(crate) fn belongs_to(self: &Arc<Self>, process: Process) -> Tie {
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
         Tie(self.clone())
@@ -58,7 +58,7 @@ impl Wire {
         roll(&mut self.dice.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is planned for this operation, before or after it.
+    /// The faults planned for this operation, before or after it.
     fn planned(&self, operation: u32, before: bool) -> Vec<What> {
         if self.is_quiet() {
             return vec![];
@@ -93,7 +93,7 @@ impl Wire {
         }
     }
 
-    /// Dies now. That its session is gone is noticed later.
+    /// Kills the process now. The loss of its session is noticed later.
     pub(crate) fn die(&self, noticed_after: u32) {
         self.alive.die();
         self.died.notify_one();

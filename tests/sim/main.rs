@@ -1,11 +1,10 @@
-//! Simulates the engine: whatever a seed says happens and goes wrong, in virtual time, and then everything
-//! that must hold is checked.
+//! Simulates the engine with the events and faults of a seed, in virtual time, and then checks all invariants.
 //!
-//! The engine is the real one, with the real protocol under it; the database is the one in memory, which
-//! does what the statements in `sql/` do. One seed gives messages, sagas' behaviour, processes, and faults
-//! between any two operations. At a certain time the faults end, and everything has to come to its end.
-//! The log is append-only, and the reference model (`scoop_core::audit`) judges the order of all that is in
-//! it, so what is wrong after any move is found at the end; the working set is held against the record at
+//! The engine is the real one, with the real protocol under it. The database is the one in memory, which does
+//! what the statements in `sql/` do. One seed gives messages, sagas' behaviour, processes, and faults between
+//! any two operations. At a certain time the faults end, and every run has to come to its end. The log is
+//! append-only, and the reference model (`scoop_core::audit`) checks the order of all its events, so a
+//! violation after any move is found at the end. The working set is compared with the recorded events at
 //! moments in between.
 //!
 //! ```text
@@ -36,13 +35,13 @@ use std::process::ExitCode;
 
 use crate::scenario::CHANGING_FROM;
 
-/// How many seeds are played by default, from 0 on.
+/// Number of seeds played by default, from 0 on.
 const SEEDS: u64 = 2_000;
 
-/// How many seeds are played by default in which programs change.
+/// Number of seeds with changing programs played by default.
 const CHANGING_SEEDS: u64 = 600;
 
-/// The seed with which long runs begin, unless told otherwise.
+/// The first seed of long runs, by default.
 const LONG_FROM: u64 = 1_000_000;
 
 fn main() -> ExitCode {
@@ -83,11 +82,11 @@ fn ended(well: bool) -> ExitCode {
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The sagas panic on purpose; nobody wants to read of that.
+/// Hides the messages of planned panics.
 fn keep_planned_panics_quiet() {
     std::panic::set_hook(Box::new(|info| {
         let planned = info.payload_as_str().unwrap_or_default().starts_with(act::PLANNED);
-        // With a deliberate bug the store may find itself in ruins.
+        // With a deliberate bug the state of the store may be inconsistent.
         if !planned && !bugs::are_made() {
             eprintln!("{info}");
         }

@@ -1,4 +1,4 @@
-//! Plays many seeds, on all cores, and says what they did.
+//! Plays many seeds on all cores, and prints totals.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,31 +12,34 @@ use crate::scenario::Scenario;
 use crate::shrink::shrink;
 use crate::table::table;
 
-/// Of so many seeds one is played twice, to see that the same happens.
+/// One of so many seeds is played twice, to check that the result is the same.
 const TWICE: u64 = 50;
 
 /// Seeds that once found something, each played whenever the fixed ones are.
 ///
-/// * 41, 368, 866: a parent whose events were not later than those of its children, since the database in
-///   memory let others look at a commit before its time.
-/// * 394: a worker that freed the runs of dead workers noticed only by polling which workers were left, and claimed
-///   none.
+/// * 41, 368, 866: the events of a parent were not later than those of its children, because a commit in the
+///   database in memory was visible before its time.
+/// * 394: a worker that freed the runs of dead workers noticed only by polling which workers were left, and
+///   claimed none.
 /// * 1623, 1001335: a rebuild brought back a run that an operator had retried, and settled since with the one above.
-/// * 1000469: a rebuild brought back who was told to turn back and let go.
+/// * 1000469: a rebuild brought back a run with a requested rollback that its parent had stopped waiting for.
 /// * 3000516: a part of a rollback was skipped twice, once for what had failed after it.
-/// * 1041199: runs of another process were woken by a sweep, and it was not told.
-/// * 1064225, 1105595: the reference model took what an operator had skipped, or put right by hand, for the run's own.
-/// * 1078419: what was skipped was the part that had failed first, not the one that failed last.
-/// * 1198515: a rebuild brought back a run that had failed again, and was settled with the one above.
-/// * 1251205: what a process handed back as it left was for others, and they were not told.
-/// * 10000706: a rebuild brought back a run, as one below it was done, that an operator had settled with the one above.
-/// * 1007347: a run that waited for an operator was told of the end of one below it, so that no operator could
-///   see to it any more.
-/// * 1018429: in which iteration a run had stood was in the working set on the way back, or not.
-/// * 50020115, 50073840: who was told to turn back again was given another reason than is on record.
-/// * 90000979, 90012504, 90048832: a rebuild brought back those below whoever waits for an operator, or who was put
-///   right by hand; and the end of a rollback without parts was skipped, after which no program could go on.
-/// * 100039477, 100164027: a rebuild forgot deadlines of whoever is back, and had a run that is held wait.
+/// * 1041199: a sweep woke runs of another process, without notifying it.
+/// * 1064225, 1105595: the reference model attributed to the run itself what an operator had skipped or
+///   resolved.
+/// * 1078419: an operator's skip applied to the part that had failed first, not to the one that failed last.
+/// * 1198515: a rebuild brought back a run that had failed again, and was settled with its parent.
+/// * 1251205: a process that shut down handed back runs for other processes, which were not notified.
+/// * 10000706: a rebuild brought back a run, as one of its descendants was done, that an operator had settled
+///   with its parent.
+/// * 1007347: a run awaiting an operator took note of the end of a descendant, so that no operator could repair
+///   it any more.
+/// * 1018429: the iteration of a run was not always in the working set during its rollback.
+/// * 50020115, 50073840: a run with a second rollback request was given another reason than the recorded one.
+/// * 90000979, 90012504, 90048832: a rebuild brought back the descendants of a run that awaited an operator or
+///   was resolved; and the end of a rollback without parts was skipped, after which no program could go on.
+/// * 100039477, 100164027: a rebuild forgot the deadlines of a run that it brought back, and had a run awaiting
+///   an operator wait for children.
 /// * 1000000000000: the value of a step was not found once the step had another name.
 /// * 1000000000012: the worker for which a run was reserved was not notified that it was ready, since another one had
 ///   the current definition.
@@ -76,10 +79,10 @@ const REGRESSIONS: [u64; 28] = [
 /// How often a long run says how far it is.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
 
-/// How many failures end a run, unless told otherwise, and how many are explained.
+/// How many failures end a run, by default, and how many of them are explained.
 const FAILURES_MAX: usize = 3;
 
-/// What was played so far.
+/// Totals of the seeds played so far.
 #[derive(Default)]
 struct Totals {
     seeds: AtomicU64,
@@ -214,7 +217,7 @@ pub(crate) fn explain(seed: u64) -> bool {
     explain_scenario(&Scenario::of(seed))
 }
 
-/// The same of a scenario as it was printed.
+/// Like `explain`, for a scenario as it was printed.
 pub(crate) fn explain_scenario(scenario: &Scenario) -> bool {
     let seed = scenario.seed;
     let played = play::play(scenario);

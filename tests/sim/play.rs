@@ -18,29 +18,29 @@ use crate::scenario::{self, ALL, Ask, Emit, HANDLERS, Life, Repair, Scenario, TO
 use crate::versions::{provide_alpha, provide_beta};
 use crate::world::{Alive, Notes, World};
 
-/// After the healing everything has to be at rest within this (virtual) time.
+/// Everything has to be at rest within this (virtual) time after the healing.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
-/// After so many runs that were resolved, one after the other, there are none left.
+/// Limit of the runs that are resolved one after the other; no scenario has more.
 const REPAIRS_MAX: usize = 100;
 
-/// What a simulation leaves behind.
+/// The state that a simulation leaves behind.
 pub(crate) struct Played {
     pub(crate) log: Vec<LoggedEvent>,
     pub(crate) listed: Vec<Listing>,
     pub(crate) notes: Notes,
-    /// Whether all came to its end.
+    /// Whether all runs came to their end.
     pub(crate) at_rest: bool,
-    /// What is unfinished in the end.
+    /// The runs that are unfinished in the end.
     pub(crate) unfinished: Vec<String>,
-    /// Where the working set was not what the record says.
+    /// Differences between the working set and the recorded events.
     pub(crate) differences: Vec<(Uuid, String)>,
-    /// The runs that operators have seen to.
+    /// The runs that operators have repaired.
     pub(crate) repaired: Vec<Uuid>,
     pub(crate) hierarchies: u64,
 }
 
-/// Plays it, from the beginning to the end.
+/// Plays the scenario from the beginning to the end.
 pub(crate) fn play(scenario: &Scenario) -> Played {
     simulation::seed(scenario.seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -48,7 +48,7 @@ pub(crate) fn play(scenario: &Scenario) -> Played {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    // Whoever asks for the time outside of the runtime learns of the real one.
+    // Outside of the runtime the real time would be read.
     let played = runtime.block_on(async { Stage::new(scenario).play().await });
     drop(runtime);
     simulation::seed(None);
@@ -66,7 +66,7 @@ struct Stage<'a> {
     launched: BTreeMap<u32, Uuid>,
 }
 
-/// Something that happens from outside, at a time.
+/// An event from outside, at a time.
 enum Deed<'a> {
     Launch(u32, &'a scenario::Launched),
     Ask(&'a Ask),
@@ -213,7 +213,7 @@ impl<'a> Stage<'a> {
         roots
     }
 
-    /// Holds the working set against the record.
+    /// Compares the working set with the recorded events.
     fn look(&mut self) {
         for root in self.hierarchies() {
             let differs = self.database.rebuild_differs(root);
@@ -221,7 +221,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Whether anything is to be done but by operators: what waits for them is stuck, and those above it wait.
+    /// Whether a run can go on without an operator. A run awaiting one is stuck, and its ancestors wait.
     fn somebody_goes_on(&self) -> bool {
         let runs = self.database.working_set();
         let stuck = runs.iter().filter(|run| run.state == "stuck");
@@ -232,7 +232,7 @@ impl<'a> Stage<'a> {
         able.next().is_some()
     }
 
-    /// Starts processes with all sagas, of these versions, one after the other.
+    /// Starts processes with all sagas in these versions, one after the other.
     async fn help(&self, helper: &mut Helper, versions: &[Versions]) {
         let alive = Alive::new(self.world.clone());
         for versions in versions {
@@ -242,7 +242,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Runs that no program can continue, although there is one of each version.
+    /// Reports runs that no program can continue, although there is one of each version.
     async fn find_stuck(&self) {
         let Some(client) = &self.client else {
             return;
@@ -253,7 +253,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Launches one message when all is at rest: what begins now, begins in the newest version.
+    /// Launches one message when all is at rest. It begins in the newest version.
     async fn begin_afresh(&self, helper: &mut Helper) -> bool {
         let Some(client) = &self.client else {
             return false;
@@ -269,7 +269,7 @@ impl<'a> Stage<'a> {
         self.comes_to_rest(helper).await
     }
 
-    /// Waits for the end of everything. Whatever had no process left gets one.
+    /// Waits until every run has ended. Runs without a process get one.
     async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
         let until = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(50);
@@ -291,7 +291,7 @@ impl<'a> Stage<'a> {
 type Helper = Vec<Scoop>;
 
 impl Stage<'_> {
-    /// What operators do about what could not be undone: what the scenario says, and then they resolve all.
+    /// Repairs failed rollbacks: as the scenario says, and then operators resolve all others.
     async fn repair(&mut self, helper: &mut Helper, repaired: &mut Vec<Uuid>) -> bool {
         let Some(client) = self.client.clone() else {
             return false;
@@ -329,12 +329,12 @@ impl Stage<'_> {
     }
 }
 
-/// What could not be undone and is not settled.
+/// Failed rollbacks that are not settled.
 async fn failed(client: &Scoop) -> Vec<FailedCompensation> {
     client.failed_compensations().await.unwrap_or_default()
 }
 
-/// The lives of a process, one after the other. What is left of a dead one stays until the end.
+/// The lives of a process, one after the other. A dead process keeps its values until the end.
 async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64) {
     let (mut remains, mut ties) = (vec![], vec![]);
     for (nth, life) in (1_u64..).zip(lives) {
@@ -370,7 +370,7 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
             biased;
             () = wire.died.notified() => {}
             () = stops => {
-                // Whoever dies in the middle of it never comes to its end.
+                // A process that dies during its shutdown never completes it.
                 let stopped = tokio::time::timeout(Duration::from_secs(5), scoop.shutdown()).await;
                 if stopped.is_err() {
                     wire.die(0);
@@ -402,7 +402,7 @@ fn builder(alive: &Alive, handlers: u8, versions: Versions) -> scoop::Builder {
     if has(4) {
         builder = builder.provide(Zeta(alive.clone())).only::<Zeta>();
     }
-    // At least one, since nobody means none by naming none.
+    // At least one handler, because a program that names none has all of them.
     if has(5) || handlers == 0 {
         builder = builder.provide(Epsilon(alive.clone())).only::<Epsilon>();
     }

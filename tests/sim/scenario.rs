@@ -1,28 +1,27 @@
-//! What happens in a simulation, as plain data: it can be printed, repeated, and made smaller.
+//! The events of a simulation as plain data, which can be printed, repeated, and made smaller.
 
 use serde::{Deserialize, Serialize};
 
 use crate::dice::Dice;
 
-/// Everything that one simulation does, but for the ids and the delays that follow from its seed.
+/// Everything that one simulation does, except the ids and the delays that follow from its seed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
-    /// What is launched from outside.
+    /// The messages launched from outside.
     pub(crate) launches: Vec<Launched>,
-    /// What is asked for from outside.
+    /// The requests from outside.
     pub(crate) requests: Vec<Asked>,
     pub(crate) processes: Vec<Process>,
-    /// When the working set is held against the record, in ms.
+    /// When the working set is compared with the recorded events, in ms.
     pub(crate) looks: Vec<u32>,
-    /// When all faults end and whatever has begun must come to its end, in ms.
+    /// When all faults end, in ms. Then every run that has begun must come to its end.
     pub(crate) heals_at: u32,
-    /// What operators do then about what could not be undone. In the end they resolve the rest of it,
-    /// unless they do nothing at all.
+    /// What operators do then about failed rollbacks. In the end they resolve the others, unless this is empty.
     pub(crate) repairs: Vec<Repair>,
 }
 
-/// What an operator does about the n-th run that could not be undone.
+/// The repair of the n-th failed rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Repair {
     Retry(u32),
@@ -37,7 +36,7 @@ pub(crate) struct Launched {
     pub(crate) emit: Emit,
 }
 
-/// Something that somebody asks for.
+/// A request from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub(crate) at: u32,
@@ -46,33 +45,33 @@ pub(crate) struct Asked {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// To cancel the n-th launch.
+    /// Cancels the n-th launch.
     Cancel(u32),
-    /// To cancel a run of it: the n-th that began.
+    /// Cancels a run of it: the n-th that began.
     CancelRun(u32, u32),
-    /// To undo the n-th launch.
+    /// Requests the rollback of the n-th launch.
     Undo(u32),
-    /// That the clock of the database be put forward by so many ms.
+    /// Puts the clock of the database forward by so many ms.
     Advance(u32),
-    /// To strike out the n-th handler, and perhaps what waits for it.
+    /// Retires the n-th handler, and perhaps drops its pending runs.
     Retire(u8, bool),
 }
 
-/// A message: for whom, and what its handlers do.
+/// A message: its topic, and what its handlers do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Emit {
-    /// 0 to 3: to which of the topics.
+    /// 0 to 3: the number of the topic.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) topic: u8,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) detached: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) delay: u32,
-    /// Deadlines for the way forward, the way back and both, in ms; 0 is none.
+    /// Deadlines for the forward path, the rollback and both, in ms; 0 is none.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) deadlines: [u32; 3],
-    /// What each handler does, in the order of [`HANDLERS`].
+    /// The script of each handler, in the order of [`HANDLERS`].
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) scripts: Vec<Script>,
 }
@@ -81,20 +80,20 @@ pub(crate) struct Emit {
 pub(crate) const HANDLERS: [(&str, u8, usize); 6] =
     [("alpha", 0, 3), ("beta", 1, 2), ("gamma", 1, 2), ("delta", 2, 2), ("zeta", 2, 1), ("epsilon", 3, 1)];
 
-/// How many steps there are, in all versions together, of a saga that has versions.
+/// The number of steps, in all versions together, of a saga that has versions.
 const VERSIONED_STEPS: usize = 6;
 
 /// The topics, by their numbers.
 pub(crate) const TOPICS: [&str; 4] = ["zero", "one", "two", "three"];
 
-/// What a handler does with a message, step by step.
+/// The behaviour of a handler for a message, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What the code of a step does. The n-th turn is that of the n-th iteration; the last one stands for all
-/// that come later.
+/// The behaviour of a step's code. The n-th turn is that of the n-th iteration. The last turn also serves all
+/// later iterations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Step {
@@ -102,48 +101,48 @@ pub(crate) struct Step {
     pub(crate) turns: Vec<Turn>,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) undo: Turn,
-    /// Called more often than that, it rethrows.
+    /// In calls beyond these it rethrows.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) on_child_failure: Vec<Turn>,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) finally: Turn,
 }
 
-/// What one call does.
+/// The behaviour of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Turn {
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) emits: Vec<Emit>,
-    /// How long the next step has to wait, in ms.
+    /// The delay of the next step, in ms.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) sleeps: u32,
-    /// How long the code takes, in ms.
+    /// The duration of the code, in ms.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) takes: u32,
-    /// How many attempts fail before one may succeed.
+    /// The number of attempts that fail before one may succeed.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) fails_first: u8,
-    /// Whether it answers whoever launched the message.
+    /// Whether it replies to the launcher of the message.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) replies: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) end: End,
 }
 
-/// How a call ends.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     #[default]
     Well,
-    /// With another iteration, if there is a turn for it.
+    /// Another iteration, if there is a turn for it.
     Repeat,
-    /// With a jump, of which a run has two at most.
+    /// A jump. A run has two at most.
     Jump(u8),
     Fail,
     FailCoded,
     Panic,
-    /// With the failure of the children.
+    /// The failure of the children.
     Rethrow,
 }
 
@@ -153,32 +152,32 @@ pub(crate) struct Process {
     pub(crate) lives: Vec<Life>,
 }
 
-/// Which version of the sagas a program has that change: `alpha` and `beta`. 0 is the original one.
+/// The version of each saga that changes in a program, `alpha` and `beta`. 0 is the original one.
 pub(crate) type Versions = [u8; 2];
 
-/// How many versions there are of `alpha` and `beta`.
+/// The number of versions of `alpha` and `beta`.
 pub(crate) const VERSIONS: [u8; 2] = [13, 4];
 
-/// From a start to an end.
+/// A life of a process, from a start to an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Life {
-    /// How long after the last life it begins, in ms.
+    /// The time since the end of the last life, in ms.
     pub(crate) after: u32,
-    /// Which sagas it has: one bit for each of [`HANDLERS`].
+    /// Its sagas: one bit for each of [`HANDLERS`].
     pub(crate) handlers: u8,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) versions: Versions,
     pub(crate) concurrency: u8,
-    /// After how many ms it is shut down; 0 is never.
+    /// The time until it is shut down, in ms; 0 is never.
     pub(crate) stops: u32,
-    /// How long each operation may take, in µs.
+    /// The longest duration of an operation, in µs.
     pub(crate) latency: u32,
-    /// How many of a hundred notifications are lost, come late, or twice.
+    /// The percentages of notifications that are lost, come late, or come twice.
     pub(crate) notices: [u8; 3],
     pub(crate) faults: Vec<Fault>,
 }
 
-/// Something that goes wrong with the n-th operation of a process.
+/// A fault of the n-th operation of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) operation: u32,
@@ -187,24 +186,24 @@ pub(crate) struct Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// It takes so many ms until it is carried out.
+    /// It takes so many ms until the operation is carried out.
     Delay(u32),
-    /// It is carried out, but the answer takes so many ms.
+    /// It is carried out, but its answer takes so many ms.
     DelayAnswer(u32),
     /// It is not carried out.
     Fail,
     /// It is carried out, but the answer is lost.
     LoseAnswer,
-    /// The process dies before it; its session is found to be gone so many ms later.
+    /// The process dies before it. The loss of its session is found so many ms later.
     Crash(u32),
-    /// The same after it.
+    /// The process dies after it, otherwise like `Crash`.
     CrashAfter(u32),
-    /// The session of the process is lost: the others take it for dead.
+    /// The session of the process is lost, so other processes presume it dead.
     Cut,
 }
 
 impl What {
-    /// In a word.
+    /// A short name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Delay(_) => "delayed",
@@ -218,13 +217,13 @@ impl What {
     }
 }
 
-/// Whether it is what stands for it where it is left out: scripts travel with messages.
+/// Whether the value can be left out, because scripts travel with messages.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// From this seed on programs change while runs are under way. The scenario of each seed below is what it was when
-/// programs did not change.
+/// From this seed on programs change while runs are under way. Smaller seeds keep the scenarios that they had
+/// before programs could change.
 pub(crate) const CHANGING_FROM: u64 = 1_000_000_000_000;
 
 /// All sagas.
@@ -295,7 +294,7 @@ impl Scenario {
     }
 }
 
-/// Gives the scripts of sagas that have versions a part for each step that some version has.
+/// Gives the scripts of sagas with versions a part for each step of some version.
 fn lengthen(dice: &mut Dice, emit: &mut Emit, steps: usize) {
     if emit.topic > 1 {
         return;
@@ -374,7 +373,7 @@ fn turn(dice: &mut Dice, topic: u8, budget: &mut u32, fails: u32) -> Turn {
     turn
 }
 
-/// What a child failure handler does: swallows, has the step repeated, emits anew, or fails.
+/// The behaviour of a child failure handler: it swallows, has the step repeated, emits anew, or fails.
 fn handling(dice: &mut Dice, topic: u8, budget: &mut u32) -> Turn {
     let mut turn = turn(dice, topic, budget, 0);
     if dice.percent(60) {
@@ -402,7 +401,7 @@ fn asked(dice: &mut Dice, launches: u32) -> Asked {
     Asked { at: dice.below(3_500), what }
 }
 
-/// Who is struck out. Drawn from dice of its own, so that the rest of a scenario is what it was without.
+/// The handlers to retire. Drawn from dice of its own, so that the rest of a scenario stays as it was without.
 fn retired(seed: u64) -> Vec<Asked> {
     let mut dice = Dice::new(seed ^ 0xa076_1d64_78bd_642f);
     let count = if dice.percent(20) { dice.between(1, 3) } else { 0 };

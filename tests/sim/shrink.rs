@@ -1,7 +1,7 @@
-//! Makes a scenario smaller that goes wrong, as long as it goes wrong in the same way.
+//! Makes a failing scenario smaller, as long as it fails in the same way.
 //!
-//! It knows nothing of scenarios but that they are JSON: it leaves out elements of lists, halves numbers and
-//! takes back whatever is switched on, the largest parts first.
+//! It treats a scenario as plain JSON: it leaves out elements of lists, halves numbers and resets flags, the
+//! largest parts first.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::scenario::Scenario;
 
-/// How long it goes on.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The smallest scenario found for which `fails` still holds.
@@ -59,7 +58,7 @@ fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
     }
 }
 
-/// The same value with less at this place: more of it gone first.
+/// Simpler variants of the value, with less at this place. The variants that leave out more come first.
 fn simpler(value: &Value, path: &str) -> Vec<Value> {
     let Some(here) = value.pointer(path) else {
         return vec![];

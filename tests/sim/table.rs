@@ -1,4 +1,4 @@
-//! What is on record, for people.
+//! The recorded events as a readable table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

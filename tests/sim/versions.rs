@@ -1,8 +1,8 @@
 //! Versions of sagas: changes of a program while runs are under way.
 //!
 //! A step has a number in the scripts, which it keeps when it is renamed or moved. The original versions are in
-//! [`super::sagas`], and have the number 0. A version that moves a step knows the names that others have for it: a program
-//! cannot tell that a step which it does not know is one of its own.
+//! [`super::sagas`], and have the number 0. A version that moves a step knows its names in other versions: a
+//! program cannot recognize a step with an unknown name as one of its own.
 
 use scoop::prelude::*;
 

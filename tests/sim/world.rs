@@ -1,4 +1,4 @@
-//! What all processes of a simulation share besides the database: what their code did, and what is wrong.
+//! State shared by all processes of a simulation besides the database: calls of code, and violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::scenario::{Emit, Versions};
 
-/// Which code of a step.
+/// The kind of code of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Code {
     Step,
@@ -26,9 +26,9 @@ pub(crate) struct Call {
     pub(crate) code: Code,
     pub(crate) iteration: u32,
     pub(crate) attempt: u32,
-    /// The same for each attempt of one execution.
+    /// A key shared by all attempts of one execution.
     pub(crate) key: Uuid,
-    /// The number of the step in the scripts, whatever it is named.
+    /// The number of the step in the scripts, independent of its name.
     pub(crate) number: usize,
     /// The version of the saga in the program that called.
     pub(crate) version: u8,
@@ -36,27 +36,27 @@ pub(crate) struct Call {
     pub(crate) jumps: bool,
 }
 
-/// What all processes share.
+/// State shared by all processes.
 #[derive(Default)]
 pub(crate) struct World {
     notes: Mutex<Notes>,
     healed: AtomicBool,
 }
 
-/// What was noted.
+/// Notes of the processes.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) calls: Vec<Call>,
-    /// What the handlers of a message are to do.
+    /// The scripts for the handlers of a message.
     pub(crate) messages: BTreeMap<Uuid, Emit>,
-    /// What was found wrong on the way; by which call, if it was one: what a call found does not count if
-    /// its outcome was refused, since then its run had gone on without it.
+    /// Violations noted during the simulation, with the call that noted one, if any. A violation noted by a
+    /// call does not count if the outcome of the call was refused: its run had gone on without it.
     pub(crate) wrong: Vec<(Option<usize>, String)>,
-    /// What went wrong on purpose, and how often.
+    /// Number of the faults that were injected.
     pub(crate) faults: BTreeMap<&'static str, u64>,
-    /// The handlers that were struck out with what waited for them.
+    /// The handlers that were retired together with their pending runs.
     pub(crate) dropped: BTreeSet<&'static str>,
-    /// Whether each process that started was one of those that start in the end, and its versions.
+    /// For each process that started: whether it is one of those that start in the end, and its versions.
     pub(crate) started: Vec<(bool, Versions)>,
     /// The message that was launched when all was at rest.
     pub(crate) fresh: Option<Uuid>,
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// One process, as its code sees it.
+/// One process, as seen by its code.
 #[derive(Clone, Default)]
 pub(crate) struct Alive {
     pub(crate) world: Arc<World>,
@@ -99,7 +99,7 @@ impl Alive {
         Self { world, version: 0, dead: Arc::default() }
     }
 
-    /// The same for a saga of this version.
+    /// A copy for a saga of this version.
     pub(crate) fn of(&self, version: u8) -> Self {
         Self { version, ..self.clone() }
     }
@@ -112,7 +112,7 @@ impl Alive {
         self.dead.store(true, Ordering::Relaxed);
     }
 
-    /// Goes on if the process lives. The dead do nothing.
+    /// Goes on if the process lives. In a dead process it never returns.
     pub(crate) async fn or_never(&self) {
         if self.is_dead() {
             std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! What both builds of the program share: the messages, two sagas that stay as they are, and the record of effects.
+//! The code that both builds share: the messages, two sagas that stay as they are, and the record of effects.
 
 #![allow(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! I4: what a run executed is undone in exactly the reverse order, the children of each step first.
+//! I4: a rollback undoes the executed steps of a run in exactly the reverse order, the children of each step first.
 
 use uuid::Uuid;
 
@@ -6,10 +6,10 @@ use super::Invariant;
 use super::history::{Findings, Hierarchy, Row, Run};
 use crate::{Definition, EventKind};
 
-/// One part of a rollback, as the history demands it.
+/// One part of a rollback, as the history requires it.
 struct Part {
     name: String,
-    /// The messages whose handlers it tells to turn back; none if it undoes the step itself.
+    /// The messages whose handlers it requests to roll back; `None` if it undoes the step itself.
     tells: Option<Vec<Uuid>>,
 }
 
@@ -18,7 +18,7 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
         let Some(turned) = run.first(EventKind::RollingBack) else {
             continue;
         };
-        // Which version named the parts is not on record; one of them must have.
+        // The version that named the parts is not recorded; the history must fit one of them.
         let mut wrong = None;
         for definition in hierarchy.versions(run) {
             match is_undone(hierarchy, run, turned, definition) {
@@ -35,7 +35,7 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     }
 }
 
-/// The name of a part: `Rollback of step[index,handling]`, kept apart from names of the saga's own.
+/// The name of a part: `Rollback of step[index,handling]`, with `$` added where a step of the saga has that prefix.
 fn name(definition: &Definition, step: &str, index: usize, handling: Option<u32>) -> String {
     let mut prefix = String::from("Rollback of ");
     while definition.steps.iter().any(|step| step.name.starts_with(&*prefix)) {
@@ -53,7 +53,7 @@ fn children_name(definition: &Definition, name: &str) -> String {
     format!("{name}{suffix}")
 }
 
-/// All parts, in the order in which they have to come.
+/// All parts, in the required order.
 fn plan(run: &Run<'_>, definition: &Definition) -> Vec<Part> {
     let mut parts = vec![];
     let windows = run.forward();
@@ -61,7 +61,7 @@ fn plan(run: &Run<'_>, definition: &Definition) -> Vec<Part> {
         let (step, handling) = (window.closed.step(), window.closed.event.handler_iteration);
         let earlier = windows[..position].iter().map(|window| window.closed);
         let same = earlier.filter(|row| row.step() == step && row.event.handler_iteration.is_none()).count();
-        // What handled the failure of children belongs to the execution before it.
+        // A call of the child failure handler belongs to the execution before it.
         let index = if handling.is_some() { same.saturating_sub(1) } else { same };
         let tells = window.emitted.iter().map(|row| row.event.message).collect();
         let own = name(definition, step, index, handling);
@@ -92,7 +92,7 @@ fn is_undone(
             EventKind::RollbackEmitted => told.push(*row),
             EventKind::Suspended if row.event.handler_iteration.is_some() => {
                 ensure(Some(row.step()) == last.or(first), || {
-                    format!("{} handles nothing here", row.told())
+                    format!("{} handles a failure out of turn", row.told())
                 })?;
             }
             EventKind::Suspended if again => {}
@@ -101,7 +101,7 @@ fn is_undone(
                 let part = next.filter(|part| part.name == row.step());
                 let part = part.ok_or_else(|| out_of_turn(*row, next))?;
                 let told = std::mem::take(&mut told);
-                // A part that an operator skips may not have told anybody.
+                // A part that an operator skips may have requested no rollback.
                 if !row.is_operators() {
                     tells_its_children(hierarchy, part, &told, *row)?;
                 }
@@ -128,7 +128,7 @@ fn out_of_turn(row: Row<'_>, next: Option<&Part>) -> String {
     format!("{} where `{next}` is next", row.told())
 }
 
-/// Each message of the instance is told, once; but not those of which it was demanded before.
+/// The part requests rollback once for each message of the instance, except those requested before.
 fn tells_its_children(
     hierarchy: &Hierarchy<'_>,
     part: &Part,
@@ -144,7 +144,7 @@ fn tells_its_children(
     let expected: Vec<_> = expected.collect();
     ensure(told_now == expected, || {
         let (told, of) = (told_now.len(), expected.len());
-        format!("{}: {told} messages were told to turn back, of {of} that should be", row.told())
+        format!("{}: rollback was requested for {told} messages instead of {of}", row.told())
     })
 }
 

@@ -1,4 +1,4 @@
-//! I5, I6, I10: what user code did is what the log says it did.
+//! I5, I6, I10: the effects of user code match the log.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ pub(super) fn check(log: &Log, definitions: &[Definition], effects: &[Effect], f
     }
 }
 
-/// How often each execution is on record, and how often at least it had code: which version ran a compensation is not
-/// on record, and versions may differ in whether they have it.
+/// The number of recorded outcomes of each execution, and the minimum number of them that ran code. The version that
+/// ran a compensation is not recorded, and versions may differ in whether they have it.
 fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, (usize, usize)> {
     let versions = hierarchy.versions(run);
     let mut executed: Vec<(String, u32)> = vec![];
@@ -50,7 +50,7 @@ fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, (usize, 
     });
     let undone = executed.iter().rev().take(undone.count());
     let mut counts = BTreeMap::new();
-    // Operators have parts run again, or skip them: then rows and executions do not match.
+    // Operators retry or skip parts: then rows and executions do not match.
     let undone = undone.filter(|_| !hierarchy.repaired);
     for (part, (name, iteration)) in
         executed.iter().map(|it| (Part::Step, it)).chain(undone.map(|it| (Part::Compensation, it)))
@@ -74,7 +74,7 @@ fn noted(effects: &[&Effect], place: Place) -> BTreeMap<Key, usize> {
     counts
 }
 
-/// As many effects as outcomes, neither more nor less.
+/// Requires exactly as many effects as outcomes.
 fn in_transactions(
     hierarchy: &Hierarchy<'_>,
     run: &Run<'_>,
@@ -110,7 +110,7 @@ fn in_transactions(
     }
 }
 
-/// Whatever is on record was attempted.
+/// Requires an attempt for every recorded outcome.
 fn outside(
     hierarchy: &Hierarchy<'_>,
     run: &Run<'_>,

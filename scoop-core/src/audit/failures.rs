@@ -1,5 +1,5 @@
-//! I8: the failures of all children reach the parent, each once, and none is made up. I9: what ended badly
-//! ended so as a whole.
+//! I8: the failures of all children reach the parent, each once, and none is made up. I9: a rollback covers the
+//! descendants of the run, too.
 
 use time::Duration;
 
@@ -20,13 +20,13 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
 /// A child that failed while the run waited for it.
 struct Failed<'a> {
     turned: Row<'a>,
-    /// Whether the run knew that: it had told it to turn back.
+    /// Whether the parent run requested the rollback, and so knew of it.
     told: bool,
-    /// That it could not be undone.
+    /// The ROLLBACK_FAILED of the child, if its rollback failed.
     unrolled: Option<Row<'a>>,
 }
 
-/// The children that failed in a window, in the order in which they turned back.
+/// The children that failed in a window, in the order in which they began to roll back.
 fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'a>> {
     let mut failed = vec![];
     let until = window.left.map_or(usize::MAX, |left| left.at);
@@ -47,7 +47,7 @@ fn failed_in<'a>(hierarchy: &Hierarchy<'a>, window: &Window<'a>) -> Vec<Failed<'
     failed
 }
 
-/// What the run does next deals with the failures of its children.
+/// The next row of the run handles the failures of its children.
 fn is_heard(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>, findings: &mut Findings) {
     let failed = failed_in(hierarchy, window);
     let Some(next) = window.left.map(|left| outcome(run, left)) else {
@@ -75,13 +75,13 @@ fn is_heard(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>, findi
     };
     if !heard {
         let children: Vec<_> = failed.iter().map(|failed| failed.turned.told()).collect();
-        let what = format!("{} does not tell of what failed: {}", next.told(), children.join(", "));
+        let what = format!("{} does not contain the failures of {}", next.told(), children.join(", "));
         hierarchy.find(findings, Invariant::Failures, what);
     }
     unrolled_stay_in_the_way(hierarchy, run, next, &failed, findings);
 }
 
-/// Who turns back still has to deal with children that could not be undone.
+/// A run that rolls back still has to handle children whose rollback failed.
 fn unrolled_stay_in_the_way(
     hierarchy: &Hierarchy<'_>,
     run: &Run<'_>,
@@ -98,25 +98,25 @@ fn unrolled_stay_in_the_way(
     };
     let heard = handles_failures(next) || next.gave_up();
     if !heard && !hierarchy.repaired {
-        let what = format!("{} goes on in spite of {}", next.told(), unrolled.told());
+        let what = format!("{} ignores {}", next.told(), unrolled.told());
         hierarchy.find(findings, Invariant::Failures, what);
     }
 }
 
-/// The row that says how what begins with this one ended: emissions come before it.
+/// The outcome of the move that begins with this row; emissions precede the outcome.
 fn outcome<'a>(run: &Run<'a>, row: Row<'a>) -> Row<'a> {
     let emits = |row: &Row<'_>| matches!(row.kind(), EventKind::Emitted | EventKind::RollbackEmitted);
     let rows = run.rows.iter().copied().filter(|later| later.at >= row.at);
     rows.filter(|row| !emits(row)).min_by_key(|row| row.at).unwrap_or(row)
 }
 
-/// Whether this row is what became of handling the failures of children. What follows repeats its count.
+/// Whether this row is the outcome of handling the failures of children. The row after it repeats its count.
 fn handles_failures(row: Row<'_>) -> bool {
     let outcomes = [EventKind::Suspended, EventKind::RollingBack, EventKind::RollbackFailed];
     outcomes.contains(&row.kind()) && row.event.handler_iteration.is_some() && !row.gave_up()
 }
 
-/// Whether there is code of the user that handles what failed in this window.
+/// Whether user code handles the failures of this window.
 fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> bool {
     let versions = hierarchy.versions(run);
     let suspended = window.closed.step();
@@ -130,7 +130,8 @@ fn handles(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>) -> boo
     known.is_empty() || known.iter().any(|step| step.handles_child_failure)
 }
 
-/// What has to be told of: why who could not be undone could not, and why who turned back by itself did.
+/// The failures that must reach the parent: those of failed rollbacks, and those of children that rolled back on
+/// their own.
 fn to_tell<'a>(failed: &'a [Failed<'_>]) -> impl Iterator<Item = &'a Failure> {
     failed.iter().flat_map(|failed| {
         let unrolled = failed.unrolled.as_ref().and_then(Row::failure);
@@ -143,10 +144,11 @@ fn tells_of_all(row: Row<'_>, failed: &[Failed<'_>]) -> bool {
     row.failure().is_some_and(|failure| to_tell(failed).all(|cause| tells_of(failure, cause)))
 }
 
-/// Children that turn back within this time may have done so in one commit: then they have no order.
+/// Children that begin to roll back within this time may have done so in one commit, and then have no order.
 const ONE_COMMIT: Duration = Duration::milliseconds(1);
 
-/// Tells of all; and if all could be undone, of them in the order in which they turned back, each once.
+/// Whether the row contains all failures. If all children rolled back, it must contain each once, in the order in
+/// which they began to.
 fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> bool {
     let Some(failure) = row.failure() else {
         return false;
@@ -169,19 +171,19 @@ fn tells_of_exactly(row: Row<'_>, failed: &[Failed<'_>], slack: Duration) -> boo
     kind_of(failure) == "ChildRolledBackException" && told
 }
 
-/// Whoever tells its children to turn back says why it does so itself.
+/// Rollback requests of a run contain the cause of its own rollback.
 fn tells_why(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let cause = run.first(EventKind::RollingBack);
     for told in run.of_kind(EventKind::RollbackEmitted) {
         let why = told.failure().zip(cause.as_ref().and_then(Row::failure));
         if !why.is_some_and(|(told, cause)| tells_of(told, cause)) {
-            let what = format!("{} does not say why the run turned back", told.told());
+            let what = format!("{} lacks the cause of the run's rollback", told.told());
             hierarchy.find(findings, Invariant::Failures, what);
         }
     }
 }
 
-/// I9: below a run that is undone nothing that it launched on its way forward stays done.
+/// I9: no child launched on the forward path of a rolled-back run stays committed.
 fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let undone = run.end().is_some_and(|end| end.kind() == EventKind::RolledBack);
     if !undone || hierarchy.repaired {
@@ -191,19 +193,18 @@ fn is_undone_as_a_whole(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
         for child in window.emitted.iter().flat_map(|row| hierarchy.handling(row.event.message)) {
             let stays = child.end().is_none_or(|end| end.kind() == EventKind::Committed);
             if stays {
-                let what = format!("{} is not undone, but what launched it is", child.seen.told());
+                let what = format!("{} is not rolled back, but its parent is", child.seen.told());
                 hierarchy.find(findings, Invariant::Whole, what);
             }
         }
     }
 }
 
-/// Whether `failure` tells of `cause`: it contains it, or, where so much is wrapped that wrappers had to
-/// go, what led to it.
+/// Whether `failure` reports `cause`: it contains `cause`, or its root causes if deep wrappers were left out.
 fn tells_of(failure: &Failure, cause: &Failure) -> bool {
     let origins = failure.root_causes();
     let origin_told = || cause.root_causes().iter().all(|origin| origins.contains(origin));
-    // What is left of the first one may be the beginning of its text, or a number among others.
+    // The first one may be shortened to the beginning of its text, or only counted among others.
     let first_told = || {
         let known = |first: &Failure| origins.iter().any(|origin| origin.kind == first.kind);
         cause.root_causes().first().is_none_or(|first| known(first)) || stands_for_others(failure)
@@ -211,9 +212,9 @@ fn tells_of(failure: &Failure, cause: &Failure) -> bool {
     failure.contains(cause) || is_excerpt(failure) && origin_told() || is_shortened(failure) && first_told()
 }
 
-/// Whether texts or causes are left out since there was too much of them.
+/// Whether texts or causes were left out because of their size.
 fn is_shortened(failure: &Failure) -> bool {
-    /// About as many bytes as a request to roll back has of its cause.
+    /// The approximate limit on the bytes of the cause in a rollback request.
     const MUCH: usize = 3_500;
     let left_out =
         |failure: &Failure| failure.kind == MORE || failure.message.contains(" bytes left out ..] ");
@@ -225,10 +226,10 @@ fn stands_for_others(failure: &Failure) -> bool {
     in_all(failure, &mut |failure| usize::from(failure.kind == MORE)) > 0
 }
 
-/// The type of a cause that stands for others.
+/// The type of a cause that replaces others.
 const MORE: &str = "scoop:more";
 
-/// How many failures its causes are, listed or not.
+/// The number of its causes, listed or only counted.
 fn count_of(failure: &Failure) -> u64 {
     let stands_for = |cause: &Failure| {
         let count = cause.message.strip_prefix("and ").filter(|_| cause.kind == MORE)?.split(' ').next()?;
@@ -237,7 +238,7 @@ fn count_of(failure: &Failure) -> u64 {
     failure.causes.iter().map(|cause| stands_for(cause).unwrap_or(1)).sum()
 }
 
-/// The sum over a failure and all below it.
+/// The sum over a failure and all its causes.
 fn in_all(failure: &Failure, of: &mut impl FnMut(&Failure) -> usize) -> usize {
     let own = of(failure);
     failure.causes.iter().fold(own, |sum, cause| sum + in_all(cause, of))
@@ -248,7 +249,7 @@ fn is_cut(failure: &Failure) -> bool {
     depth(failure) >= 38
 }
 
-/// Whether the failure is nested so deeply that a request to roll back may have the inner failures only.
+/// Whether the failure is nested so deeply that a rollback request may contain the inner failures only.
 fn is_excerpt(failure: &Failure) -> bool {
     depth(failure) >= 7
 }

@@ -1,4 +1,4 @@
-//! The log of one hierarchy, told apart into runs and what each of them waited for.
+//! The log of one hierarchy, split into runs and the windows in which they waited.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{AtRest, Invariant, Log, LoggedEvent, Violation};
 use crate::{Definition, EventKind, Failure, OPERATOR, StepDefinition};
 
-/// An event, and where in the log it stands.
+/// An event and its position in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
     pub(super) at: usize,
@@ -21,39 +21,38 @@ pub(super) struct Hierarchy<'a> {
     pub(super) at_rest: AtRest,
     /// The first id of its lineages.
     pub(super) root: Uuid,
-    /// All its events.
     pub(super) rows: Vec<Row<'a>>,
-    /// Its runs, in the order in which they began.
+    /// In the order in which they began.
     pub(super) runs: Vec<Run<'a>>,
-    /// Whether operators were at work here.
+    /// Whether an operator intervened in this hierarchy.
     pub(super) repaired: bool,
-    /// Whether there is a run here that no program can continue.
+    /// Whether a run of this hierarchy is stuck.
     pub(super) set_aside: bool,
 }
 
-/// One run: a handler and a message.
+/// One execution of a handler for a message.
 pub(super) struct Run<'a> {
     pub(super) seen: Row<'a>,
     pub(super) handler: &'a str,
-    /// All that it wrote, what it launched included.
+    /// All its rows, including its emissions.
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// What happened between two suspensions of a run, and what it did next.
+/// The rows of a run between two suspensions, and its next row.
 pub(super) struct Window<'a> {
     /// The suspension that closes it.
     pub(super) closed: Row<'a>,
-    /// Whether that is on the way back.
+    /// Whether the run was in rollback.
     pub(super) backward: bool,
-    /// The messages that were emitted.
+    /// The emissions.
     pub(super) emitted: Vec<Row<'a>>,
-    /// The messages whose handlers were told to turn back.
+    /// The rollback requests.
     pub(super) told: Vec<Row<'a>>,
-    /// What the run wrote next.
+    /// The next row of the run.
     pub(super) left: Option<Row<'a>>,
 }
 
-/// What is wrong so far.
+/// The violations found so far.
 pub(super) type Findings = Vec<Violation>;
 
 impl Row<'_> {
@@ -65,12 +64,12 @@ impl Row<'_> {
         self.event.step.as_deref().unwrap_or_default()
     }
 
-    /// Whether the run gave up with this.
+    /// Whether the run gave up with this row.
     pub(super) fn gave_up(&self) -> bool {
         self.failure().is_some_and(|failure| kind_of(failure) == "GaveUpException")
     }
 
-    /// Whether an operator is answerable for it.
+    /// Whether an operator caused this row.
     pub(super) fn is_operators(&self) -> bool {
         self.event.identifier.as_deref() == Some(OPERATOR)
     }
@@ -79,7 +78,7 @@ impl Row<'_> {
         self.event.exception.as_ref()
     }
 
-    /// For people: its number, counted from 1, and what happened where.
+    /// The row for messages: its number, counted from 1, its kind, handler and step.
     pub(super) fn told(&self) -> String {
         let event = self.event;
         let handler = event.handler.as_deref().unwrap_or("·");
@@ -136,7 +135,7 @@ impl<'a> Hierarchy<'a> {
         Self { log, definitions, at_rest, root, rows, runs, repaired, set_aside }
     }
 
-    /// Notes that something is wrong.
+    /// Records a violation.
     pub(super) fn find(&self, findings: &mut Findings, invariant: Invariant, what: impl Into<String>) {
         findings.push(Violation { invariant, hierarchy: self.root, what: what.into() });
     }
@@ -173,8 +172,8 @@ impl<'a> Hierarchy<'a> {
         self.definitions.iter().filter(of).collect()
     }
 
-    /// Whether the run belongs to a rollback from its beginning: a compensation launched its message, or
-    /// that of a run above it. Nobody can ask it to give up.
+    /// Whether the run belongs to a rollback from its beginning: a compensation launched its message, or that of an
+    /// ancestor. Such a run cannot be cancelled.
     pub(super) fn is_compensating(&self, run: &Run<'_>) -> bool {
         let Some(above) = self.above(run) else {
             return false;
@@ -203,34 +202,34 @@ impl<'a> Run<'a> {
         self.of_kind(kind).next()
     }
 
-    /// Where it came to an end, each time.
+    /// The rows with which it ended. A run that rolls back after its commit ends more than once.
     pub(super) fn ends(&self) -> impl Iterator<Item = Row<'a>> {
         let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
         self.rows.iter().copied().filter(move |row| ends.contains(&row.kind()))
     }
 
-    /// Its newest row, if it came to an end with that and was not told to turn back since.
+    /// Its newest row, if that is an end; a rollback after the end adds newer rows.
     pub(super) fn end(&self) -> Option<Row<'a>> {
         let newest = self.rows.last().copied()?;
         self.ends().last().filter(|end| end.at == newest.at)
     }
 
-    /// Whether the run above had demanded that it turn back, or somebody from outside.
+    /// Whether its rollback was requested, by the parent run or from outside.
     pub(super) fn was_told(&self) -> bool {
         self.first(EventKind::RollingBack).is_some_and(|turned| turned.event.step.is_none())
     }
 
-    /// What it wrote right after this row.
+    /// Its next row after this one.
     pub(super) fn after(&self, row: Row<'_>) -> Option<Row<'a>> {
         self.rows.iter().copied().find(|later| later.at > row.at)
     }
 
-    /// The suspensions of the way forward, and what belongs to each.
+    /// The windows of the forward path.
     pub(super) fn forward(&self) -> Vec<Window<'a>> {
         self.windows().into_iter().filter(|window| !window.backward).collect()
     }
 
-    /// Its suspensions, and what belongs to each.
+    /// The windows of the run: one for each suspension.
     pub(super) fn windows(&self) -> Vec<Window<'a>> {
         let (mut windows, mut emitted, mut told) = (vec![], vec![], vec![]);
         let mut backward = false;

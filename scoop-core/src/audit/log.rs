@@ -1,11 +1,11 @@
-//! What an audit reads: the event log and what else is known of a history, as plain values.
+//! The input of an audit: the event log and other facts of a history, as plain values.
 
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::{Context, EventKind, Failure, Lineage};
 
-/// A history: every event of one or more hierarchies, and what is needed to judge them.
+/// A history: every event of one or more hierarchies, and the facts needed to audit them.
 ///
 /// ```
 /// use scoop_core::audit::{AtRest, Log, audit};
@@ -16,19 +16,17 @@ use crate::{Context, EventKind, Failure, Lineage};
 pub struct Log {
     /// All messages that the events mention.
     pub messages: Vec<LoggedMessage>,
-    /// All events, in the order of their commits. The order of their times will do, too, as it is the
-    /// same within a hierarchy.
+    /// All events, in the order of their commits. The order of their times works, too, as it is the same within a
+    /// hierarchy.
     pub events: Vec<LoggedEvent>,
-    /// Who listened, and when. A topic of which nothing is said here has nobody that must have heard.
+    /// The subscriptions of handlers. Handlers of a topic without any subscription here are not checked.
     pub listings: Vec<Listing>,
-    /// How far apart the time of a listing and that of an emission must be for it to be certain which
-    /// was first; likewise for deadlines and requests to give up. Zero where one clock is read under one
-    /// lock.
+    /// The minimum distance between the times of a subscription and of an emission that makes their order certain.
+    /// It also applies to deadlines and cancellation requests. Zero where one clock is read under one lock.
     pub tolerance: Duration,
-    /// The runs that an operator has seen to: who could not be undone may go on there.
+    /// The runs in which an operator intervened: a failed rollback may continue there.
     pub repaired: Vec<Uuid>,
-    /// The runs that no program at hand can continue: at rest they, and who waits for them, may be
-    /// unfinished.
+    /// The stuck runs: at rest they and the runs waiting for them may be unfinished.
     pub set_aside: Vec<Uuid>,
     /// Messages that started a hierarchy without any handler and were redelivered.
     pub redeliveries: Vec<Redelivery>,
@@ -55,70 +53,70 @@ pub struct LoggedMessage {
 /// A row of the event log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedEvent {
-    /// About which message.
+    /// The message of the event.
     pub message: Uuid,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
-    /// Whose run wrote it; none if it came from outside.
+    /// The handler whose run wrote it; `None` if it came from outside.
     pub handler: Option<String>,
-    /// Which worker wrote it.
+    /// The worker that wrote it.
     pub identifier: Option<String>,
-    /// In which step, or part of a rollback.
+    /// The step, or part of a rollback.
     pub step: Option<String>,
-    /// The lineage of the run, or of what the event is about.
+    /// The lineage of the run, or of the subject of the event.
     pub lineage: Lineage,
-    /// When.
+    /// The time of the event.
     pub at: OffsetDateTime,
-    /// What went wrong.
+    /// The failure.
     pub exception: Option<Failure>,
-    /// Which step is next.
+    /// The position of the next step.
     pub next_step: Option<usize>,
-    /// How often the children's failures had been handled before.
+    /// The number of earlier handler calls for the children's failures.
     pub handler_iteration: Option<u32>,
-    /// What travels with the run.
+    /// The context of the run.
     pub context: Context,
 }
 
-/// That a handler listened on a topic.
+/// A subscription of a handler to a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The topic.
     pub topic: String,
     /// The handler.
     pub handler: String,
-    /// Since when.
+    /// The beginning of the subscription.
     pub since: OffsetDateTime,
-    /// Until when, if it does no more.
+    /// The end of the subscription, if it has ended.
     pub until: Option<OffsetDateTime>,
-    /// Whether it was struck out: what it had not begun by then was dropped.
+    /// Whether the handler was retired, which dropped its runs that had not begun.
     pub dropped: bool,
 }
 
-/// Whether a history is complete: whether nobody has anything to do any more.
+/// Whether a history is complete, so that no run has anything left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtRest {
     /// Everything must have ended.
     Yes,
-    /// It is only the beginning of a history; what has not happened yet may still happen.
+    /// The history is incomplete; missing events may still happen.
     No,
 }
 
-/// Something that code of the user did, noted by itself.
+/// An effect of user code, noted by that code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// By which run: the last id of its lineage.
+    /// The run: the last id of its lineage.
     pub run: Uuid,
-    /// In which step, by its name in the definition.
+    /// The step, by its name in the definition.
     pub step: String,
-    /// In which code of the step.
+    /// The code of the step that noted it.
     pub part: Part,
-    /// In which loop iteration of the step.
+    /// The loop iteration of the step.
     pub iteration: u32,
-    /// Where it was noted.
+    /// The place of the note.
     pub place: Place,
 }
 
-/// Which code of a step.
+/// The code of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The step itself.
@@ -127,12 +125,12 @@ pub enum Part {
     Compensation,
 }
 
-/// Where an effect was noted.
+/// The place where an effect was noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the transaction of the step: it is there exactly if the outcome of the step is.
+    /// The transaction of the step: the note exists exactly if the outcome of the step does.
     Transaction,
-    /// Anywhere else, once for each attempt: it may be there more than once, or although the attempt
-    /// came to nothing.
+    /// Any other place, once for each attempt. The note may exist more than once, or although the attempt was
+    /// discarded.
     Outside,
 }

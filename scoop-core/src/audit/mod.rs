@@ -1,11 +1,11 @@
 //! Whether a history keeps the invariants: a reference model that recomputes everything from the log.
 //!
-//! It is written independently of the rest of this crate, and as naively as possible: it knows nothing
-//! but events, in their order, and asks of each whether it may stand there. So it finds the mistakes of
-//! whoever wrote the log, whatever code that was. Simulations and tests that break things use it.
+//! It is independent of the rest of this crate and as naive as possible: it knows only the events in their order, and
+//! checks whether each may stand at its position. So it finds mistakes in any log, regardless of the code that wrote
+//! it. Simulations and fault injection tests use it.
 //!
-//! It knows what may look wrong and is not: failures that a handler accepted, rollbacks that failed for a
-//! reason on record, runs that give up, deliveries that end with their emitter, operators' repairs.
+//! It accepts deviations that are allowed: failures that a handler accepted, rollbacks that failed for a recorded
+//! reason, runs that give up, deliveries that end with their emitter, operators' repairs.
 
 mod backward;
 mod effects;
@@ -23,54 +23,55 @@ use uuid::Uuid;
 pub use self::log::{AtRest, Effect, Listing, Log, LoggedEvent, LoggedMessage, Part, Place, Redelivery};
 use crate::{Definition, Escaped};
 
-/// What must hold of every history. [`Invariant::id`] is how documents cite it.
+/// A property that every history must have. Documents cite it by [`Invariant::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// I1: no step starts before every handler of every message of the previous step, as listed at the
-    /// emission, has ended; and nobody else is delivered to.
+    /// I1: no step starts before every handler of every message of the previous step, as subscribed at the emission,
+    /// has ended. No other handler gets the message.
     Waits,
     /// I2: a child's lineage is its parent's and one more id.
     Lineage,
-    /// I3: one SEEN, one COMMITTED, one rollback result for each handler and message, and every run's
-    /// events in an order that makes sense.
+    /// I3: one SEEN, one COMMITTED, one rollback result for each handler and message, and every run's events in an
+    /// allowed order.
     Once,
-    /// I4: compensations in exactly the reverse order of what was executed, children first.
+    /// I4: compensations in exactly the reverse order of the executed steps, children first.
     Reverse,
     /// I5: each compensation takes effect once.
     CompensatedOnce,
-    /// I6: what a step did in its transaction exists exactly if its outcome is on record.
+    /// I6: the effects of a step in its transaction exist exactly if its outcome is recorded.
     Atomic,
-    /// I7: what is ready is executed.
+    /// I7: every ready run is executed.
     Progress,
     /// I8: the failures of all children reach the parent.
     Failures,
-    /// I9: at rest a hierarchy is committed, rolled back, or has its ROLLBACK_FAILED on record.
+    /// I9: at rest a hierarchy is committed, rolled back, or has a recorded ROLLBACK_FAILED.
     Whole,
     /// I10: of one step in one iteration, the effects of one execution at most are committed.
     ExecutedOnce,
-    /// I11: the working set is what a rebuild from the record gives. To be checked by whoever has both.
+    /// I11: the working set equals a rebuild from the event log. This module does not check it, since it has the log
+    /// only.
     Rebuilt,
     /// T1: times rise strictly within a run, and from a run to its children and back.
     Time,
-    /// T2: nobody begins before the time that its message names.
+    /// T2: no run begins before the time that its message names.
     NotBefore,
-    /// T3: who was asked to give up, or missed a deadline, does so at its next step.
+    /// T3: a run that was cancelled or missed a deadline gives up at its next step.
     GivesUp,
 }
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The violated invariant.
     pub invariant: Invariant,
-    /// In which hierarchy: the first id of its lineages.
+    /// The hierarchy: the first id of its lineages.
     pub hierarchy: Uuid,
-    /// What is wrong.
+    /// A description of the violation.
     pub what: String,
 }
 
 impl Invariant {
-    /// As documents cite it: `I1` and so on.
+    /// The id by which documents cite it: `I1` and so on.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Waits => "I1",
@@ -97,8 +98,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All that is wrong with the history. `definitions` are those of the sagas in it, in all versions that
-/// wrote it; of a saga that is not among them only what follows from its events is checked.
+/// All violations in the history. `definitions` are those of its sagas, in all versions that wrote it. Of a saga
+/// without a definition only the properties of its events are checked.
 pub fn audit(log: &Log, definitions: &[Definition], at_rest: AtRest) -> Vec<Violation> {
     let mut findings = vec![];
     for hierarchy in history::hierarchies(log, definitions, at_rest) {
@@ -111,9 +112,9 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: AtRest) -> Vec<Viol
     findings
 }
 
-/// Whether the effects that user code noted are those that the log tells of: I5, I6 and I10. Every
-/// step and every compensation of the sagas in `definitions` must note one effect in each place that
-/// occurs in `effects`, whenever it runs.
+/// All differences between the effects that user code noted and the log: I5, I6 and I10. Every step and every
+/// compensation of the sagas in `definitions` must note one effect in each place that occurs in `effects`, whenever it
+/// runs.
 pub fn audit_effects(log: &Log, definitions: &[Definition], effects: &[Effect]) -> Vec<Violation> {
     let mut findings = vec![];
     effects::check(log, definitions, effects, &mut findings);

@@ -1,5 +1,5 @@
-//! I2, I3, I6: every run has its place, every event comes once and where it may, and what a step emits is
-//! there together with its outcome.
+//! I2, I3, I6: lineages and the order of events. Every event occurs once and at an allowed position, and the
+//! emissions of a step exist together with its outcome.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub(super) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     }
 }
 
-/// Nobody writes into a run that has not begun, or in the name of another handler or message.
+/// A row belongs to a run that has begun, and names its handler and message.
 fn rows_belong_to_runs(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     for row in hierarchy.rows.iter().filter(|row| row.event.handler.is_some()) {
         let LoggedEvent { lineage, handler, message, .. } = row.event;
@@ -63,7 +63,7 @@ fn messages_once(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     }
 }
 
-/// One run for a handler and a message, and one id for a run.
+/// At most one run for a handler and a message, and a unique id for each run.
 fn runs_once(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     let (mut begun, mut ids) = (BTreeSet::new(), BTreeSet::new());
     let seen = hierarchy.rows.iter().filter(|row| row.kind() == EventKind::Seen);
@@ -78,12 +78,12 @@ fn runs_once(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     }
 }
 
-/// I2: the lineage is that of the emission and one more id.
+/// I2: the lineage of a run is that of the emission and one more id.
 fn has_its_place(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let emitted = hierarchy.about(run.message(), EventKind::Emitted).next();
     let above = run.seen.event.lineage.parent();
     let Some(emitted) = emitted.filter(|emitted| emitted.at < run.seen.at) else {
-        let what = format!("{}: nobody had emitted the message", run.seen.told());
+        let what = format!("{}: no emission of the message precedes it", run.seen.told());
         return hierarchy.find(findings, Invariant::Lineage, what);
     };
     if above.as_ref() != Some(&emitted.event.lineage) {
@@ -92,10 +92,10 @@ fn has_its_place(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
     }
 }
 
-/// The kinds of a run's events come in an order that makes sense.
+/// The kinds of a run's events come in an allowed order.
 fn kinds_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let (mut before, mut backward, mut failed): (Option<Row<'_>>, _, _) = (None, false, false);
-    // Where a saga was changed, a position in the list of its steps means nothing.
+    // Positions in the list of steps are not comparable between versions of a saga.
     let changed = hierarchy.versions(run).len() > 1;
     for row in &run.rows {
         let fits = match before {
@@ -149,7 +149,7 @@ fn each_kind_once(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findi
     }
 }
 
-/// Who turned back because it was told to had been told so.
+/// A requested rollback follows a request with the same cause.
 fn is_told_for_a_reason(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let turned = run.first(EventKind::RollingBack).filter(|turned| turned.event.step.is_none());
     let Some(turned) = turned else {
@@ -158,13 +158,13 @@ fn is_told_for_a_reason(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
     let told = hierarchy.about(run.message(), EventKind::RollbackEmitted).next();
     let fits = told.is_some_and(|told| told.at < turned.at && told.failure() == turned.failure());
     if !fits {
-        let what = format!("{}: nobody had told it to, for this reason", turned.told());
+        let what = format!("{}: no rollback request with this cause precedes it", turned.told());
         hierarchy.find(findings, Invariant::Reverse, what);
     }
 }
 
-/// Forward each step is the one that the last suspension named, and each call of a child failure handler is
-/// counted.
+/// On the forward path each step is the one that the last suspension named, and calls of a child failure handler
+/// are numbered without a gap.
 fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definition, findings: &mut Findings) {
     let (mut next, mut last): (Option<usize>, Option<Row<'_>>) = (Some(0), None);
     for row in &run.rows {
@@ -198,8 +198,8 @@ fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definitio
     }
 }
 
-/// Whether what comes next is a step, or the end only after the last one. `kept` is a decision that may
-/// stand.
+/// Whether the next position is a step, or the end after the last step. `kept` is an earlier decision that may still
+/// hold.
 fn next_fits(definition: &Definition, row: Row<'_>, kept: Option<Row<'_>>) -> bool {
     match row.event.next_step {
         Some(next) => next < definition.steps.len(),

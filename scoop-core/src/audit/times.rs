@@ -1,4 +1,4 @@
-//! Times: they rise, nobody begins too early, and who is to give up does.
+//! Times: they rise strictly within a run, no run begins too early, and a run that must give up does.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -29,7 +29,7 @@ fn instant(context: &Context, key: &str, field: &str) -> Option<OffsetDateTime> 
     OffsetDateTime::parse(element.get(field)?.as_str()?, &Rfc3339).ok()
 }
 
-/// Nobody begins before the time that the message names, but to give up.
+/// A run begins no earlier than the time that its message names, except to give up.
 fn begins_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let Some(due) = instant(&run.seen.event.context, "SleepUntilKey", "wakeAfter") else {
         return;
@@ -41,7 +41,7 @@ fn begins_in_time(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findi
     }
 }
 
-/// A move: a step that came to its end, or a run that did. The last step and the end may be one.
+/// The moves of a run: completed steps and its end. The last step and the end may be one move.
 fn moves<'a>(run: &Run<'a>) -> Vec<Row<'a>> {
     let mut moves = vec![];
     for window in run.forward() {
@@ -52,7 +52,7 @@ fn moves<'a>(run: &Run<'a>) -> Vec<Row<'a>> {
     moves
 }
 
-/// Whoever was asked to give up makes one more move at most: the one that was under way.
+/// After a cancellation request a run makes at most one more move, which was under way.
 fn gives_up_when_asked(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     let requests = hierarchy.rows.iter().filter(|row| row.kind() == EventKind::CancellationRequested);
     for request in requests {
@@ -64,13 +64,13 @@ fn gives_up_when_asked(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut 
             .into_iter()
             .filter(|row| row.at > request.at && row.event.at > request.event.at + hierarchy.log.tolerance);
         if let Some(row) = later.nth(1) {
-            let what = format!("{} goes on after {}", row.told(), request.told());
+            let what = format!("{} continues after {}", row.told(), request.told());
             hierarchy.find(findings, Invariant::GivesUp, what);
         }
     }
 }
 
-/// No move is on record that ended after a deadline which the run knew when it began.
+/// No recorded move ended after a deadline that the run knew when the move began.
 fn keeps_its_deadlines(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     for row in moves(run) {
         let before = run.rows.iter().rfind(|before| {

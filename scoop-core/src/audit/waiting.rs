@@ -1,4 +1,4 @@
-//! I1: who is waited for. I7, as far as a log at rest tells: nothing is left that should have happened.
+//! I1: a run waits for all handlers of its messages. I7, as far as a log at rest shows: nothing is left to do.
 
 use time::OffsetDateTime;
 
@@ -63,21 +63,21 @@ fn only_listeners_hear(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &m
     for run in hierarchy.handling(emitted.event.message) {
         let mut own = listings().filter(|listing| listing.handler == run.handler);
         if !own.any(|listing| listened(hierarchy, emitted, listing, false)) {
-            let what = format!("{}: it did not listen when the message was emitted", run.seen.told());
+            let what = format!("{}: it was not subscribed when the message was emitted", run.seen.told());
             hierarchy.find(findings, Invariant::Waits, what);
         }
     }
 }
 
-/// Whoever listened for certain has heard: by the time the emitter went on with `left`, or at rest.
+/// Every certainly subscribed handler has begun: before the emitter continued with `left`, or at rest.
 fn all_listeners_heard(
     hierarchy: &Hierarchy<'_>,
     emitted: Row<'_>,
     left: Option<Row<'_>>,
     findings: &mut Findings,
 ) {
-    // Whoever gives up waits no longer; that somebody gave up again is not told by the log, but that an operator has
-    // seen to it.
+    // A run that gives up stops waiting. The log does not show that a run gave up again, but it does show the
+    // intervention of an operator.
     let need_not_wait = |left: Row<'_>| left.gave_up() || left.is_operators();
     if left.is_none() && !hierarchy.is_at_rest() || left.is_some_and(need_not_wait) {
         return;
@@ -104,8 +104,7 @@ fn all_listeners_heard(
     }
 }
 
-/// What a run does next it does after all runs that it launched have ended; and those began after it had
-/// suspended.
+/// The runs that a run launched began after it suspended, and ended before it continues.
 fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
     for emitted in &window.emitted {
         all_listeners_heard(hierarchy, *emitted, window.left, findings);
@@ -127,8 +126,8 @@ fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut
     }
 }
 
-/// Before a run goes on back, those that it told to turn back have. Those that had failed before had turned
-/// back by themselves.
+/// A rollback continues after the requested rollbacks of children have ended. Children that failed before the
+/// request rolled back on their own.
 fn told_children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
     let Some(left) = window.left else {
         return;
@@ -141,7 +140,7 @@ fn told_children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings:
             }
             let mut ends = child.ends().filter(|end| end.kind() != EventKind::Committed);
             if !ends.any(|end| is_later(left, end) && is_later(end, window.closed)) {
-                let what = format!("{} went on before {} had turned back", left.told(), child.seen.told());
+                let what = format!("{} continued before {} had rolled back", left.told(), child.seen.told());
                 hierarchy.find(findings, Invariant::Reverse, what);
             }
         }
@@ -152,7 +151,7 @@ fn is_later(row: Row<'_>, than: Row<'_>) -> bool {
     row.at > than.at && row.event.at > than.event.at
 }
 
-/// At rest every run has ended, and whoever was told to turn back did.
+/// At rest every run has ended, and every requested rollback has happened.
 fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
     if !hierarchy.is_at_rest() || hierarchy.set_aside {
         return;
@@ -164,15 +163,15 @@ fn ended_at_rest(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findin
             if gave_up_on(hierarchy, told) {
                 return;
             }
-            "was told to turn back, and did not"
+            "was requested to roll back, and did not"
         }
         _ => return,
     };
     hierarchy.find(findings, Invariant::Progress, format!("{} {what}", run.seen.told()));
 }
 
-/// Whether whoever told others to turn back gave up waiting for them, and did not come to be undone without them after
-/// all, unless an operator wanted that.
+/// Whether the run that requested this rollback gave up waiting for it, and did not complete its own rollback without
+/// it, unless an operator intervened.
 fn gave_up_on(hierarchy: &Hierarchy<'_>, told: Row<'_>) -> bool {
     let mut runs = hierarchy.runs.iter().filter(|run| run.seen.event.lineage == told.event.lineage);
     runs.any(|run| {

@@ -1,4 +1,4 @@
-//! Bounds of what is stored of a failure, however many runs failed and however much each has to say.
+//! Bounds of a stored failure, for any number of failed runs and any size of their texts.
 //!
 //! A failure is stored with its run and, as a cause, with the runs above and with those that a rollback requests. So a
 //! failure without bounds would make the record of a hierarchy grow with the square of its width.
@@ -7,49 +7,49 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Failure, Frame};
 
-/// How many bytes of a text of a failure are stored by default: its beginning and its end.
+/// The default maximum of stored bytes of a text of a failure: its beginning and its end.
 pub const FAILURE_TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// How many causes of one failure are stored one by one; of the others the number.
+/// The maximum number of stored causes of one failure. Only the number of the others is stored.
 pub const FAILURE_CAUSES_MAX: usize = 50;
 
-/// The type of a cause that stands for others.
+/// The type of a cause that replaces others.
 const MORE: &str = "scoop:more";
 
-/// How the message of such a cause goes on if those others are like one that is stored.
+/// The message part of such a cause if the others are like a stored one.
 const LIKE_THIS: &str = "like this: ";
 
-/// How it goes on if they are not.
+/// The message part of such a cause if they are not.
 const OF_OTHER_KINDS: &str = "of other types or with other messages";
 
-/// How many bytes of a failure are stored in all, about.
+/// The approximate maximum of stored bytes of a failure.
 const BYTES_MAX: usize = 128 * 1024;
 
-/// How many of them with a run that has to roll back since its parent does: each of the parent's children has a copy.
+/// The approximate maximum of stored bytes with a requested rollback. Each child of the parent has a copy.
 const REQUESTED_BYTES_MAX: usize = 4 * 1024;
 
-/// How many failures lie within each other there.
+/// The maximum nesting of failures with a requested rollback.
 const REQUESTED_DEPTH_MAX: usize = 6;
 
-/// How many bytes of a name are stored: of a type, a source, or the place of a frame.
+/// The maximum of stored bytes of a name: a type or a source.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// How many bytes of a message are quoted to tell which failures are meant.
+/// The maximum of quoted bytes of a type and of a message, which identify the failures that were left out.
 const QUOTE_BYTES_MAX: usize = 160;
 
-/// How many bytes a cause gets at least; in less than that there is no room for it.
+/// The minimum of bytes planned for a cause, which limits the number of stored causes.
 const CAUSE_BYTES_MIN: usize = 400;
 
-/// What a failure or a frame takes as JSON beside its texts.
+/// The approximate bytes of a failure or a frame as JSON, without its texts.
 const KEYS_BYTES: usize = 70;
 
 impl Failure {
-    /// The same failure as it is stored: of each text `text_bytes` bytes at most, of each list of causes
-    /// [`FAILURE_CAUSES_MAX`], and some 128 KiB in all.
+    /// The stored form of the failure: at most `text_bytes` bytes of each text, [`FAILURE_CAUSES_MAX`] causes in each
+    /// list, and about 128 KiB in all.
     ///
-    /// Causes of the same type and message count as alike: of each kind one is kept before a second one. What is left out
-    /// of a text is given in bytes, what is left out of the causes as a cause, `and 950 more like this`. A value for
-    /// [`Failure::find`] is kept as a whole or not at all.
+    /// Causes of the same type and message count as one kind. One cause of each kind is kept before a second one. A
+    /// shortened text contains the number of omitted bytes. Omitted causes are replaced by one such as `and 950 more
+    /// like this`. A value for [`Failure::find`] is kept as a whole or not at all.
     ///
     /// ```
     /// # use scoop_core::Failure;
@@ -64,7 +64,7 @@ impl Failure {
         self.within_bytes(text_bytes, BYTES_MAX)
     }
 
-    /// The same failure as it is stored with each run that is requested to roll back because of it.
+    /// The stored form of the failure as the cause of requested rollbacks.
     pub(crate) fn bounded_for_requests(self, text_bytes: usize) -> Self {
         if self.bytes() <= REQUESTED_BYTES_MAX {
             return self.bounded(text_bytes);
@@ -74,13 +74,13 @@ impl Failure {
         Self { causes, ..self }.within_bytes(text_bytes, REQUESTED_BYTES_MAX)
     }
 
-    /// So many failures that are not listed: all of a type and with a message, or unlike those that are.
+    /// A cause that replaces `count` failures, all like this type and message, or unlike the listed ones.
     #[doc(hidden)]
     pub fn more(count: u64, like_this: Option<(&str, &str)>) -> Self {
         more(count, &like_this.map_or(OF_OTHER_KINDS.to_owned(), |(kind, message)| like(kind, message)))
     }
 
-    /// How many failures this stands for, if it stands for others.
+    /// The number of failures that this replaces, if it replaces others.
     pub(crate) fn stands_for(&self) -> Option<u64> {
         if self.kind != MORE {
             return None;
@@ -88,7 +88,7 @@ impl Failure {
         read_more(&self.message).map(|(count, _)| count)
     }
 
-    /// How many failures this stands for that are unlike all others.
+    /// The number of failures that this replaces and that are unlike all listed ones.
     pub(crate) fn stands_for_others(&self) -> u64 {
         let others = |(count, which): (u64, &str)| (which == OF_OTHER_KINDS).then_some(count);
         if self.kind == MORE { read_more(&self.message).and_then(others).unwrap_or(0) } else { 0 }
@@ -98,7 +98,7 @@ impl Failure {
         if self.bytes() <= bytes && self.is_within(text_bytes) { self } else { self.cut(text_bytes, bytes) }
     }
 
-    /// How many bytes it has as JSON, about.
+    /// The approximate size as JSON, in bytes.
     fn bytes(&self) -> usize {
         self.own_bytes() + self.causes.iter().map(Self::bytes).sum::<usize>()
     }
@@ -117,7 +117,7 @@ impl Failure {
             && self.causes.iter().all(|cause| cause.is_within(text_bytes))
     }
 
-    /// The same failure in so many bytes, or little more.
+    /// The same failure in `bytes` bytes, or little more.
     fn cut(&self, text_bytes: usize, bytes: usize) -> Self {
         let mut cut = Self::new(
             ends_of(&self.kind, NAME_BYTES_MAX),
@@ -157,7 +157,7 @@ impl Frame {
     }
 }
 
-/// The causes that are listed, in their order: of each kind one before a second one, up to a number. And what stands for
+/// The listed causes in their order, up to a number, with one of each kind before a second one; and the replacements of
 /// the others.
 fn listed<'a>(
     causes: impl Iterator<Item = &'a Failure>,
@@ -184,7 +184,7 @@ fn listed<'a>(
         let which = if known.contains(&which) { which } else { OF_OTHER_KINDS.to_owned() };
         *counts.entry(which).or_default() += 1;
     }
-    // Those that were left out before need not be like one that is listed now.
+    // Causes that were left out earlier need not be like one that is listed now.
     let mut others = vec![];
     let mut unlike = counts.remove(OF_OTHER_KINDS).unwrap_or(0);
     let mut counts: Vec<_> = counts.into_iter().collect();
@@ -201,7 +201,7 @@ fn listed<'a>(
 }
 
 impl Failure {
-    /// Which failures are like this one.
+    /// The description of failures like this one.
     fn which(&self) -> String {
         like(&self.kind, &self.message)
     }
@@ -216,13 +216,13 @@ fn more(count: u64, which: &str) -> Failure {
     Failure::new(MORE, format!("and {count} more {which}"), "scoop")
 }
 
-/// The number and the kind of what a cause stands for.
+/// The number and the description of the failures that a cause replaces.
 fn read_more(message: &str) -> Option<(u64, &str)> {
     let (count, which) = message.strip_prefix("and ")?.split_once(" more ")?;
     Some((count.parse().ok()?, which))
 }
 
-/// The beginning and the end of a text that is too long, and how much is left out between them.
+/// The beginning and the end of a text that is too long, with the number of bytes left out between them.
 fn ends_of(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();

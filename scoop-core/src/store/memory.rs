@@ -1,7 +1,7 @@
-//! Stores in memory, with a clock that moves only when it is told to.
+//! Stores in memory, with a clock that moves only by `advance`.
 //!
-//! [`Memory`] is the reference: what it does is what is meant by [`Rounds`]. [`MemoryQueue`] is the same
-//! without transactions, one small operation at a time, as a message broker and a log would be.
+//! [`Memory`] is the reference implementation of [`Rounds`]. [`MemoryQueue`] is the same without transactions: it has
+//! the single operations of a message broker and a log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -34,14 +34,14 @@ use super::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<Mutex<Tables>>);
 
-/// A log and a queue in memory that know no transactions. Its clones are handles on the same one.
+/// A log and a queue in memory, without transactions. Its clones are handles on the same one.
 #[derive(Clone, Debug)]
 pub struct MemoryQueue(Arc<Mutex<Tables>>);
 
 #[derive(Debug)]
 struct Tables {
     now: OffsetDateTime,
-    /// How long an item is locked; for ever, if nothing.
+    /// The duration of a lock; `None` for locks without expiry.
     lock_time: Option<Duration>,
     streams: BTreeMap<String, Stream>,
     queue: BTreeMap<String, Slot>,
@@ -61,7 +61,7 @@ struct Stream {
 struct Slot {
     item: Item,
     visible_at: OffsetDateTime,
-    /// Which of those that are visible from the same moment on came first.
+    /// The order among items that become visible at the same time.
     arrival: u64,
     epoch: u64,
     lock: Option<Lock>,
@@ -74,12 +74,12 @@ struct Lock {
 }
 
 impl Memory {
-    /// An empty store, in which who lives holds an item for as long as he likes.
+    /// An empty store without lock expiry.
     pub fn new() -> Self {
         Self(Tables::shared(None))
     }
 
-    /// An empty store, in which an item can be taken over from anybody after this time.
+    /// An empty store in which the lock of an item expires after this time.
     pub fn with_lock_time(lock_time: Duration) -> Self {
         Self(Tables::shared(Some(lock_time)))
     }
@@ -89,7 +89,7 @@ impl Memory {
         tables(&self.0).now += by;
     }
 
-    /// From now on this holder counts as dead, as far as it holds anything: that can be taken over.
+    /// Declares this holder dead, so that the items that it holds now can be taken over.
     pub fn kill(&self, holder: &str) {
         let mut tables = tables(&self.0);
         let now = tables.now;
@@ -105,7 +105,7 @@ impl Default for Memory {
 }
 
 impl MemoryQueue {
-    /// An empty one, that shows an item again when it was dequeued so long ago.
+    /// An empty queue in which a dequeued item becomes visible again after this time.
     pub fn new(lock_time: Duration) -> Self {
         Self(Tables::shared(Some(lock_time)))
     }
@@ -117,7 +117,7 @@ impl MemoryQueue {
 }
 
 fn tables(shared: &Mutex<Tables>) -> MutexGuard<'_, Tables> {
-    // Nothing in here panics half-way.
+    // A poisoned lock is harmless: no operation panics after its first change.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -275,7 +275,7 @@ impl PeekLock for MemoryQueue {
     }
 }
 
-/// The item of a token of [`MemoryQueue`], and its epoch. Of another's token it makes nothing.
+/// The item of a token of [`MemoryQueue`], and its epoch; `None` for the token of another store.
 fn parsed(token: &str) -> Option<(&str, u64)> {
     let (epoch, item) = token.split_once(' ')?;
     Some((item, epoch.parse().ok()?))

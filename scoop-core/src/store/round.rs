@@ -1,56 +1,55 @@
-//! The values of which rounds are made.
+//! The values that make up rounds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-/// One fact in a stream, known by its key: a stream has no two entries of one key.
+/// One fact in a stream. A stream has no two entries with the same key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Where it belongs.
+    /// Its stream.
     pub stream: String,
-    /// By which it is known in its stream.
+    /// Its unique key in the stream.
     pub key: String,
-    /// What it says.
+    /// Its content.
     pub body: Value,
 }
 
-/// Something to be done, known by its key: a queue never gets two items of one key, not even when the
-/// first is long gone.
+/// A piece of work. A queue never gets two items with the same key, not even after the first was acknowledged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// By which it is known.
+    /// Its unique key.
     pub key: String,
-    /// What it says.
+    /// Its content.
     pub body: Value,
-    /// From when on it can be dequeued, by the clock of the store; at once if it does not say.
+    /// The earliest time of a dequeue, by the clock of the store; `None` for at once.
     #[serde(default, with = "time::serde::iso8601::option")]
     pub visible_at: Option<OffsetDateTime>,
 }
 
-/// The right to one item, for as long as nobody takes it over.
+/// The right to one item, until it is taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// The key of the item.
     pub item: String,
-    /// Rises each time the item is handed to somebody.
+    /// Rises each time the item is handed out.
     pub epoch: u64,
-    /// By which the store knows it: nobody else's business.
+    /// Private data of the store.
     pub receipt: String,
 }
 
 /// An item, and the right to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dequeued {
-    /// What is to be done.
+    /// The item.
     pub item: Item,
-    /// By which that is acknowledged or abandoned.
+    /// The token to acknowledge or abandon it.
     pub token: Token,
 }
 
-/// All that follows from one item, or starts something: carried out altogether or not at all.
+/// All effects of one item, or of a launch, carried out atomically.
 ///
-/// It acknowledges one item at most, as the engine settles one run at a time. Rounds for many items may
+/// It acknowledges at most one item, as the engine settles one run at a time. Rounds for many items may
 /// go to a store together, but none of them depends on the others.
 ///
 /// ```
@@ -64,42 +63,42 @@ pub struct Dequeued {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// What is put on record, in this order.
+    /// The entries to append, in this order.
     pub append: Vec<Entry>,
-    /// What is to be done next.
+    /// The items to enqueue.
     pub enqueue: Vec<Item>,
-    /// What has been done.
+    /// The item that is done.
     pub acknowledge: Option<Token>,
 }
 
 impl Round {
-    /// A round of nothing.
+    /// An empty round.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, with one entry more.
+    /// Adds an entry.
     #[must_use]
     pub fn append(mut self, stream: impl Into<String>, key: impl Into<String>, body: Value) -> Self {
         self.append.push(Entry { stream: stream.into(), key: key.into(), body });
         self
     }
 
-    /// The same, with one more item, visible at once.
+    /// Adds an item, visible at once.
     #[must_use]
     pub fn enqueue(mut self, key: impl Into<String>, body: Value) -> Self {
         self.enqueue.push(Item { key: key.into(), body, visible_at: None });
         self
     }
 
-    /// The same, with one more item, visible from this time on.
+    /// Adds an item, visible from this time on.
     #[must_use]
     pub fn enqueue_at(mut self, at: OffsetDateTime, key: impl Into<String>, body: Value) -> Self {
         self.enqueue.push(Item { key: key.into(), body, visible_at: Some(at) });
         self
     }
 
-    /// The same, for this item.
+    /// Sets the item to acknowledge.
     #[must_use]
     pub fn acknowledge(mut self, token: Token) -> Self {
         self.acknowledge = Some(token);
@@ -107,12 +106,12 @@ impl Round {
     }
 }
 
-/// What became of a round.
+/// The outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a round that was refused has left nothing"]
 pub enum Verdict {
-    /// All of it is there.
+    /// All of it was carried out.
     Committed,
-    /// The item is not the holder's any more: this call has left nothing.
+    /// The holder has lost the item, and this call had no effect.
     Refused,
 }

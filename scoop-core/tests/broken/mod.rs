@@ -1,4 +1,4 @@
-//! That the reference model finds what is wrong: good records, each broken in one place.
+//! Tests that the audit finds violations: good logs, each broken in one place.
 
 use scoop_core::audit::{
     AtRest, Effect, Invariant, Log, LoggedEvent, Part, Place, Redelivery, audit, audit_effects,
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::driver::{Memory, World, definitions, log, parse};
 
-/// A parent of two children, of which the second fails, so that all is undone.
+/// A parent of two children; the second fails, so the parent and both children roll back.
 const UNDONE: &str = "
     saga parent on start
       step before [compensated]
@@ -36,7 +36,7 @@ const DONE: &str = "
       step work [compensated]
     launch start";
 
-/// A child that cannot be undone when it is told to.
+/// A child whose requested rollback fails.
 const NOT_UNDONE: &str = "
     saga parent on start
       step before [compensated]: emit child-topic
@@ -56,7 +56,7 @@ const TWO_FAIL: &str = "
       step work: fail \"two\"
     launch start";
 
-/// A record, its sagas, and what is done to it.
+/// A log to break, and its sagas.
 struct Broken {
     log: Log,
     definitions: Vec<Definition>,
@@ -66,12 +66,16 @@ fn good(script: &str) -> Broken {
     let script = parse(script).unwrap();
     let world = World::play(&script, Memory::Kept);
     let broken = Broken { log: log(&script, &world), definitions: definitions(&script) };
-    assert_eq!(audit(&broken.log, &broken.definitions, AtRest::Yes), [], "it is good before it is broken");
+    assert_eq!(
+        audit(&broken.log, &broken.definitions, AtRest::Yes),
+        [],
+        "the unbroken log has no violations"
+    );
     broken
 }
 
 impl Broken {
-    /// Where the n-th row of this kind, handler and step stands.
+    /// The position of the first row of this kind, handler and step.
     fn at(&self, kind: EventKind, handler: &str, step: &str) -> usize {
         let is_it = |row: &LoggedEvent| {
             row.kind == kind
@@ -91,14 +95,14 @@ impl Broken {
         self.log.events.remove(at);
     }
 
-    /// Puts one row before another; times follow.
+    /// Moves one row before another, and renews the times.
     fn move_before(&mut self, from: usize, to: usize) {
         let row = self.log.events.remove(from);
         self.log.events.insert(if from < to { to - 1 } else { to }, row);
         self.new_times();
     }
 
-    /// All that a handler wrote leaves.
+    /// Removes all rows of a handler.
     fn drop_handler(&mut self, handler: &str) {
         self.log.events.retain(|row| row.handler.as_deref() != Some(handler));
     }
@@ -117,7 +121,7 @@ impl Broken {
         assert!(found.iter().any(|it| it.invariant == invariant), "{} is not in {texts:#?}", invariant.id());
     }
 
-    /// That this is among what is found, whatever else is.
+    /// Asserts that one of the violations contains this text.
     #[track_caller]
     fn is_told(&self, what: &str) {
         let found = audit(&self.log, &self.definitions, AtRest::Yes);
@@ -161,14 +165,14 @@ fn a_parent_that_commits_before_its_child_has_ended() {
 }
 
 #[test]
-fn a_handler_that_nobody_waited_for() {
+fn a_handler_that_the_parent_did_not_wait_for() {
     let mut broken = good(DONE);
     broken.drop_handler("second");
     broken.violates(Invariant::Waits);
 }
 
 #[test]
-fn a_handler_that_began_although_it_did_not_listen() {
+fn a_handler_that_began_without_a_subscription() {
     let mut broken = good(DONE);
     let listing = broken.log.listings.iter_mut().find(|listing| listing.handler == "second").unwrap();
     listing.since += Duration::hours(1);
@@ -218,7 +222,7 @@ fn two_runs_with_one_id() {
 }
 
 #[test]
-fn what_may_be_there_once_is_there_twice() {
+fn events_that_may_occur_once_occur_twice() {
     let once = [
         (DONE, Emitted, "parent", "middle"),
         (DONE, Seen, "parent", ""),
@@ -252,7 +256,7 @@ fn a_step_that_is_left_out_or_comes_twice() {
 }
 
 #[test]
-fn a_run_that_goes_forward_after_it_turned_back() {
+fn a_run_that_commits_during_its_rollback() {
     let mut broken = good(UNDONE);
     let at = broken.at(RolledBack, "parent", "Rollback of before[0,]");
     broken.log.events[at].kind = Committed;
@@ -293,29 +297,29 @@ fn a_compensation_that_comes_twice() {
 }
 
 #[test]
-fn a_child_that_is_not_told_to_turn_back() {
+fn a_child_without_a_rollback_request() {
     let mut broken = good(UNDONE);
     broken.drop_row(RollbackEmitted, "parent", "Rollback of middle[0,] (rolling back child scopes)");
     broken.violates(Invariant::Reverse);
 }
 
 #[test]
-fn messages_that_are_told_too_few_of_or_too_many() {
+fn rollback_requests_that_are_missing_or_repeated() {
     let part = "Rollback of middle[0,] (rolling back child scopes)";
     let mut untold = good(UNDONE);
     untold.drop_row(RollbackEmitted, "parent", part);
-    untold.is_told("0 messages were told to turn back, of 1");
+    untold.is_told("rollback was requested for 0 messages instead of 1");
 
     let mut again = good(UNDONE);
     let told = again.row(RollbackEmitted, "parent", part).clone();
     let at = again.at(Suspended, "parent", "Rollback of middle[0,]");
     again.log.events.insert(at, told);
     again.new_times();
-    again.is_told("1 messages were told to turn back, of 0");
+    again.is_told("rollback was requested for 1 messages instead of 0");
 }
 
 #[test]
-fn a_child_that_stays_done_below_who_gave_up_and_was_undone_after_all() {
+fn a_committed_child_of_a_parent_that_gave_up_and_then_rolled_back() {
     let text = "
         saga parent on start
           step before [compensated]: emit child-topic
@@ -336,7 +340,7 @@ fn a_child_that_stays_done_below_who_gave_up_and_was_undone_after_all() {
     let failed = LoggedEvent { kind: RollbackFailed, exception: Some(failure), ..undone.clone() };
     broken.log.events.push(failed);
     broken.new_times();
-    let forgotten = "was told to turn back, and did not";
+    let forgotten = "was requested to roll back, and did not";
     broken.is_not_told(forgotten);
 
     broken.log.events.push(undone.clone());
@@ -365,7 +369,7 @@ fn an_end_of_a_rollback_before_its_time_or_under_another_name() {
 }
 
 #[test]
-fn a_child_that_does_not_turn_back_when_told_to() {
+fn a_child_that_ignores_a_rollback_request() {
     let mut broken = good(UNDONE);
     let first = broken.row(Seen, "first", "").lineage.clone();
     let turned = broken.at(RollingBack, "first", "");
@@ -401,7 +405,7 @@ fn a_run_that_never_ends_or_never_begins() {
 }
 
 #[test]
-fn a_failure_that_is_not_told_told_twice_or_in_another_order() {
+fn failures_that_are_missing_repeated_or_in_another_order() {
     let change: [fn(&mut Vec<Failure>); 3] =
         [|causes| drop(causes.pop()), |causes| causes.push(causes[0].clone()), |causes| causes.reverse()];
     for change in change {
@@ -415,7 +419,7 @@ fn a_failure_that_is_not_told_told_twice_or_in_another_order() {
 }
 
 #[test]
-fn a_failure_that_nobody_hears_of() {
+fn a_failed_child_rollback_that_the_parent_ignores() {
     let mut broken = good(NOT_UNDONE);
     let at = broken.at(RollbackFailed, "parent", "Rollback of before[0,] (rolling back child scopes)");
     let (row, before) = (broken.log.events[at].clone(), at - 1);
@@ -425,20 +429,20 @@ fn a_failure_that_nobody_hears_of() {
         rows.push(LoggedEvent { kind, step, exception: None, handler_iteration: None, ..row.clone() });
     }
     broken.log.events.splice(at.., rows);
-    assert_eq!(broken.log.events[before].kind, RollbackFailed, "what the parent ignores");
+    assert_eq!(broken.log.events[before].kind, RollbackFailed, "the row that the parent ignores");
     broken.new_times();
     broken.violates(Invariant::Failures);
 }
 
 #[test]
-fn a_failure_that_nobody_had() {
+fn a_handled_failure_without_a_failed_child() {
     let mut broken = good(DONE);
     broken.row(Suspended, "parent", "last").handler_iteration = Some(0);
     broken.violates(Invariant::Failures);
 }
 
 #[test]
-fn a_committed_child_below_what_is_undone() {
+fn a_committed_child_of_a_rolled_back_parent() {
     let mut broken = good(UNDONE);
     let first = broken.row(Seen, "first", "").lineage.clone();
     let commit = broken.at(Committed, "first", "more");
@@ -474,7 +478,7 @@ fn a_run_that_begins_before_its_time() {
 }
 
 #[test]
-fn a_run_that_goes_on_after_it_was_asked_to_give_up() {
+fn a_run_that_continues_after_a_cancellation_request() {
     let mut broken = good(DONE);
     let at = broken.at(Seen, "parent", "");
     let mut request = broken.log.events[0].clone();
@@ -540,7 +544,7 @@ fn effects_that_are_missing_doubled_or_too_many() {
     }
 }
 
-/// A record in which the saga of the root was listed after the launch.
+/// A log in which the saga of the root was subscribed after the launch.
 fn listed_late() -> Broken {
     let mut broken = good(DONE);
     broken.new_times();
@@ -560,7 +564,7 @@ impl Broken {
 }
 
 #[test]
-fn redelivery_after_a_listing_makes_it_count() {
+fn redelivery_counts_subscriptions_before_it() {
     let found = |broken: Broken| audit(&broken.log, &broken.definitions, AtRest::Yes);
     listed_late().violates(Invariant::Waits);
     assert_eq!(found(listed_late().redelivered(200)), []);

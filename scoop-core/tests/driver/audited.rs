@@ -1,4 +1,4 @@
-//! What a script recorded, as the reference model reads it.
+//! The rows of a script, converted for the audit.
 
 use scoop_core::audit::{Listing, Log, LoggedEvent, LoggedMessage};
 use scoop_core::{Definition, EventKind};

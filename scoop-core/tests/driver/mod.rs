@@ -1,5 +1,5 @@
-//! Drives the protocol in memory: no database, no clock, no chance. It does what the engine does,
-//! in its order, so that what is recorded here is what the engine would record.
+//! Drives the protocol in memory, without a database, a clock or randomness. It works in the same order as the engine,
+//! and so records the same rows.
 
 mod audited;
 mod notation;

@@ -1,4 +1,4 @@
-//! How rows and calls are written down in scripts.
+//! The notation of rows and calls in scripts.
 //!
 //! A row: message, type, handler, step; then what is not null of `next`, `cfhi`, `ctx` and `exc`, and
 //! the lineage where it is new. `RB(x)` is `Rollback of x`, `RBC(x)` is `Rollback of x (rolling back
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::script::Code;
 use super::world::{Called, Note, World};
 
-/// All that is on record.
+/// All rows, calls and unfinished runs of a world.
 pub(crate) fn recorded(world: &World<'_>) -> String {
     let names = Names::of(world);
     let mut text = String::new();
@@ -141,7 +141,7 @@ impl<'a> Names<'a> {
         format!("[{}]", names.join(","))
     }
 
-    /// A failure; the first row before `limit` that has it stands for it.
+    /// A failure, or a reference to the first row before `limit` that has it.
     fn failure(&self, failure: &Failure, limit: usize) -> String {
         let mut rows = self.world.rows[..limit].iter();
         if let Some(row) = rows.position(|row| row.event.exception.as_ref() == Some(failure)) {
@@ -162,7 +162,7 @@ fn saga(failure: &Failure) -> &str {
     failure.source.split('[').next().unwrap_or_default()
 }
 
-/// The type and the text of a failure. Those of the protocol have texts that follow from a step.
+/// The type and the text of a failure. The protocol's own failures have texts that follow from a step.
 fn kind(failure: &Failure) -> String {
     let Failure { kind, message, .. } = failure;
     let (short, before) = match kind.as_str() {

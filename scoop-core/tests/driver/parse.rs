@@ -10,10 +10,10 @@
 //! give up <saga> once <n> rows: "<reason>"
 //! ```
 //!
-//! An outcome is `nothing`, or joins with `and`: `set <key>=<number>` (before anything is emitted),
-//! `emit <topic>`, `emit detached <topic>`, `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `fail "<text>"`, `rethrow`,
-//! `ignore`. The n-th call of the code has the n-th outcome, any further call the last one.
-//! A name with blanks stands in double quotes. A line that begins with `#` is a comment.
+//! An outcome is `nothing`, or joins with `and`: `set <key>=<number>` (before anything is emitted), `emit <topic>`,
+//! `emit detached <topic>`, `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `fail "<text>"`,
+//! `rethrow`, `ignore`. The n-th call of the code has the n-th outcome, any further call the last one. A name with
+//! blanks stands in double quotes. A line that begins with `#` is a comment.
 
 use scoop_core::Next;
 
@@ -106,8 +106,8 @@ fn statement(script: &mut Script, line: &str) -> Result<(), String> {
 
 type Words = std::iter::Peekable<std::vec::IntoIter<String>>;
 
-/// The words of a line; `:` and `,` at the end of a word are words of their own. What stands in
-/// double quotes is one word, and `"` is kept at its beginning, where it tells a text from a name.
+/// The words of a line; `:` and `,` at the end of a word are separate words. A quoted text is one word, and keeps `"`
+/// at its beginning, which distinguishes texts from names.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = vec![];
     let mut rest = line.trim_start();

@@ -1,4 +1,4 @@
-//! What a script says: sagas whose code is a list of outcomes, and messages to launch.
+//! The content of a script: sagas whose code is a list of outcomes, and messages to launch.
 
 use scoop_core::{Definition, Next, StepDefinition, StepKind};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) sagas: Vec<Saga>,
-    /// The messages that are launched from outside, in order.
+    /// In their order.
     pub(crate) launches: Vec<Launch>,
     pub(crate) requests: Vec<Request>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Launch {
 /// An element of a context: its key and its value.
 pub(crate) type Element = (String, u64);
 
-/// That the runs of a handler give up, from when on so many rows are on record. Each does once.
+/// A cancellation request for all runs of a handler, from this number of rows on. Each run gives up once.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) handler: String,
@@ -39,32 +39,32 @@ pub(crate) struct Saga {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Since when a version of a saga is the one at hand.
+/// The condition under which a version of a saga becomes the one at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     Start,
-    /// As soon as so many rows are on record.
+    /// This number of rows is recorded.
     Rows(usize),
-    /// As soon as a run of it was set aside.
+    /// A run of the saga was set aside.
     Stuck,
 }
 
-/// A step and the outcomes of its code: the n-th call has the n-th, any further call the last.
+/// A step and the outcomes of its code: the n-th call has the n-th outcome, any further call the last.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: String,
     /// Its former name.
     pub(crate) was: Option<&'static str>,
     pub(crate) invoke: Vec<Outcome>,
-    /// None if it is not compensated.
+    /// `None` without a compensation.
     pub(crate) undo: Option<Vec<Outcome>>,
-    /// None if it does not handle the failures of its children.
+    /// `None` without a child failure handler.
     pub(crate) on_child_failure: Option<Vec<Outcome>>,
-    /// None if it needs no cleaning up.
+    /// `None` without a cleanup.
     pub(crate) finally: Option<Vec<Outcome>>,
 }
 
-/// Which code of a step.
+/// A piece of code of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Code {
     Invoke,
@@ -73,10 +73,10 @@ pub(crate) enum Code {
     Finally,
 }
 
-/// What one call does.
+/// The effects of one call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
-    /// What it sets in the context, before it emits anything.
+    /// The context elements that it sets before it emits.
     pub(crate) sets: Vec<Element>,
     pub(crate) emits: Vec<Emit>,
     pub(crate) returns: Option<Value>,
@@ -89,20 +89,20 @@ pub(crate) struct Emit {
     pub(crate) detached: bool,
 }
 
-/// How a call ends.
+/// The end of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum End {
-    /// Well, and without a wish.
+    /// Success without a choice of the next step.
     #[default]
     Well,
     Next(Next),
     Fail(String),
-    /// With the failure it was called with.
+    /// The failure that it was called with.
     Rethrow,
 }
 
 impl Saga {
-    /// The saga as the protocol knows it: cleaning up is a step of its own.
+    /// The saga for the protocol, in which a cleanup is a separate step.
     pub(crate) fn definition(&self) -> Definition {
         let steps = self.steps.iter().flat_map(|step| {
             let own = StepDefinition {
@@ -130,7 +130,7 @@ impl Saga {
         }
     }
 
-    /// Whose code a step of the definition runs.
+    /// The step whose code a step of the definition runs.
     pub(crate) fn step(&self, name: &str) -> &Step {
         let mut steps = self.steps.iter();
         steps.find(|step| step.name == name || step.cleanup() == name).expect("a step of the saga")

@@ -1,4 +1,4 @@
-//! What the store and the engine are to the protocol, in memory and one move after the other.
+//! A model of the store and the engine: in memory, with one move after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use uuid::Uuid;
 
 use super::script::{Code, Element, End, Saga, Script, Since};
 
-/// No script needs as many moves; one that does never ends.
+/// The number of moves after which a script counts as endless.
 const MOVES_MAX: usize = 5_000;
 
-/// How much an engine keeps in memory between two moves of a run.
+/// The state that an engine keeps in memory between two moves of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// Where the run stands, as long as it need not wait; and moves without code are gathered.
+    /// The state of the run until it waits. Moves without user code are coalesced.
     Kept,
-    /// Nothing: every move begins with what is stored, as if the engine had died before it.
+    /// None: every move begins with the stored state, as if the engine had died before it.
     Lost,
 }
 
-/// An event as it is stored.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) created_at: u64,
-    /// None if no run wrote it.
+    /// `None` if no run wrote it.
     pub(crate) handler: Option<String>,
     pub(crate) lineage: Lineage,
     pub(crate) event: Event,
@@ -38,34 +38,34 @@ pub(crate) struct Row {
 /// Code of a script that was called.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Called {
-    /// How many rows were on record by then.
+    /// The number of rows before the call.
     pub(crate) rows_before: usize,
     pub(crate) lineage: Lineage,
     pub(crate) handler: String,
     pub(crate) step: String,
     pub(crate) code: Code,
     pub(crate) iteration: u32,
-    /// Of a child failure handler: how often it was called before, and what it has to handle.
+    /// For a child failure handler: the number of earlier calls, and the failure to handle.
     pub(crate) failure: Option<(u32, Failure)>,
-    /// What it left behind of the context.
+    /// The context after the call.
     pub(crate) context: Context,
-    /// What it could read of what steps had returned.
+    /// The outputs of steps that it could read.
     pub(crate) outputs: BTreeMap<String, Value>,
-    /// The messages that it emitted for good, detached ones left out.
+    /// The messages whose emissions are recorded, except detached ones.
     pub(crate) emitted: Vec<Uuid>,
     pub(crate) returned: Option<Value>,
     /// Whether the step did not fail.
     pub(crate) ended_well: bool,
 }
 
-/// What happened besides rows.
+/// A fact that is not a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Note {
     Called(Box<Called>),
     SetAside { handler: String, reason: String },
 }
 
-/// Who is on record, and who is at work.
+/// The event log and the working set.
 pub(crate) struct World<'a> {
     script: &'a Script,
     memory: Memory,
@@ -74,13 +74,13 @@ pub(crate) struct World<'a> {
     topics: BTreeMap<Uuid, String>,
     /// The definitions under which steps ended; their numbers are their positions.
     definitions: Vec<Arc<[RecordedStep]>>,
-    /// The number of the definition of each SUSPENDED, by when it was written.
+    /// The number of the definition of each SUSPENDED, by its time.
     ended_under: BTreeMap<u64, i32>,
     outputs: BTreeMap<(Lineage, String), Value>,
     runs: Vec<Entry>,
     calls: BTreeMap<(String, String, Code), usize>,
     set_aside: BTreeSet<String>,
-    /// The runs that were asked to give up, by request.
+    /// The runs that a cancellation request has reached, by request.
     asked: BTreeSet<(Uuid, usize)>,
     counter: u64,
 }
@@ -105,23 +105,23 @@ struct Entry {
     completions: BTreeMap<String, u32>,
     outputs: BTreeMap<String, Value>,
     context: Context,
-    /// What the parent knew when it told this run to turn back.
+    /// The context of the parent at its rollback request.
     told_with: Context,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Since when.
+    /// Ready since this time.
     Ready(u64),
     Running,
     Waiting,
-    /// Its parent has not yet taken note.
+    /// Ended with a failure that the parent has not yet handled.
     Ended,
     SetAside,
 }
 
 impl<'a> World<'a> {
-    /// Plays the script until nobody can go on.
+    /// Plays the script until no run is ready.
     pub(crate) fn play(script: &'a Script, memory: Memory) -> Self {
         let mut world = Self {
             script,
@@ -166,7 +166,7 @@ impl<'a> World<'a> {
         sagas.filter(|saga| saga.topic == topic).map(|saga| saga.name.clone()).collect()
     }
 
-    /// Where a message was emitted to.
+    /// The topic of a message.
     pub(crate) fn topic(&self, message: Uuid) -> &str {
         &self.topics[&message]
     }
@@ -188,7 +188,7 @@ impl<'a> World<'a> {
         let mut kept = None;
         loop {
             *moves += 1;
-            assert!(*moves < MOVES_MAX, "the script does not come to an end");
+            assert!(*moves < MOVES_MAX, "the script does not end");
             let mut run = match kept.take() {
                 Some(run) if self.memory == Memory::Kept => run,
                 _ => self.read(id),
@@ -213,7 +213,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Why the run has to give up now, if it has not done so yet.
+    /// The reasons for the run to give up now; each counts once.
     fn ask(&mut self, id: Uuid, handler: &str) -> Vec<Failure> {
         let mut reasons = vec![];
         for (index, request) in self.script.requests.iter().enumerate() {
@@ -225,14 +225,14 @@ impl<'a> World<'a> {
         reasons
     }
 
-    /// Adds what follows without code.
+    /// Coalesces the conclusion with the following moves without user code.
     fn gather(&self, definition: &Definition, mut conclusion: Conclusion) -> Conclusion {
         while self.memory == Memory::Kept && !conclusion.involves_others() {
             let Fate::GoesOn(run) = &mut conclusion.fate else {
                 break;
             };
-            // What was just concluded is not yet in the log, so the log would tell too little of
-            // a run that is already on its way back; but its plan is known by then.
+            // The conclusion is not in the log yet, so a plan read here would be incomplete during a rollback. But by
+            // then the run has its plan.
             self.recall(definition, run);
             let Ok(Continuation::Record(record)) = Continuation::of(definition, run) else {
                 break;
@@ -284,7 +284,7 @@ impl<'a> World<'a> {
             called.code = code;
             outcome = self.perform_after(outcome, saga, run, &mut called);
         }
-        // A step that failed is cleaned up after; what that emits is lost with the step.
+        // The cleanup runs after a failed step, too; its emissions are lost with the step.
         let cleanup =
             called.code == Code::Invoke && !saga.step(&called.step).outcomes(Code::Finally).is_empty();
         if cleanup && outcome.is_err() {
@@ -311,7 +311,7 @@ impl<'a> World<'a> {
         conclusion
     }
 
-    /// One call after another, unless one failed.
+    /// Performs the call if the one before succeeded, and combines their emissions.
     fn perform_after(
         &mut self,
         before: Result<Returned, Failure>,
@@ -327,7 +327,7 @@ impl<'a> World<'a> {
         Ok(Returned { emissions: before.emissions, ..after })
     }
 
-    /// What the script says that this call does.
+    /// Performs the outcome of this call in the script.
     fn perform(&mut self, saga: &Saga, run: &Run, called: &mut Called) -> Result<Returned, Failure> {
         let key = (called.handler.clone(), called.step.clone(), called.code);
         let before = self.calls.entry(key).or_insert(0);
@@ -360,7 +360,7 @@ impl<'a> World<'a> {
         Ok(Returned { next, output: outcome.returns.clone(), replies: vec![], emissions })
     }
 
-    /// Every compensation hears why its run turned back.
+    /// Every compensation gets the cause of the rollback.
     fn check_cause(&self, run: &Run, cause: &Failure) {
         let turned_back = self
             .rows
@@ -370,7 +370,7 @@ impl<'a> World<'a> {
         assert_eq!(recorded, Some(cause), "why the compensation was called");
     }
 
-    /// What a run did, read from the log.
+    /// Reads the history of a run from the log, for its rollback plan.
     fn recall(&self, definition: &Definition, run: &mut Run) {
         if !run.needs_plan() {
             return;
@@ -415,7 +415,7 @@ impl<'a> World<'a> {
         run.recall(plan.knowing(known), last, any_part_done);
     }
 
-    /// The run as it is stored.
+    /// The stored run.
     fn read(&self, id: Uuid) -> Run {
         let entry = self.entry(id);
         let source = format!("{}[w]", entry.handler);
@@ -437,7 +437,7 @@ impl<'a> World<'a> {
         run
     }
 
-    /// Puts the beginning of a run on record.
+    /// Claims a run, and records its beginning.
     fn claim(&mut self, id: Uuid) {
         let entry = self.entry_mut(id);
         entry.state = State::Running;
@@ -454,7 +454,7 @@ impl<'a> World<'a> {
         self.entry_mut(id).turned_back_at = self.counter;
     }
 
-    /// Writes what follows from a move. The run as it is now, if it goes on at once.
+    /// Persists a conclusion. Returns the run if it continues at once.
     fn settle(
         &mut self,
         id: Uuid,
@@ -481,7 +481,7 @@ impl<'a> World<'a> {
         }
         for (name, value) in conclusion.values {
             let doubled = self.outputs.insert((before.lineage.clone(), name), value);
-            assert_eq!(doubled, None, "an output has a name that no other has");
+            assert_eq!(doubled, None, "the name of an output is unique");
         }
         self.forget(id, before, &conclusion.fate);
         let mut waits = false;
@@ -529,7 +529,7 @@ impl<'a> World<'a> {
                 let noted = before.lineage.ids().len() > 2;
                 self.end(id, noted.then_some((cause, Some(failure))))
             }
-            Fate::FailedAgain { .. } => unreachable!("nobody sees to what failed here"),
+            Fate::FailedAgain { .. } => unreachable!("scripts have no operators"),
         }
     }
 
@@ -542,7 +542,7 @@ impl<'a> World<'a> {
         i32::try_from(number).expect("few definitions")
     }
 
-    /// The children of which note was taken leave.
+    /// Removes the children whose failures the run has handled.
     fn forget(&mut self, id: Uuid, before: &Run, fate: &Fate) {
         if before.failed_children.is_empty() {
             return;
@@ -555,7 +555,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// A run leaves, or waits until its parent has taken note of its failure.
+    /// Ends a run. With a failure to report, its entry stays until the parent has handled that.
     fn end(&mut self, id: Uuid, noted: Option<(Failure, Option<Failure>)>) -> Option<Run> {
         let parent = self.entry(id).parent;
         match noted {
@@ -577,7 +577,7 @@ impl<'a> World<'a> {
         None
     }
 
-    /// The runs that handled this message and have not turned back.
+    /// The runs that handled this message and have not begun to roll back.
     fn to_be_undone(&self, message: Uuid) -> Vec<Entry> {
         let of = |kind| {
             let rows = self.rows.iter();
@@ -597,7 +597,7 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    /// Starts a run for each handler of the topic. Whether there is one.
+    /// Starts a run for each handler of the topic. Returns whether there is one.
     fn deliver(
         &mut self,
         message: Uuid,
@@ -624,7 +624,7 @@ impl<'a> World<'a> {
         delivered
     }
 
-    /// No definition at hand fits. If another one comes, the run gets a second chance.
+    /// Sets a stuck run aside. It becomes ready again if the script has a version for stuck runs.
     fn put_aside(&mut self, id: Uuid, reason: String) {
         let handler = self.entry(id).handler.clone();
         let note = Note::SetAside { handler: handler.clone(), reason };
@@ -648,6 +648,7 @@ impl<'a> World<'a> {
         versions.rfind(at_hand).expect("a run has a saga")
     }
 
+    /// The run that has been ready for longest.
     fn next_ready(&self) -> Option<Uuid> {
         let ready = self.runs.iter().filter_map(|run| match run.state {
             State::Ready(since) => Some((since, run.lineage.id())),
@@ -712,7 +713,7 @@ impl Entry {
         }
     }
 
-    /// Where the run stands now.
+    /// Takes over the state of the run.
     fn stand(&mut self, run: &Run) {
         self.last = run.last.clone();
         self.suspensions = run.suspensions;
@@ -726,7 +727,7 @@ impl Entry {
 
     fn as_failure(&self) -> ChildFailure {
         ChildFailure {
-            rolled_back: self.cause.clone().expect("it turned back"),
+            rolled_back: self.cause.clone().expect("a failed child has a cause"),
             rollback_failed: self.rollback_failure.clone(),
             told: self.told,
         }

@@ -1,4 +1,4 @@
-//! Properties of the context: what is merged, kept to the letter, and refused.
+//! Properties of the context: merging, verbatim elements, and refused values.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use scoop_core::{Context, ContextError, ContextKey};
 use serde::{Deserialize, Serialize};
 
-/// Elements as others may write them. What nobody here knows has to stay as it stands, so there are
-/// numbers that no type of Rust holds, and texts that can be written in several ways.
+/// Elements as other programs may write them. Unknown elements must stay verbatim, so there are numbers that no Rust
+/// type holds, and texts with several notations.
 const ELEMENTS: [&str; 12] = [
     "null",
     "1.10",
@@ -33,7 +33,7 @@ impl ContextKey for Note {
     const KEY: &'static str = "Note";
 }
 
-/// Keeps what the older one says, too.
+/// A merge keeps the older content, too.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Notes(Vec<u32>);
 
@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_nobody_here_knows_is_kept_to_the_letter(elements in elements()) {
+    fn unknown_elements_are_kept_verbatim(elements in elements()) {
         let context = context(&elements);
         prop_assert_eq!(&kept(&context), &elements);
         prop_assert_eq!(context.is_empty(), elements.is_empty());
@@ -95,7 +95,7 @@ proptest! {
         prop_assert_eq!(older.clone().overlaid_by(&older), older.clone());
         prop_assert_eq!(older.clone().overlaid_by(&Context::default()), older.clone());
         prop_assert_eq!(&Context::default().overlaid_by(&older), &older);
-        prop_assert_eq!(kept(&older), a, "what it was merged from stays as it is");
+        prop_assert_eq!(kept(&older), a, "a merge does not change its inputs");
     }
 
     #[test]
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_changes_a_copy_changes_no_other(elements in elements(), text in "[a-z]{0,3}", removed in 0..KEYS.len()) {
+    fn changed_copy_leaves_the_original(elements in elements(), text in "[a-z]{0,3}", removed in 0..KEYS.len()) {
         let mut elements = elements;
         elements.remove(Note::KEY);
         let original = context(&elements);
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn an_element_says_how_it_is_merged(parts in vec(vec(any::<u32>(), 0..3), 1..4)) {
+    fn set_merges_with_the_older_element(parts in vec(vec(any::<u32>(), 0..3), 1..4)) {
         let mut context = Context::default();
         for part in &parts {
             context.set(Notes(part.clone())).expect("it can be stored");
@@ -129,7 +129,7 @@ proptest! {
         prop_assert_eq!(context.get::<Notes>().expect("they are notes"), Some(Notes(parts.concat())));
     }
 
-    /// PostgreSQL has no place for a NUL, be it written as an escape; an escape of an escape is only text.
+    /// PostgreSQL cannot store a NUL, even as an escape; an escaped escape is only text.
     #[test]
     fn a_nul_is_refused_and_nothing_else(text in r#"[\x00\\u0n"]{0,8}"#) {
         let mut context = Context::default();
@@ -139,9 +139,9 @@ proptest! {
         prop_assert_eq!(context.get::<Note>().expect("it is a note"), set.ok().map(|()| Note(text)));
     }
 
-    /// What it counts is what is written, but for the escapes of a key.
+    /// `bytes` counts the written JSON, except escapes in keys.
     #[test]
-    fn its_size_is_that_of_its_json(elements in elements()) {
+    fn bytes_match_the_json(elements in elements()) {
         let plain: Elements = elements.into_iter().filter(|(key, _)| !key.contains('"')).collect();
         let context = context(&plain);
         prop_assert_eq!(context.bytes(), json(&plain).len());
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn a_key_with_a_nul_is_named_in_a_way_that_can_be_stored() {
+fn key_with_a_nul_is_escaped_in_the_error() {
     #[derive(Serialize, Deserialize)]
     struct Odd;
     impl ContextKey for Odd {
@@ -162,7 +162,7 @@ fn a_key_with_a_nul_is_named_in_a_way_that_can_be_stored() {
 }
 
 #[test]
-fn what_is_something_else_is_told_by_its_key_and_stays() {
+fn element_of_another_type_is_a_mismatch_and_stays() {
     let mut context = context(&[("Note".to_owned(), "7".to_owned())].into());
     let error = context.set(Note("x".into())).unwrap_err();
     assert!(matches!(&error, ContextError::Mismatch { key, .. } if key == "Note"), "{error}");

@@ -1,4 +1,4 @@
-//! Properties of deadlines: what counts of several, and that none is forgotten.
+//! Properties of deadlines: the earliest of several counts, and all are kept.
 
 use std::collections::BTreeSet;
 
@@ -21,12 +21,12 @@ fn deadline() -> impl Strategy<Value = Deadline> {
     })
 }
 
-/// When, and who says so.
+/// The instant and the source of a deadline.
 fn said(deadline: &Deadline) -> (OffsetDateTime, String) {
     (deadline.at(), deadline.source().to_owned())
 }
 
-/// All that the deadline came from: itself, and what it prevailed over.
+/// The deadline itself and the deadlines that it replaced.
 fn all_of(deadline: &Deadline) -> BTreeSet<(OffsetDateTime, String)> {
     std::iter::once(deadline).chain(deadline.trace()).map(said).collect()
 }
@@ -39,7 +39,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_earliest_counts_and_all_are_remembered_whatever_their_order(
+    fn earliest_deadline_counts_and_all_are_kept_in_any_order(
         deadlines in vec(deadline(), 1..6),
         order in any::<prop::sample::Index>(),
     ) {
@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn it_does_not_matter_which_are_combined_first(a in deadline(), b in deadline(), c in deadline()) {
+    fn combining_deadlines_is_associative(a in deadline(), b in deadline(), c in deadline()) {
         let left = Deadline::combined(Deadline::combined(a.clone(), b.clone()), c.clone());
         let right = Deadline::combined(a.clone(), Deadline::combined(b, c));
         prop_assert_eq!((left.at(), left.source()), (right.at(), right.source()));
@@ -64,11 +64,11 @@ proptest! {
         let twice = Deadline::combined(left.clone(), left.clone());
         prop_assert_eq!((said(&twice), all_of(&twice)), (said(&left), all_of(&left)));
         let entries: BTreeSet<_> = left.trace().iter().map(said).collect();
-        prop_assert_eq!(entries.len(), left.trace().len(), "each is remembered once");
+        prop_assert_eq!(entries.len(), left.trace().len(), "each is kept once");
     }
 
     #[test]
-    fn of_two_at_the_same_time_the_older_counts(deadline in deadline()) {
+    fn older_of_two_simultaneous_deadlines_counts(deadline in deadline()) {
         let newer = Deadline::new(deadline.at(), "newer");
         let combined = Deadline::combined(deadline.clone(), newer.clone());
         prop_assert_eq!(said(&combined), said(&deadline));
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn a_context_keeps_them_and_is_never_loosened(deadlines in vec(deadline(), 1..6), kind in select(&KINDS[..])) {
+    fn context_keeps_deadlines_and_is_never_loosened(deadlines in vec(deadline(), 1..6), kind in select(&KINDS[..])) {
         let mut context = Context::default();
         let mut earliest = None;
         for deadline in &deadlines {
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn what_has_passed_is_missed_by_its_name(
+    fn passed_deadline_is_missed_under_its_name(
         happy in deadline(), rollback in deadline(), absolute in deadline(), now in deadline(), since in deadline(),
     ) {
         let mut context = Context::default();

@@ -1,4 +1,4 @@
-//! Properties of failures: as JSON, read from others, and on their way up.
+//! Properties of failures: as JSON, from other programs, and wrapped by ancestors.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use scoop_core::{Escaped, Failure, Frame};
 use serde_json::{Value, json};
 
-/// How many failures may lie within each other, for the limits that others set to reading.
+/// The maximum nesting of failures, below the limits of JSON readers.
 const DEPTH_MAX: usize = 40;
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_failure_is_the_same_after_it_was_json(failure in failure()) {
+    fn failure_survives_json(failure in failure()) {
         let json = serde_json::to_value(&failure).expect("a failure is JSON");
         let read: Failure = serde_json::from_value(json.clone()).expect("it was a failure");
         prop_assert_eq!(&read, &failure);
@@ -26,9 +26,9 @@ proptest! {
         prop_assert!(!text.contains("\\u0000"));
     }
 
-    /// Keys that nobody here knows, and none where there is nothing to say.
+    /// Other programs add unknown keys, and leave out empty ones.
     #[test]
-    fn what_others_write_is_read(failure in failure(), leaves_out in any::<u64>(), adds in any::<bool>()) {
+    fn failure_of_another_program_is_read(failure in failure(), leaves_out in any::<u64>(), adds in any::<bool>()) {
         let mut json = serde_json::to_value(&failure).expect("a failure is JSON");
         let mut nothing = leaves_out;
         written_by_others(&mut json, &mut nothing, adds);
@@ -36,7 +36,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_ever_without_a_word_or_with_a_nul(text in r"[\x00 \n\t]{0,4}a?") {
+    fn message_is_never_blank_and_texts_have_no_nul(text in r"[\x00 \n\t]{0,4}a?") {
         let failure = Failure::new(&text, &text, &text);
         for text in [&failure.message, &failure.kind, &failure.source] {
             prop_assert!(!text.contains('\0'));
@@ -48,9 +48,9 @@ proptest! {
         prop_assert_eq!(&read.message, &failure.message);
     }
 
-    /// However far it came, it can be read, and who is to blame at the end of it is still told.
+    /// A failure from any depth can be read, and keeps its root causes.
     #[test]
-    fn what_went_a_long_way_keeps_its_ends(chains in vec(chain(), 1..3)) {
+    fn deep_failure_keeps_its_root_causes(chains in vec(chain(), 1..3)) {
         let ends = |failures: &[Failure]| {
             let ends = failures.iter().flat_map(|failure| failure.root_causes());
             ends.map(|end| end.message.clone()).collect::<Vec<_>>()
@@ -59,7 +59,7 @@ proptest! {
         prop_assert!(depth(&gave_up) <= DEPTH_MAX, "{}", depth(&gave_up));
         prop_assert_eq!(ends(std::slice::from_ref(&gave_up)), ends(&chains));
         let deepest = chains.iter().map(depth).max().unwrap_or(0);
-        prop_assert!(deepest >= DEPTH_MAX || depth(&gave_up) == deepest + 1, "nothing was in the way");
+        prop_assert!(deepest >= DEPTH_MAX || depth(&gave_up) == deepest + 1, "a shallow failure keeps its depth");
         let text = serde_json::to_string(&gave_up).expect("a failure is JSON");
         prop_assert_eq!(serde_json::from_str::<Failure>(&text).expect("it can be read"), gave_up);
     }
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// Exactly those: some participants read no others.
+/// Requires exactly these keys: some participants reject others.
 fn has_the_keys_of_the_protocol(json: &Value) -> bool {
     let keys: BTreeSet<_> = json.as_object().expect("an object").keys().map(String::as_str).collect();
     keys == ["causes", "message", "source", "stackTrace", "type"].into()
@@ -90,7 +90,7 @@ fn every_failure(json: &Value, holds: &impl Fn(&Value) -> bool) -> bool {
     holds(json) && causes.iter().all(|cause| every_failure(cause, holds))
 }
 
-/// Leaves out or nulls what is empty, as the bits say.
+/// Leaves out or nulls empty fields, as the bits choose.
 fn written_by_others(json: &mut Value, bits: &mut u64, adds: bool) {
     let fields = json.as_object_mut().expect("an object");
     for causes in fields.get_mut("causes").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -123,8 +123,7 @@ fn depth(failure: &Failure) -> usize {
     1 + failure.causes.iter().map(depth).max().unwrap_or(0)
 }
 
-/// A chain of failures, each the cause of the next: those that only pass others on, and those that say
-/// something.
+/// A chain of failures, each the cause of the next: wrappers, and failures with their own message.
 fn chain() -> impl Strategy<Value = Failure> {
     let kinds =
         ["ChildRolledBackException", "a.b.ParentSaidSoException", "x::ChildRollbackFailedException", "T"];
@@ -157,7 +156,7 @@ pub(super) fn failure() -> impl Strategy<Value = Failure> {
     })
 }
 
-/// A frame names what a compiler names: there is no NUL in it.
+/// A frame has names from a compiler, so they contain no NUL.
 fn without_nul(frame: Frame) -> Frame {
     Frame {
         file_name: frame.file_name.replace('\0', ""),

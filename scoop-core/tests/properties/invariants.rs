@@ -1,4 +1,4 @@
-//! What holds for the record of every script, read from rows and calls alone.
+//! The invariants of the record of every script, checked on rows and calls alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::driver::{Called, Code, Row, Script, World};
 
-/// Checks them all; why one does not hold.
+/// Checks all invariants, and returns the first violation.
 pub(super) fn check(script: &Script, world: &World<'_>) -> Result<(), String> {
     every_run_ends(world)?;
     time_goes_on(world)?;
@@ -26,7 +26,7 @@ pub(super) fn check(script: &Script, world: &World<'_>) -> Result<(), String> {
     rolled_back_as_a_whole(world)
 }
 
-/// A run as the record has it: its rows, with their positions.
+/// A run in the record: its rows, with their positions.
 struct Run<'a> {
     world: &'a World<'a>,
     lineage: &'a Lineage,
@@ -57,8 +57,8 @@ fn time_goes_on(world: &World<'_>) -> Result<(), String> {
     })
 }
 
-/// I9 where nothing was left behind: what is below a run that is undone is undone, too.
-/// What compensations emitted stays.
+/// I9 without failed rollbacks: all descendants of a rolled-back run are rolled back. Runs launched by compensations
+/// stay committed.
 fn rolled_back_as_a_whole(world: &World<'_>) -> Result<(), String> {
     let failed = |row: &Row| row.event.kind == EventKind::RollbackFailed;
     let mut undoing = world.called().filter(|called| called.code != Code::Invoke);
@@ -90,7 +90,7 @@ impl Run<'_> {
         self.rows[0].1.event.message
     }
 
-    /// I2: its lineage is that of the emission and one id more.
+    /// I2: the lineage of a run is that of the emission and one more id.
     fn has_its_place(&self) -> Result<(), String> {
         let emitted =
             |row: &&Row| row.event.kind == EventKind::Emitted && row.event.message == self.message();
@@ -101,8 +101,8 @@ impl Run<'_> {
         })
     }
 
-    /// It begins with the context of the emission; if it is told to turn back, then with that of whoever
-    /// told it. Nothing is ever taken out of it.
+    /// A run begins with the context of the emission, and a requested rollback with that of the request. The context
+    /// never loses an element.
     fn inherits_its_context(&self) -> Result<(), String> {
         let given = |kind| {
             let mut rows = self.world.rows.iter();
@@ -117,18 +117,18 @@ impl Run<'_> {
                 (EventKind::Emitted, _) => continue,
                 _ => {
                     let now: BTreeSet<_> = context.iter().map(|(key, _)| key.to_owned()).collect();
-                    ensure(now.is_superset(&keys), || "something of its context is lost".into())?;
+                    ensure(now.is_superset(&keys), || "an element of its context is lost".into())?;
                     keys = now;
                     continue;
                 }
             };
             let inherited = from.is_some_and(|from| from.event.context == *context);
-            ensure(inherited, || "its context is not what it was given".into())?;
+            ensure(inherited, || "its context is not the inherited one".into())?;
         }
         Ok(())
     }
 
-    /// I3, and the order of types: SEEN, forward, COMMITTED or not, and backward if it turned.
+    /// I3, and the order of types: SEEN, the forward path, COMMITTED or not, and then the rollback if there is one.
     fn happens_in_order(&self) -> Result<(), String> {
         use EventKind::*;
         let mut before = None;
@@ -157,8 +157,8 @@ impl Run<'_> {
         ensure(ended, || format!("it ends with {before:?}"))
     }
 
-    /// I1: nothing happens after a suspension before all handlers of what was emitted have ended,
-    /// and before those that were told to turn back have.
+    /// I1: after a suspension, a run waits until all handlers of the emitted messages and all requested rollbacks have
+    /// ended.
     fn waits_for_its_children(&self) -> Result<(), String> {
         let (mut emitted, mut told) = (BTreeSet::new(), BTreeSet::new());
         let mut suspended = false;
@@ -202,7 +202,7 @@ impl Run<'_> {
         newest.map(|row| row.event.kind)
     }
 
-    /// I8: what the run does after the end of a child that failed deals with that failure.
+    /// I8: the next outcome of the run after the end of a failed child handles that failure.
     fn hears_of_failed_children(&self) -> Result<(), String> {
         for (at, row) in self.world.rows.iter().enumerate() {
             let is_child = row.lineage.parent().as_ref() == Some(self.lineage);
@@ -217,12 +217,12 @@ impl Run<'_> {
             let mut later = self.rows.iter().filter(|(own, _)| *own > at);
             let next = later.find(|(_, row)| row.event.kind != EventKind::Emitted);
             let hears = next.is_some_and(|(_, row)| row.event.handler_iteration.is_some());
-            ensure(hears, || format!("it did not hear of the failure in row {}", at + 1))?;
+            ensure(hears, || format!("it did not handle the failure in row {}", at + 1))?;
         }
         Ok(())
     }
 
-    /// Whether the run that ended with this row was told to turn back.
+    /// Whether the rollback of the run that ended with this row was requested.
     fn was_told(&self, ended: &Row) -> bool {
         self.world.rows.iter().any(|row| {
             row.lineage == ended.lineage
@@ -231,8 +231,8 @@ impl Run<'_> {
         })
     }
 
-    /// I4: compensations in exactly the reverse order of what was executed, with the iterations
-    /// and outputs of then, each after its own children are undone and before older ones are.
+    /// I4: compensations in exactly the reverse order of the executed steps, with the iterations and outputs of their
+    /// instances. Each comes after the rollback of its own children and before that of older ones.
     fn is_undone_in_reverse(&self, script: &Script) -> Result<(), String> {
         let calls = self.world.called();
         let calls: Vec<_> = calls.filter(|called| called.lineage == *self.lineage).collect();
@@ -254,11 +254,11 @@ impl Run<'_> {
             EventKind::RolledBack => undoing.len() == to_undo.len(),
             _ => undoing.len() <= to_undo.len(),
         };
-        ensure(complete, || "not all was undone, or too much".into())?;
+        ensure(complete, || "the number of compensations is wrong".into())?;
         for ((position, done), undo) in to_undo.into_iter().zip(&undoing) {
             let what = || format!("{} in iteration {}", undo.step, undo.iteration);
             let same = (&done.step, done.iteration) == (&undo.step, undo.iteration);
-            ensure(same, || format!("{} was undone in place of {}", what(), done.step))?;
+            ensure(same, || format!("{} was undone instead of {}", what(), done.step))?;
             let outputs = outputs_after(&executed[..=position]);
             ensure(undo.outputs == outputs, || format!("{} had other outputs", what()))?;
             self.children_first(&executed, position, undo)?;
@@ -297,7 +297,7 @@ fn is_compensated(script: &Script, called: &Called) -> bool {
     })
 }
 
-/// What steps had returned by then; of each the newest.
+/// The newest output of each step among these executions.
 fn outputs_after(executed: &[&Called]) -> BTreeMap<String, Value> {
     let executed = executed.iter();
     executed.filter_map(|called| Some((called.step.clone(), called.returned.clone()?))).collect()

@@ -1,5 +1,5 @@
-//! What holds for every script, tried on random ones. A counterexample is printed as a script with
-//! its record, ready to be kept among the golden ones.
+//! Property tests on random scripts. A counterexample is printed as a script with its record, which can be added to the
+//! golden scripts.
 
 mod contexts;
 mod deadlines;
@@ -34,7 +34,7 @@ proptest! {
         let without_memory = recorded(&World::play(&script, Memory::Lost));
         prop_assert!(
             record == without_memory,
-            "an engine that forgets all between moves goes another way\n\n{text}---\n{record}\nand\n{without_memory}"
+            "an engine without memory between moves records other rows\n\n{text}---\n{record}\nand\n{without_memory}"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! Random scripts that come to an end: sagas emit only to topics below their own, and the last of
-//! several outcomes, which stands for all further calls, goes forward.
+//! Random scripts that end: sagas emit only to topics below their own, and the last of several outcomes, which applies
+//! to all further calls, goes forward.
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// The topics by level. Nobody listens to the last one.
+/// The topics by level. The last one has no handler.
 const TOPICS: [&[&str]; 4] = [&["root"], &["left", "right"], &["low"], &["nobody"]];
 
 pub(super) fn script() -> impl Strategy<Value = String> {
@@ -48,7 +48,7 @@ fn step(level: usize, index: usize) -> impl Strategy<Value = String> {
     })
 }
 
-/// Up to two outcomes that end in any way, then one that goes on.
+/// Up to one outcome with any end, then one with a final end.
 fn outcomes<E, L>(level: usize, end: fn() -> E, last: fn() -> L) -> BoxedStrategy<String>
 where
     E: Strategy<Value = String> + 'static,
@@ -74,7 +74,7 @@ where
         .boxed()
 }
 
-/// The last outcome emits nothing: what is emitted again and again may fail again and again.
+/// The last outcome emits nothing: a message emitted in each call could fail forever.
 fn handler_outcomes(level: usize) -> impl Strategy<Value = String> {
     let before = vec((emissions(level), prop_oneof![any_end(), handler_end()]), 0..=2);
     (before, handler_end()).prop_map(|(before, last)| join(before.into_iter().chain([(String::new(), last)])))
@@ -85,7 +85,7 @@ fn join(outcomes: impl Iterator<Item = (String, String)>) -> String {
     outcomes.join(", ")
 }
 
-/// What it sets in the context, and what it emits.
+/// The context elements that an outcome sets, and its emissions.
 fn emissions(level: usize) -> impl Strategy<Value = String> {
     let element = option::weighted(0.3, (proptest::sample::select(vec!["P", "Q"]), 0..100));
     let element = element
@@ -114,7 +114,7 @@ fn any_end() -> impl Strategy<Value = String> {
     ]
 }
 
-/// How a step ends however often it is called: without going back.
+/// An end of a step that is safe in any number of calls: it does not jump back.
 fn onward_end(index: usize) -> impl Strategy<Value = String> {
     prop_oneof![
         5 => Just("continue".to_owned()),

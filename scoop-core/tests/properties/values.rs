@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_of_a_rollback_have_names_of_their_own(
+    fn parts_of_a_rollback_have_unique_names(
         names in btree_set(step_name(), 1..5),
         executed in vec((any::<prop::sample::Index>(), 0u32..3), 0..8),
     ) {
@@ -65,7 +65,7 @@ proptest! {
         prop_assert!(plan.parts().is_sorted_by(|a, b| (b.instance, b.of_children) < (a.instance, a.of_children)));
     }
 
-    /// What the database has room for is taken, and all that is wrong is told, be it how much.
+    /// Names within the limits of the database are accepted, and all violations are reported.
     #[test]
     fn names_that_cannot_be_stored_are_refused(
         saga in name(NAME_CHARS_MAX),
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// A name that is about as long as one may be, of letters that have one byte, or two.
+/// A name with a length around the limit, of letters with one or two bytes.
 fn name(limit: usize) -> impl Strategy<Value = String> {
     let short = prop::sample::select(["", "a", "b", "x\0", "ä"].to_vec()).prop_map(str::to_owned);
     let letter = prop::sample::select(["a", "ä"].to_vec());
@@ -115,7 +115,7 @@ fn name(limit: usize) -> impl Strategy<Value = String> {
     prop_oneof![3 => short, 1 => long, 1 => edge]
 }
 
-/// Names, and such as try to look like a part of a rollback.
+/// Step names, including some that resemble parts of a rollback.
 fn step_name() -> impl Strategy<Value = String> {
     let pieces =
         ["a", "b", "0", "$", "[0,]", "[0,0]", "[1,]", "Rollback of ", " (rolling back child scopes)"];

@@ -1,4 +1,4 @@
-//! A store with one flaw of choice. Without any it conforms.
+//! A store with one selectable flaw. Without a flaw it conforms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,27 +10,27 @@ use time::OffsetDateTime;
 
 type Result<T> = std::result::Result<T, FaultyError>;
 
-/// What is wrong with it.
+/// The flaw of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
     /// A round can be interrupted between its parts.
     TornCommit,
-    /// Others can look between the parts of a round, though it is never interrupted.
+    /// Readers see the parts of a round one by one, although it is never interrupted.
     SeenHalfDone,
     /// A dequeued item is gone.
     DestructiveDequeue,
-    /// Nobody asks whether a token still holds.
+    /// The token is not checked.
     NoFence,
-    /// It is asked when the rest is done.
+    /// The token is checked after the rest of the round.
     FenceComesLast,
-    /// Only the holder's name is asked, not the epoch.
+    /// Only the existence of a holder is checked, not the epoch.
     FenceByName,
     /// A holder's death is ignored.
     NeverTakesOver,
-    /// The living are taken for dead.
+    /// Living holders are presumed dead.
     TakesFromTheLiving,
-    /// Who has an item again has it under the old epoch.
+    /// An item that is handed out again keeps the old epoch.
     SameEpoch,
     /// An acknowledged item stays.
     NeverGone,
@@ -38,15 +38,15 @@ pub(crate) enum Flaw {
     AbandonDoesNothing,
     /// An abandoned item is lost.
     AbandonLoses,
-    /// An item can be abandoned by who does not hold it any more.
+    /// A holder that has lost an item can abandon it.
     AbandonByAnybody,
     /// An item that is held is handed to others, too.
     HeldByMany,
-    /// Two holders that look at the same moment get the same item.
+    /// Two concurrent dequeues get the same item.
     RacyDequeue,
     AppendsTwice,
     EnqueuesTwice,
-    /// The key of an item counts only as long as the item is there.
+    /// The key of an item counts only until the item is acknowledged.
     ForgetsKeys,
     /// The key of an entry counts in its round only.
     KeysOfRound,
@@ -58,15 +58,15 @@ pub(crate) enum Flaw {
     NewestFirst,
     /// The newest entry comes first.
     EntriesBackwards,
-    /// A lock lasts half as long as it is said to.
+    /// A lock expires after half its time.
     ShortLocks,
-    /// A lock never runs out.
+    /// A lock never expires.
     EndlessLocks,
-    /// What an item says is lost when it comes again.
+    /// The body of an item is lost when it is handed out again.
     ForgetsBody,
 }
 
-/// Whether locks last for ever unless it is about locks.
+/// The lock time: `None` unless the flaw concerns lock expiry.
 fn lock_time(flaw: Flaw) -> Option<Duration> {
     matches!(flaw, Flaw::ShortLocks | Flaw::EndlessLocks).then_some(Duration::from_secs(1_800))
 }
@@ -95,7 +95,7 @@ struct Slot {
     gone: bool,
 }
 
-/// Gives others their turn.
+/// Lets other holders run.
 async fn turn() {
     tokio::task::yield_now().await;
 }
@@ -116,7 +116,7 @@ impl Flawed {
         self.flaw == flaw
     }
 
-    /// A call of its own.
+    /// One call of the store, subject to the injected faults.
     async fn call<T>(&self, work: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
         turn().await;
         match self.faults.next() {
@@ -126,7 +126,7 @@ impl Flawed {
         }
     }
 
-    /// A place between two parts of a round.
+    /// The point between two parts of a round, where the flaw takes effect.
     async fn between(&self) -> Result<()> {
         match self.flaw {
             Flaw::TornCommit => match self.faults.next() {
@@ -214,7 +214,7 @@ impl Tables {
         self.slots.iter_mut().find(|slot| slot.item.key == token.item && !slot.gone)
     }
 
-    /// Which of the items is next.
+    /// The position of the next item.
     fn next(&self, flaw: Flaw) -> Option<usize> {
         let free = |slot: &Slot| slot.holder.is_none() || flaw == Flaw::HeldByMany;
         let fits = |slot: &Slot| !slot.gone && free(slot) && slot.visible_at <= self.now;

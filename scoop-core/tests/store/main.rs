@@ -1,5 +1,4 @@
-//! The stores that come with the core, held against the suite; and stores with one flaw each, none of
-//! which passes.
+//! The conformance suite on the stores of the core, which pass, and on stores with one flaw each, which fail.
 
 mod flawed;
 mod naive;
@@ -48,7 +47,7 @@ impl World for Transactional {
 }
 
 #[tokio::test]
-async fn the_store_in_memory_conforms() -> Result<(), Violations> {
+async fn memory_store_conforms() -> Result<(), Violations> {
     let faults = Faults::default;
     conformance::check(async || Transactional { store: Memory::new(), faults: faults(), lock_time: None })
         .await?;
@@ -62,14 +61,14 @@ async fn the_store_in_memory_conforms() -> Result<(), Violations> {
 }
 
 #[tokio::test]
-async fn so_does_one_without_transactions() -> Result<(), Violations> {
+async fn store_without_transactions_conforms() -> Result<(), Violations> {
     conformance::check(async || naive::ordered(None)).await
 }
 
-/// That a store does not pass this case.
+/// Asserts that a store fails this case.
 async fn breaks<W: World>(case: Case, what: impl std::fmt::Debug, make: impl AsyncFn() -> W) {
     let violation = case.check(make).await.err();
-    assert!(violation.is_some_and(|violation| violation.case == case), "{what:?} was to break {case:?}");
+    assert!(violation.is_some_and(|violation| violation.case == case), "{what:?} must break {case:?}");
 }
 
 #[tokio::test]
@@ -112,7 +111,7 @@ async fn each_flaw_is_found() {
     assert_eq!(
         conformance::check(async || Flawed::new(Flaw::None)).await,
         Ok(()),
-        "all is well without a flaw"
+        "a store without a flaw conforms"
     );
 }
 
@@ -129,7 +128,7 @@ async fn order_alone_does_not_make_a_round() {
 }
 
 #[tokio::test]
-async fn a_broker_has_to_keep_its_promises() {
+async fn broker_with_a_flaw_breaks_the_contract() {
     for (flaw, case) in [
         (BrokerFlaw::AcknowledgesByItself, Case::CrashWindows),
         (BrokerFlaw::AppendsTwice, Case::Idempotence),
@@ -142,9 +141,9 @@ async fn a_broker_has_to_keep_its_promises() {
     }
 }
 
-/// It costs work done twice, and nothing else.
+/// The only cost is duplicate work.
 #[tokio::test]
-async fn a_broker_may_hand_an_item_to_two() {
+async fn item_with_two_holders_is_committed_once() {
     let store = Ordered::new(Broker::new(Some(BrokerFlaw::NeverLocks)));
     let _ = store.commit(&Round::new().enqueue("one", 1.into())).await.unwrap();
     let first = store.dequeue("a").await.unwrap().unwrap();
@@ -158,9 +157,9 @@ async fn a_broker_may_hand_an_item_to_two() {
     assert_eq!(log.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["b"]);
 }
 
-/// Nobody else has a reason to look at it.
+/// Only a dequeue leads to such a launch, since its stream need not be read.
 #[tokio::test]
-async fn a_launch_that_has_begun_is_carried_out_by_whoever_dequeues() {
+async fn interrupted_launch_is_completed_by_a_dequeue() {
     let both = ["brew", "serve"];
     let round =
         Round::new().append("log", "order", 1.into()).enqueue(both[0], 2.into()).enqueue(both[1], 3.into());

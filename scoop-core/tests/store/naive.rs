@@ -1,5 +1,4 @@
-//! What people do without transactions, without thinking of crashes; and brokers that do not do what
-//! [`Ordered`] needs.
+//! Naive rounds without transactions or crash safety, and brokers that break the contract of [`PeekLock`].
 
 use std::time::Duration;
 
@@ -11,16 +10,16 @@ use time::OffsetDateTime;
 
 use crate::LOCK_TIME;
 
-/// In which order the parts of a round are carried out.
+/// The order in which the parts of a round are carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sequence {
     AcknowledgeFirst,
     ItemsFirst,
-    /// As it should be, but without writing the round down first.
+    /// The correct order, but without recording the round first.
     InOrder,
 }
 
-/// A round as so many calls.
+/// A store that carries out a round as separate calls.
 pub(crate) struct Naive {
     queue: Faulty<MemoryQueue>,
     sequence: Sequence,
@@ -99,10 +98,10 @@ impl Rounds for Naive {
     }
 }
 
-/// What is wrong with a broker.
+/// The flaw of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BrokerFlaw {
-    /// It acknowledges what it hands out.
+    /// It acknowledges an item when it hands it out.
     AcknowledgesByItself,
     /// Each append is an entry.
     AppendsTwice,
@@ -133,7 +132,7 @@ impl Broker {
         self.flaw == Some(flaw)
     }
 
-    /// A key that was never there, and looks like this one as soon as it is out again.
+    /// A new key. `known` restores this one when it leaves the broker.
     fn unknown(&self, key: &str) -> String {
         let count = self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         format!("{key}\u{0}{count}")
@@ -200,7 +199,7 @@ impl PeekLock for Broker {
     }
 }
 
-/// A world without transactions, and how rounds are made of it.
+/// A world without transactions, and the constructor of rounds on it.
 pub(crate) struct Peeking<P, F> {
     queue: P,
     faults: Faults,
@@ -240,7 +239,7 @@ pub(crate) fn ordered(flaw: Option<BrokerFlaw>) -> impl World {
     Peeking { queue, faults, advance, rounds: Ordered::<Faulty<Broker>>::new }
 }
 
-/// The calls in some order.
+/// A naive store with this order of calls.
 pub(crate) fn naive(sequence: Sequence) -> impl World {
     let (queue, faults) = (MemoryQueue::new(LOCK_TIME), Faults::default());
     let rounds = move |queue| Naive { queue, sequence };

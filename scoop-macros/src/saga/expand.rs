@@ -1,5 +1,5 @@
-//! A checked saga to tokens. Nothing is decided here, and whatever is longer than a call is a
-//! function of `scoop-runtime`'s `private` module.
+//! Turns a checked saga into tokens. Nothing is decided here, and all code longer than a call is a function in
+//! the module `private` of `scoop-runtime`.
 
 mod limits;
 mod steps;
@@ -32,7 +32,7 @@ pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
     }
 }
 
-/// A use of the attributes that are taken away, so that the user's imports of them are not unused.
+/// A use of the removed attributes, so that the user's imports of them are not unused.
 pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStream {
     quote! {
         const _: () = {
@@ -41,7 +41,7 @@ pub(super) fn uses<'a>(attributes: impl Iterator<Item = &'a Path>) -> TokenStrea
     }
 }
 
-/// What other code of the user relies on, for a saga with mistakes: one that cannot run.
+/// The items that other user code relies on, for a saga with mistakes. It cannot run.
 pub(super) fn stub(outline: &Outline) -> TokenStream {
     let Outline { ty, message, .. } = outline;
     let (step_enum, steps) = (step_enum(outline), step_path(outline));
@@ -256,8 +256,8 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
     })
 }
 
-/// The values that a call takes, and the call; `names` gets what they call themselves. The
-/// compiler's complaints about the future go to the user's function.
+/// The values that a call takes, and the call. `names` collects the functions they call. The compiler reports
+/// errors about the future at the user's function.
 fn called(
     call: &Call,
     failure: Option<TokenStream>,
@@ -299,7 +299,7 @@ fn import(names: &BTreeSet<&'static str>) -> TokenStream {
     quote!(use ::scoop::__private::{#(#names),*};)
 }
 
-/// The arms of the steps that have one.
+/// The match arms of those steps that have one.
 struct Arms {
     arms: Vec<TokenStream>,
     missing: bool,
@@ -315,7 +315,7 @@ impl Arms {
         Arms { missing: arms.len() < steps.len(), arms }
     }
 
-    /// All arms, with this one for the other steps; nothing if it would be the only one.
+    /// All arms, with this one for the other steps. None if it would be the only one.
     fn or_else(self, otherwise: &TokenStream) -> Option<TokenStream> {
         let Self { arms, missing } = self;
         let otherwise = missing.then(|| quote!(_ => #otherwise,));

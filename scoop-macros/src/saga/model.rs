@@ -1,5 +1,5 @@
-//! Syntax to a saga that is known to be sound as far as tokens tell. Our errors arise here and
-//! in what this asks: names, settings and the form of functions.
+//! Turns syntax into a saga that is sound as far as tokens show. Our errors come from here and from the modules
+//! it uses: names, settings and the form of functions.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ use crate::misplaced::is;
 use crate::names::{self, Kind, kebab_case};
 use crate::settings::Settings;
 
-/// What can be said of a saga even if there are mistakes in it.
+/// The parts of a saga that are known even with mistakes in it.
 pub(super) struct Outline {
     pub(super) ty: Type,
     /// The name of the type.
     pub(super) ident: Ident,
     pub(super) step_enum: Ident,
     pub(super) variants: Vec<Variant>,
-    /// What it subscribes to, if `Saga` can be implemented for the type.
+    /// Its message, if `Saga` can be implemented for the type.
     pub(super) message: Option<Type>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Variant {
     pub(super) ident: Ident,
     /// The persisted name of the step.
     pub(super) name: String,
-    /// How many steps it is for the protocol.
+    /// The number of its steps in the protocol.
     pub(super) steps: usize,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Saga {
     /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) message: Type,
-    /// When it runs by itself, and the topic of its ticks.
+    /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
     pub(super) steps: Vec<Step>,
 }
 
-/// A step: what to call, and when.
+/// A step: its functions and its settings.
 pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
@@ -138,7 +138,7 @@ pub(super) fn check(
     (Some(outline), saga)
 }
 
-/// The name of the type, if a saga can be written on such a block.
+/// The name of the type, if such a block can be a saga.
 fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
     for repeated in &block.repeated {
         errors.at(repeated, "`#[saga]` stands here twice; remove one");
@@ -157,7 +157,7 @@ fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
     segment.map(|segment| segment.ident.clone())
 }
 
-/// Whether the block is for more than one type that lives as long as the program.
+/// Whether the block is for several types, or for a type that borrows.
 fn is_generic(block: &Block, errors: &mut Errors) -> bool {
     let mut errors_here = Errors::default();
     let generics = &block.generics;
@@ -183,7 +183,7 @@ fn is_generic(block: &Block, errors: &mut Errors) -> bool {
     is_generic
 }
 
-/// What the saga subscribes to.
+/// The message of the saga.
 fn message(block: &Block, ident: &Ident, errors: &mut Errors) -> Option<Type> {
     let Some((first, more)) = block.subscribes.split_first() else {
         let message = format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");
@@ -227,7 +227,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// What the step returns for others.
+    /// The type of the step's value.
     pub(super) fn output(&self) -> Option<&Type> {
         match &self.shape.end {
             Some(End::Output(output) | End::JumpWith(output)) => Some(output),
@@ -239,7 +239,7 @@ impl Draft<'_> {
         self.output() == Some(bare(ty))
     }
 
-    /// Where a mistake in the name is reported.
+    /// The place for mistakes in the name.
     fn named_at(&self) -> &dyn ToTokens {
         match &self.written_name {
             Some(literal) => literal,
@@ -247,7 +247,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The persisted names of the steps that it is for the protocol.
+    /// The stored names of its steps in the protocol.
     fn names(&self) -> impl Iterator<Item = String> {
         self.with_suffixes(&self.name)
     }
@@ -256,12 +256,12 @@ impl Draft<'_> {
         self.suffixes().map(move |suffix| format!("{name}{suffix}"))
     }
 
-    /// Which of these names it has.
+    /// The first of these names that it has.
     fn named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
         names.find(|name| self.names().any(|it| it == *name))
     }
 
-    /// Which of these names it had.
+    /// The first of these names that it had.
     fn was_named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
         let had =
             |name: &String| self.was.iter().any(|was| self.with_suffixes(&was.value()).any(|it| it == *name));
@@ -374,7 +374,7 @@ fn variants(drafts: &[Draft<'_>], step_enum: &Ident, errors: &mut Errors) -> Vec
     variants
 }
 
-/// No step had a name that another has, or had.
+/// Checks that no step had a name that another has, or had.
 fn former_names(drafts: &[Draft<'_>], index: usize, errors: &mut Errors) {
     let draft = &drafts[index];
     for literal in &draft.was {
@@ -397,7 +397,7 @@ fn former_names(drafts: &[Draft<'_>], index: usize, errors: &mut Errors) {
     }
 }
 
-/// The steps, with what they name looked up.
+/// The steps, with the functions that they name.
 fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) -> Vec<Step> {
     let mut steps = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::types::{
 };
 use crate::errors::Errors;
 
-/// The parameters by what they are.
+/// The parameters by their meaning.
 struct Sorted<'a> {
     scope: Option<&'a PatType>,
     message: Option<&'a PatType>,
@@ -17,7 +17,7 @@ struct Sorted<'a> {
     failure: Option<&'a PatType>,
 }
 
-/// Checks the parameters. Returns those that are values of steps.
+/// Checks the parameters. Returns the values of steps among them.
 pub(super) fn read<'a>(
     frame: &Frame<'_>,
     sig: &'a Signature,
@@ -50,7 +50,7 @@ impl<'a> Sorted<'a> {
         let scope = scope.or_else(|| take(&|it| is_called(it, "scope")));
         let message = take(&is_message);
         let failure = if role.has_failure() { take(&is_failure) } else { None };
-        // A parameter whose type no step returns is taken for a wrong message.
+        // A parameter with a type that no step returns is treated as a wrong message.
         let message = message.or_else(|| take(&|it| !is_failure(it) && !frame.is_output(&it.ty)));
         Self { scope, message, values: left, failure }
     }
@@ -97,7 +97,7 @@ impl<'a> Sorted<'a> {
         format!("async fn {}({}) -> {returns}", sig.ident, parameters.join(", "))
     }
 
-    /// The scope, the message and the failure are references.
+    /// Checks that the scope, the message and the failure are references.
     fn lent(&self, frame: &Frame<'_>, errors: &mut Errors) {
         if let Some(scope) = self.scope {
             let is_scope = mutably_referenced(&scope.ty).is_some_and(|ty| is_named(ty, "Scope"));

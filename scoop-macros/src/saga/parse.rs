@@ -1,7 +1,7 @@
-//! Tokens to syntax: an `impl` block with our attributes set apart from the user's code.
+//! Turns tokens into syntax: an `impl` block with our attributes separated from the user's code.
 //!
-//! Bodies of functions stay unread, but for each `?` in them: see [`crate::trace`]. So half-written
-//! code reaches the compiler, and the editor through it, as it stands.
+//! Bodies of functions are not parsed, except for each `?` in them: see [`crate::trace`]. So half-written code
+//! reaches the compiler, and through it the editor, unchanged.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -33,7 +33,7 @@ pub(super) enum Item {
     Other(Box<ImplItem>),
 }
 
-/// A function with its `#[step]` attributes set apart.
+/// A function with its `#[step]` attributes separated.
 pub(super) struct Function {
     pub(super) steps: Vec<Attribute>,
     pub(super) attrs: Vec<Attribute>,
@@ -43,7 +43,7 @@ pub(super) struct Function {
 }
 
 impl Block {
-    /// The attributes that the expansion takes away, each as it was written first.
+    /// The attributes that the expansion removes, each as it was written first.
     pub(super) fn taken_away(&self) -> impl Iterator<Item = &Path> {
         let subscribes = self.subscribes.first();
         let step = self.functions().find_map(|function| function.steps.first());

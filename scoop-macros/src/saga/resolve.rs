@@ -1,4 +1,4 @@
-//! What names of functions and types of values mean in their saga.
+//! Resolves names of functions, and types of values, in their saga.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ pub(super) struct Resolver<'a> {
     frame: &'a Frame<'a>,
     drafts: &'a [Draft<'a>],
     functions: BTreeMap<String, &'a Function>,
-    /// What was checked before, so that a function which many steps name is reported once.
+    /// Results of earlier checks, so that a function named by many steps is reported once.
     shapes: BTreeMap<(String, Role), Shape<'a>>,
-    /// The handlers that jump and must not. They, too, are reported once.
+    /// The handlers that jump and must not. Each is reported once, too.
     jumping: BTreeSet<String>,
 }
 
-/// A function and the step whose values it may take.
+/// A function, and the step that determines which values it may take.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     function: &'a Ident,
@@ -36,7 +36,7 @@ impl Caller<'_> {
         matches!(self.role, Role::Compensation | Role::ChildFailureHandler)
     }
 
-    /// Whether it knows one step only: what that returns goes before what others return.
+    /// Whether it belongs to one step only, so that the value of that step comes first.
     fn is_about_one_step(self) -> bool {
         self.is_afterwards() || self.role == Role::Cleanup
     }
@@ -80,7 +80,8 @@ impl<'a> Resolver<'a> {
         self.call(Caller { function, role, step }, shape, errors)
     }
 
-    /// What cleans up comes right after its step. Says whether a jump would leave it out.
+    /// Reports a cleanup that a jump would skip: the cleanup comes right after its step. Returns whether there
+    /// is one.
     fn must_not_jump(&self, shape: &Shape<'_>, step: usize, errors: &mut Errors) -> bool {
         let jumps = matches!(shape.end, Some(End::Jump | End::JumpWith(_)));
         let is_wrong = jumps && self.drafts[step].finally.is_some();
@@ -110,7 +111,7 @@ impl<'a> Resolver<'a> {
         None
     }
 
-    /// The function that is missing, for the user to copy.
+    /// The missing function, for the user to copy.
     fn write(&self, name: &Ident, role: Role) -> String {
         let message = self.frame.message.map_or("YourMessage".into(), text);
         let (failure, end) = match role {
@@ -134,8 +135,8 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// The step whose value a parameter takes. A compensation undoes what exactly its step did, so
-    /// the value of that step goes before those of others.
+    /// The step that a parameter takes its value from. A compensation undoes exactly its own step, so the value
+    /// of that step comes before those of others.
     fn value(&self, caller: Caller<'_>, it: Parameter<'_>, errors: &mut Errors) -> Option<Value> {
         let Parameter { ty, optional } = it;
         let this = &self.drafts[caller.step];
@@ -166,8 +167,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The steps whose values there can be. After a jump back, those of all steps; but only who
-    /// takes an `Option` can do without.
+    /// The steps with possible values. After a jump back these are all steps, but only an `Option` can do
+    /// without a value.
     fn visible(&self, caller: Caller<'_>, optional: bool) -> &'a [Draft<'a>] {
         match optional {
             true => self.drafts,
@@ -192,7 +193,7 @@ impl<'a> Resolver<'a> {
         errors.at(ty, format!("{who} `{}`; {remedy}", text(ty)));
     }
 
-    /// What to do for a value that nobody has returned.
+    /// The remedy for a value that no step has returned.
     fn remedy(&self, caller: Caller<'_>, ty: &Type) -> String {
         let (this, ty_text) = (&self.drafts[caller.step], text(ty));
         let step = this.function;
@@ -217,7 +218,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What to write where `Option<&T>` and `&Option<T>` were mixed up.
+    /// The remedy where `Option<&T>` and `&Option<T>` were mixed up.
     fn remedy_for_option(&self, ty: &Type) -> Option<String> {
         let inside = optional(ty).map(bare);
         self.drafts.iter().find_map(|step| {

@@ -1,4 +1,5 @@
-//! `retry(..)`: how often, and with what pauses, a step is tried again before its failure counts.
+//! `retry(..)`: the number of further attempts of a step before its failure counts, and the pauses between
+//! them.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::duration;
 use crate::errors::Errors;
 use crate::settings::Settings;
 
-/// What was written; for what was not, the runtime has its defaults.
+/// The given settings. For the others the runtime has defaults.
 #[derive(Clone)]
 pub(super) struct Retry {
     pub(super) max: u32,
@@ -19,10 +20,10 @@ pub(super) struct Retry {
     pub(super) when: Option<When>,
 }
 
-/// The function that finds an error worth another attempt.
+/// The function that decides which errors are worth another attempt.
 #[derive(Clone)]
 pub(super) enum When {
-    /// It stands in the block of the saga.
+    /// A function in the block of the saga.
     InBlock(Ident),
     Elsewhere(Path),
 }
@@ -63,7 +64,8 @@ fn max(settings: &Settings, errors: &mut Errors) -> Option<u32> {
     })
 }
 
-/// A share of the pause in whole percents. An integer is refused, since it may be meant as either.
+/// The share of the pause in whole percents. An integer is refused, because it may be meant as a percentage or
+/// as a share.
 fn jitter_percent(settings: &Settings, errors: &mut Errors) -> Option<u32> {
     let takes = "a share of the pause from 0.0 to 1.0 with at most two decimals: `jitter = 0.2`";
     settings.expression("jitter", takes, errors, |value| match value {
@@ -94,7 +96,7 @@ fn when(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<When>
 
 const WORTH: &str = "fn(&Error) -> bool";
 
-/// It is no method and not async. Whether its types are right, the compiler says.
+/// Checks that it is neither a method nor async. The compiler checks its types.
 fn decides_at_once(sig: &Signature, errors: &mut Errors) {
     let name = &sig.ident;
     let write = format!("write `fn {name}(error: &Error) -> bool`");

@@ -1,7 +1,7 @@
-//! `#[saga(every = "1h")]` and its kin: when a saga runs by itself.
+//! `#[saga(every = "1h")]` and the other settings of a schedule.
 //!
-//! Expressions and zones are read by the crate that the engine follows them by, so that what
-//! compiles is due.
+//! Expressions and zones are parsed by the crate that the engine uses, so that every schedule that compiles is
+//! due some time.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::settings::Settings;
 /// The settings of `#[saga]`: its names, and its schedule.
 pub(super) const KEYS: [&str; 7] = ["name", "was", "every", "cron", "zone", "missed", "overlap"];
 
-/// The topic of a saga's own ticks is this and its name.
+/// The prefix of the topic of a saga's own ticks. The name of the saga follows.
 const TOPIC_PREFIX: &str = "ticks.";
 
-/// What a topic may have.
+/// The limit of a topic.
 const TOPIC_BYTES_MAX: usize = 63;
 
-/// What makes sense of a schedule; beyond lies a slip of the pen.
+/// The sensible periods. Beyond them the number or the unit is mistyped.
 const EVERY: [(Duration, &str); 2] =
     [(Duration::from_millis(10), "10ms"), (Duration::from_secs(3650 * 86_400), "3650d")];
 
-/// When a saga runs by itself.
+/// The schedule of a saga.
 pub(super) struct Schedule {
     recurrence: Recurrence,
     missed: Option<&'static str>,
@@ -42,7 +42,7 @@ enum Recurrence {
     Cron { expression: String, zone: String },
 }
 
-/// The schedule that the settings have, if they have one.
+/// The schedule in the settings, if there is one.
 pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule> {
     let [every, cron, zone, missed, overlap] =
         ["every", "cron", "zone", "missed", "overlap"].map(|key| settings.text(key, errors));
@@ -97,7 +97,7 @@ fn period(literal: &LitStr) -> syn::Result<Duration> {
     Err(syn::Error::new(literal.span(), why))
 }
 
-/// The times of an expression in a zone, each a mistake of its own.
+/// The times of an expression in a zone. Each of the two can have a mistake.
 fn times(cron: &LitStr, zone: Option<&LitStr>, errors: &mut Errors) -> Option<Recurrence> {
     let expression = cron.value();
     let checked = Cron::new(&expression, "UTC").map_err(|why| syn::Error::new(cron.span(), why));
@@ -134,8 +134,7 @@ fn one_of(key: &str, literal: &LitStr, known: &[&'static str]) -> syn::Result<&'
     })
 }
 
-/// The topic of the ticks of the saga that is stored so. `written` is its name, if somebody wrote
-/// that.
+/// The topic of the ticks of the saga with this stored name. `written` is that name, if the user gave one.
 pub(super) fn topic(name: &str, written: Option<&LitStr>, ident: &Ident, errors: &mut Errors) -> String {
     let topic = format!("{TOPIC_PREFIX}{name}");
     if topic.len() > TOPIC_BYTES_MAX {
@@ -153,7 +152,7 @@ pub(super) fn topic(name: &str, written: Option<&LitStr>, ident: &Ident, errors:
     topic
 }
 
-/// The constant of the trait that tells the schedule.
+/// The constant of the trait with the schedule.
 pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
     let recurrence = match &schedule.recurrence {
         Recurrence::Every(every) => {
@@ -178,8 +177,8 @@ pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
     }
 }
 
-/// For a saga without a schedule, the question whether somebody launches its message. Asked only
-/// where the name is that of `Tick`; whether the type is, the compiler knows.
+/// For a saga without a schedule, the check that programs launch its message. Generated only for the name
+/// `Tick`; the compiler knows whether the type is that one.
 pub(super) fn launched_by_hand(message: &Type) -> Option<TokenStream> {
     let why = "no program launches a `Tick`; say when the saga runs, as in `#[saga(every = \"1h\")]`";
     let ask = quote_spanned! {message.span()=>

@@ -1,4 +1,4 @@
-//! The form of a function that a saga calls: what it takes and what it returns.
+//! The form of a function that a saga calls: its parameters and its result.
 
 use syn::{Ident, ReceiverKind, ReturnType, Safety, Signature, Type};
 
@@ -8,15 +8,15 @@ use super::types::{
 };
 use crate::errors::Errors;
 
-/// What a function is to its saga.
+/// The role of a function in its saga.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Step,
     Compensation,
     ChildFailureHandler,
-    /// It says when the step is due.
+    /// It returns when the step is due.
     Due,
-    /// It cleans up after the step, whether that failed or not.
+    /// It cleans up after the step, failed or not.
     Cleanup,
 }
 
@@ -26,7 +26,7 @@ impl Role {
     }
 }
 
-/// What a function returns inside its `Result`.
+/// The type inside the `Result` of a function.
 #[derive(Clone)]
 pub(super) enum End {
     Done,
@@ -36,12 +36,12 @@ pub(super) enum End {
     Output(Box<Type>),
 }
 
-/// What there is to know of a function to call it.
+/// The facts needed to call a function.
 pub(super) struct Shape<'a> {
     pub(super) values: Vec<Parameter<'a>>,
-    /// Unknown if it was written wrong.
+    /// Unknown if it is mistaken.
     pub(super) end: Option<End>,
-    /// What it returns inside its `Result`, as written.
+    /// The type inside its `Result`, as written.
     pub(super) returned: Option<&'a Type>,
 }
 
@@ -54,9 +54,9 @@ pub(super) struct Parameter<'a> {
     pub(super) optional: bool,
 }
 
-/// What every function of one saga must agree with.
+/// The types shared by all functions of one saga.
 pub(super) struct Frame<'a> {
-    /// Unknown if it was written wrong.
+    /// Unknown if it is mistaken.
     pub(super) message: Option<&'a Type>,
     pub(super) step_enum: &'a Ident,
     /// The types of the values that steps return.
@@ -72,7 +72,7 @@ impl Frame<'_> {
         Shape { values, end, returned: result(sig) }
     }
 
-    /// Whether a step returns what the parameter type refers to.
+    /// Whether the parameter refers to the type of a step's value.
     pub(super) fn is_output(&self, parameter: &Type) -> bool {
         let ty = behind_reference(optional(parameter).unwrap_or(parameter));
         self.outputs.iter().any(|output| ends_alike(output, ty))
@@ -161,7 +161,7 @@ impl Frame<'_> {
     }
 }
 
-/// The type of the value that a step returns, as far as its signature is right.
+/// The type of the value that a step returns, if its signature is correct.
 pub(super) fn output(sig: &Signature) -> Option<&Type> {
     let ok = result(sig)?;
     match last_segment(ok) {
@@ -171,7 +171,7 @@ pub(super) fn output(sig: &Signature) -> Option<&Type> {
     }
 }
 
-/// `T` of `-> Result<T>`.
+/// The `T` of `-> Result<T>`.
 fn result(sig: &Signature) -> Option<&Type> {
     let ReturnType::Type(_, ty) = &sig.output else {
         return None;

@@ -1,4 +1,4 @@
-//! What can be seen of a type in its tokens.
+//! Facts about a type that its tokens show.
 
 use quote::ToTokens;
 use syn::{GenericArgument, PathArguments, PathSegment, Type};
@@ -12,7 +12,7 @@ pub(super) fn bare(ty: &Type) -> &Type {
     }
 }
 
-/// The last segment of a path: `Result<()>` of `scoop::Result<()>`.
+/// The last segment of a path, such as `Result<()>` of `scoop::Result<()>`.
 pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match bare(ty) {
         Type::Path(path) => path.path.segments.last(),
@@ -25,8 +25,7 @@ pub(super) fn is_named(ty: &Type, name: &str) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == name)
 }
 
-/// Whether both paths end alike. Where they mean different types all the same, the compiler
-/// says so.
+/// Whether both paths end alike. If they mean different types nevertheless, the compiler reports that.
 pub(super) fn ends_alike(one: &Type, other: &Type) -> bool {
     match (last_segment(one), last_segment(other)) {
         (Some(one), Some(other)) => one == other,
@@ -67,7 +66,7 @@ pub(super) fn mutably_referenced(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// `T` of whatever reference to `T`, or of `T`.
+/// The `T` of any reference to `T`, or of `T` itself.
 pub(super) fn behind_reference(ty: &Type) -> &Type {
     match bare(ty) {
         Type::Reference(reference) => bare(&reference.elem),
@@ -75,7 +74,7 @@ pub(super) fn behind_reference(ty: &Type) -> &Type {
     }
 }
 
-/// The type as one would write it.
+/// The type as a user would write it.
 pub(super) fn text(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, tight) in

@@ -1,4 +1,4 @@
-//! Methods that look like steps and that nothing calls: a `#[step]` or a setting was forgotten.
+//! Methods that look like steps and are never called: a `#[step]` or a setting was forgotten.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::parse::{Block, Function, Item};
 use super::types::{is_named, mutably_referenced};
 use crate::errors::Errors;
 
-/// Reports each function that takes a scope although nothing in the block names it. A helper that
-/// another function of the block calls is named there.
+/// Reports each function with a scope that nothing in the block names. A helper is named by the function that
+/// calls it.
 pub(super) fn report(block: &Block, errors: &mut Errors) {
     for function in block.functions().filter(|it| it.steps.is_empty() && takes_scope(it)) {
         let name = &function.sig.ident;
@@ -30,7 +30,7 @@ fn takes_scope(function: &Function) -> bool {
     })
 }
 
-/// Whether the name stands in a setting of a step, or in the body of another item.
+/// Whether the name occurs in a setting of a step, or in the body of another item.
 fn is_named_by_others(name: &Ident, block: &Block) -> bool {
     let mut names = BTreeSet::new();
     for item in &block.items {

@@ -8,24 +8,24 @@ use crate::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name
 use crate::patience::Vain;
 use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
 
-/// How many runs of a failed hierarchy are searched for the step that failed first.
+/// The maximum number of runs that are searched for the step that failed first.
 const ORIGIN_RUNS_MAX: usize = 1_000;
 
 impl Handle {
     /// The replies of the handlers of the message that have committed by now. For all replies, call [`Handle::wait`]
     /// first.
     ///
-    /// `M` is the message that started the hierarchy; the replies come handler by handler, each in the order in which
-    /// they were given. Replies to other messages of the hierarchy are for the sagas that launched those.
+    /// `M` is the message that started the hierarchy. The replies are grouped by handler, each group in the order in
+    /// which they were given. Replies to other messages of the hierarchy are read by the sagas that launched those.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::OtherMessage`] if `M` is not what was launched, [`RuntimeError::ReplyMismatch`] if a reply is
-    /// no `M::Reply`, and those of [`Handle::status`].
+    /// [`RuntimeError::OtherMessage`] if the hierarchy started with another message type,
+    /// [`RuntimeError::ReplyMismatch`] if a reply is no `M::Reply`, and those of [`Handle::status`].
     ///
     /// # Cancel safety
     ///
-    /// It only reads.
+    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RuntimeError};
@@ -45,18 +45,17 @@ impl Handle {
         replies_of::<M>(self.replied(M::TOPIC, reply_name::<M::Reply>()).await?)
     }
 
-    /// Waits for the end of the hierarchy, and returns the one reply to the message that started it: the result of
-    /// all of it.
+    /// Waits for the end of the hierarchy, and returns the one reply to the message that started it.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoResult`] if it failed, or if it ended well with no reply or several; its text says what to
-    /// do, and [`RuntimeError::failure`] returns the failure. Otherwise those of [`Handle::replies`]; failures of the
-    /// connection are waited out.
+    /// [`RuntimeError::NoResult`] if the hierarchy failed, or committed with no reply or several; the text of the
+    /// error names the remedy, and [`RuntimeError::failure`] returns the failure. Otherwise those of
+    /// [`Handle::replies`]. A failed connection is not an error: the call retries without a limit.
     ///
     /// # Cancel safety
     ///
-    /// Waiting changes nothing; stop and start again as you like.
+    /// The call only reads; it can be dropped and repeated.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, NoResult, RuntimeError};
@@ -86,7 +85,7 @@ impl Handle {
         }
     }
 
-    /// The handlers of the message, with the replies of this name that count.
+    /// Reads the handlers of the message, with their replies of this name.
     fn replied(
         &self,
         topic: &'static str,
@@ -109,7 +108,7 @@ impl Handle {
         .boxed()
     }
 
-    /// The same once the hierarchy has committed.
+    /// As [`replied`](Self::replied), after the hierarchy has committed.
     fn settled(
         &self,
         topic: &'static str,
@@ -123,7 +122,7 @@ impl Handle {
                 Outcome::RolledBack(failure) => {
                     (NoResult::RolledBack(Box::new(failure.clone())), Some(failure))
                 }
-                // The step of the first failure is not the one whose compensation failed.
+                // No step is named: the first failure arose in another step than the one whose compensation failed.
                 Outcome::RollbackFailed(RollbackFailure { failure, cause }) => {
                     (NoResult::RollbackFailed(Box::new(failure.caused_by([*cause]))), None)
                 }
@@ -138,13 +137,13 @@ impl Handle {
         .boxed()
     }
 
-    /// The step that failed first. It only completes an error, so nothing is retried for it.
+    /// Looks up the step that failed first. It only completes an error, so a failed look-up is not retried.
     async fn origin_of(&self, failure: &Failure) -> Option<FailedStep> {
         let tree = self.tree().limit(ORIGIN_RUNS_MAX).await.ok()?;
         tree.origin_of(failure.root_causes().first()?)
     }
 
-    /// The replies, retried while the connection fails.
+    /// As [`replied`](Self::replied), retried while the connection fails.
     async fn replied_at_last(
         &self,
         topic: &'static str,
@@ -166,8 +165,8 @@ impl Handle {
 }
 
 impl<M: Message> Launch<M> {
-    /// Launches the message, waits for the end of the hierarchy, and returns the one reply to the message: as
-    /// [`Handle::result`] does, with the type of the reply inferred from the message.
+    /// Launches the message, waits for the end of the hierarchy, and returns the one reply to the message. As
+    /// [`Handle::result`], with the type of the reply inferred from the message.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The user that runs the server: ourselves, or somebody else when we are root, as whom PostgreSQL refuses to run.
+//! The user that runs the server: the current user, or a substitute for root, since PostgreSQL refuses to run as
+//! root.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -12,7 +13,7 @@ use super::error::EmbeddedError;
 
 const ROOT: u32 = 0;
 
-/// A user, and whether becoming that user takes a switch.
+/// A user, and whether it differs from the current one.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     name: String,
@@ -22,7 +23,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Ourselves, or the substitute for root.
+    /// The current user, or the substitute for root.
     pub(super) fn for_new_cluster() -> Result<Self, EmbeddedError> {
         let uid = our_uid()?;
         if uid != ROOT {
@@ -35,7 +36,7 @@ impl Account {
             .ok_or(EmbeddedError::NoAccount)
     }
 
-    /// Whoever owns this file, where `self` is the choice for what root owns. Only root gets to choose at all.
+    /// The owner of this file, or `self` if root owns it. Unless the current user is root, always `self`.
     pub(super) fn or_owner_of(self, file: &Metadata) -> Self {
         if !self.is_other || file.uid() == ROOT {
             return self;
@@ -47,12 +48,13 @@ impl Account {
         self.is_other
     }
 
-    /// Whether a file is one that we, or the server on our behalf, could have made.
+    /// Whether this process or its server could have made the file.
     pub(super) fn may_have_made(&self, file: &Metadata) -> bool {
         file.uid() == self.uid || (self.is_other && file.uid() == ROOT)
     }
 
-    /// A command run by this user, in plain English and without the variables that steer PostgreSQL's programs.
+    /// A command run by this user, with English messages and without the variables that configure PostgreSQL's
+    /// programs.
     pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if self.is_other {
@@ -62,7 +64,7 @@ impl Account {
             command.env_remove(name);
         }
         command.env("LC_ALL", "C");
-        // The folder we happen to be in may be closed to that user.
+        // The current folder may be closed to that user.
         command.current_dir("/");
         command
     }
@@ -72,8 +74,8 @@ impl Account {
         if self.is_other { fchown(folder, Some(self.uid), Some(self.gid)) } else { Ok(()) }
     }
 
-    /// Opens a file in a folder that this user may write, and no other file in its place: the user could have put a link
-    /// there, or a pipe, and we may be root.
+    /// Opens a file in a folder that this user may write. Refuses links and other files in its place: the user could
+    /// have planted them, and this process may be root.
     pub(super) fn open(&self, options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         let planted = || {
             io::Error::other("it is a link to another file, no file at all, or of another user; remove it")
@@ -88,7 +90,7 @@ impl Account {
         }
     }
 
-    /// Whether this user can get into the folders above `folder`, which is an absolute path.
+    /// Checks that this user can enter the folders above `folder`, which is an absolute path.
     pub(super) fn check_reaches(&self, folder: &Path) -> Result<(), EmbeddedError> {
         if !self.is_other {
             return Ok(());
@@ -105,8 +107,8 @@ impl Account {
         }
     }
 
-    /// Judged by the mode alone; where an access list says otherwise, PostgreSQL itself will complain. What does not exist
-    /// yet will be made so that it lets everybody in.
+    /// Whether this user may enter the folder, judged by the mode alone; PostgreSQL itself reports other
+    /// restrictions, such as access lists. A missing folder is created later with access for all users.
     fn may_enter(&self, folder: &Path) -> bool {
         let Ok(found) = fs::metadata(folder) else {
             return true;
@@ -120,8 +122,8 @@ impl Account {
     }
 }
 
-/// Runs a command to its end, with nothing to read unless it was given something; an exit with failure is an error that
-/// quotes its output.
+/// Runs a command to its end. It reads nothing unless its input was set. A failing exit status is an error that
+/// quotes the output.
 pub(super) fn run(command: &mut Command) -> Result<String, EmbeddedError> {
     let text = [command.get_program()]
         .into_iter()
@@ -144,7 +146,7 @@ fn said(output: &Output) -> String {
     }
 }
 
-/// The standard library does not tell who we are, but every Unix has `id`.
+/// The id of the current user: the standard library has no function for it, but every Unix has `id`.
 fn our_uid() -> Result<u32, EmbeddedError> {
     let output = run(Command::new("id").arg("-u"))?;
     output

@@ -13,7 +13,8 @@ const VARIABLE: &str = "SCOOP_PG_BIN";
 const OLDEST: u32 = 15;
 const NEEDED: [&str; 3] = ["postgres", "initdb", "pg_ctl"];
 
-/// Where packagers put one folder per version: the parent, how its folders' names begin, and where the programs are in them.
+/// Places with one folder per version: the parent, the prefix of the folders' names, and the subfolder with the
+/// programs.
 const VERSIONED: [(&str, &str, &str); 6] = [
     ("/usr/lib/postgresql", "", "bin"),
     ("/usr", "pgsql-", "bin"),
@@ -30,13 +31,13 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// The first good one, in the order of the module [`embedded`](super).
+    /// Finds the first suitable one, in the order of the module [`embedded`](super).
     pub(super) fn find(is_root: bool) -> Result<Self, EmbeddedError> {
         search(|_| true)
             .map_err(|seen| EmbeddedError::NotInstalled { seen, install: install_command(is_root) })
     }
 
-    /// The first of the version that made the data in `folder`; no other version can read it.
+    /// Finds the first one of the version that made the data in `folder`; no other version can read the data.
     pub(super) fn find_version(made_by: u32, folder: &Path) -> Result<Self, EmbeddedError> {
         search(|version| version == made_by).map_err(|seen| EmbeddedError::OtherVersion {
             folder: folder.to_owned(),
@@ -50,7 +51,7 @@ impl Binaries {
     }
 }
 
-/// Fails with an account of what was looked at.
+/// Searches for suitable programs. The error describes the candidates.
 fn search(wanted: impl Fn(u32) -> bool) -> Result<Binaries, String> {
     let mut seen = Vec::new();
     for folder in candidates() {
@@ -69,7 +70,7 @@ fn search(wanted: impl Fn(u32) -> bool) -> Result<Binaries, String> {
     }
 }
 
-/// The variable settles the matter, so that a mistake in it is not papered over by another server.
+/// The candidates. If the variable is set it is the only one, so that another server does not hide a mistake in it.
 fn candidates() -> Vec<PathBuf> {
     if let Some(folder) = env::var_os(VARIABLE) {
         return vec![folder.into()];
@@ -124,7 +125,7 @@ fn install_command(is_root: bool) -> String {
         ("pacman", "pacman -S --noconfirm postgresql"),
         ("zypper", "zypper install -y postgresql-server"),
     ];
-    // Homebrew comes first and goes without root, who may not use it.
+    // Homebrew comes first, except for root, which may not use it.
     if on_path("brew").is_some() && !is_root {
         return "brew install postgresql@17".to_owned();
     }

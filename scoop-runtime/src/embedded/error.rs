@@ -1,9 +1,9 @@
-//! What can keep a private server from starting or stopping, told so that the reader knows what to do next.
+//! Errors of private servers, with their remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a private server did not start, restart or stop.
+/// An error of starting, restarting or stopping a private server.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbeddedError {
-    /// The machine has no PostgreSQL that would do.
+    /// The machine has no supported PostgreSQL.
     #[error(
         "no PostgreSQL 15 or newer found ({seen}); install it with `{install}`, name the folder of its programs in \
          SCOOP_PG_BIN, or set DATABASE_URL to a server that already runs"
     )]
     NotInstalled {
-        /// What was looked at, and what was wrong with it.
+        /// The candidates, with the reason against each.
         seen: String,
-        /// The one command that installs PostgreSQL here.
+        /// The command that installs PostgreSQL on this machine.
         install: String,
     },
     /// The kept data needs another major version than those installed.
@@ -37,7 +37,7 @@ pub enum EmbeddedError {
         folder: PathBuf,
         /// The major version that made the data.
         made_by: u32,
-        /// What was looked at, and what was wrong with it.
+        /// The candidates, with the reason against each.
         seen: String,
     },
     /// Another owner holds the kept folder.
@@ -58,16 +58,16 @@ pub enum EmbeddedError {
     StillStopping {
         /// The kept folder.
         folder: PathBuf,
-        /// How long we waited.
+        /// The time waited, in seconds.
         seconds: u64,
     },
-    /// The folder holds something that is not ours to touch.
+    /// The folder contains files of others.
     #[error("{folder} holds other files; give a new or an empty folder")]
     Foreign {
         /// The folder as given.
         folder: PathBuf,
     },
-    /// Root's server runs as another user, who cannot get to the folder.
+    /// Root's server runs as another user, which cannot reach the folder.
     #[error(
         "{folder} lies below {barrier}, which the user {account} may not enter; PostgreSQL refuses to run as root and so \
          runs as that user: choose a folder elsewhere, or `chmod o+x {barrier}`"
@@ -89,11 +89,11 @@ pub enum EmbeddedError {
     /// A file or folder of the server could not be handled.
     #[error("could not {action} {path}")]
     Folder {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A program could not be run at all.
@@ -101,7 +101,7 @@ pub enum EmbeddedError {
     Command {
         /// The program, with its arguments.
         command: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A program of PostgreSQL ran and failed.
@@ -109,7 +109,7 @@ pub enum EmbeddedError {
     CommandFailed {
         /// The program, with its arguments.
         command: String,
-        /// What it wrote.
+        /// The output of the program.
         output: String,
     },
     /// The server ended instead of becoming ready.
@@ -125,7 +125,7 @@ pub enum EmbeddedError {
     NotReady {
         /// The server's folder.
         folder: PathBuf,
-        /// How long we waited.
+        /// The time waited, in seconds.
         seconds: u64,
         /// The last lines of its log.
         log: String,

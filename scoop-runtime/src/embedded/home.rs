@@ -1,15 +1,15 @@
-//! The folder of one server: who owns it, what is in it, and what becomes of it.
+//! The folder of one server: its owner, its contents, and its removal.
 //!
-//! A home holds `data` (PostgreSQL's), `server.log`, the socket unless the path is too long for one, and `owner`, a file with
-//! the owning process's pid. That file is locked by the owner *and* by what works for it there, `initdb` or the supervisor of
-//! the server, so:
+//! A home holds `data` (PostgreSQL's), `server.log`, the socket unless the path is too long for one, and `owner`, a
+//! file with the owning process's pid. That file is locked by the owner *and* by the process that works for it there,
+//! `initdb` or the supervisor of the server, so:
 //!
-//! - a lock that can be taken means that nobody is left who would stop the server or remove the folder;
-//! - a lock that cannot, with a live pid in the file, means that the folder is taken;
-//! - a lock that cannot, without one, means that the server is being stopped.
+//! - a lock that can be taken means that no process is left to stop the server or remove the folder;
+//! - a lock that cannot be taken, with a live pid in the file, means that the folder has an owner;
+//! - a lock that cannot be taken, without a live pid, means that the server is being stopped.
 //!
-//! The user that runs the server may write to the folder, and we may be root: a file there is opened as
-//! [`Account::open`] says, and the folder itself is changed through a handle that no link was followed to.
+//! The user that runs the server may write to the folder, and this process may be root. So files there are opened by
+//! [`Account::open`], and the folder itself is changed through a handle opened without following links.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Write;
@@ -24,17 +24,17 @@ use super::binaries::Binaries;
 use super::error::{At, EmbeddedError};
 use super::process::lives;
 
-/// How the names of temporary folders begin; the owner's pid and a number follow.
+/// The prefix of the names of temporary folders; the owner's pid and a number follow.
 pub(super) const PREFIX: &str = "scoop-pg-";
 pub(super) const OWNER: &str = "owner";
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The smallest limit for a socket's path that we know of is macOS's 104 bytes, one of which ends it.
+/// The smallest known limit for a socket's path: macOS's 104 bytes, including the terminator.
 const SOCKET_PATH_MAX: usize = 103;
 const SOCKET_NAME: &str = "/.s.PGSQL.5432";
 
-/// A folder that is ours until it is released, which dropping does at the latest.
+/// A folder owned by this process until it is released; dropping releases it.
 #[derive(Debug)]
 pub(super) struct Home {
     folder: PathBuf,
@@ -42,7 +42,7 @@ pub(super) struct Home {
     account: Account,
     is_temporary: bool,
     lock: Option<File>,
-    /// Holds the socket's own folder against the sweeping of left-overs, where there is one.
+    /// Protects the socket's own folder, if there is one, from being swept up.
     _socket_lock: Option<File>,
 }
 
@@ -54,7 +54,7 @@ impl Home {
         Ok(Self { folder, socket, account, is_temporary: true, lock: Some(lock), _socket_lock: None })
     }
 
-    /// The given folder, made if need be; waits for a server that is being stopped there.
+    /// The given folder, created if it does not exist. Waits for a server that is being stopped there.
     pub(super) fn kept(given: &Path, account: Account) -> Result<Self, EmbeddedError> {
         if !given.exists() {
             account.check_reaches(&std::path::absolute(given).at("find the folder", given)?)?;
@@ -101,12 +101,12 @@ impl Home {
         self.folder.join("server.log")
     }
 
-    /// The folder that has to go when the server has gone.
+    /// The folder to be removed after the end of the server.
     pub(super) fn doomed(&self) -> Option<&Path> {
         (self.is_temporary || self.socket != self.folder).then_some(&*self.socket)
     }
 
-    /// The lock once more, for a supervisor to hold.
+    /// Duplicates the lock for a supervisor.
     pub(super) fn share_lock(&self) -> Result<File, EmbeddedError> {
         let released = || io::Error::other("it was released");
         let lock = self.lock.as_ref().ok_or_else(released);
@@ -118,7 +118,7 @@ impl Home {
         fs::read_to_string(self.data().join("PG_VERSION")).ok()?.trim().parse().ok()
     }
 
-    /// Makes the data unless it is there, complete or not at all.
+    /// Makes the data unless it exists. A failure leaves no partial data.
     pub(super) fn prepare(&self, binaries: &Binaries) -> Result<(), EmbeddedError> {
         remove_file(&self.log())?;
         if self.made_by().is_some() {
@@ -135,12 +135,12 @@ impl Home {
         fs::rename(&fresh, self.data()).at("put into place", &self.data())
     }
 
-    /// Copies the data of the server that listens there, and has it followed from then on.
+    /// Copies the data of the server that listens at `source`, as a standby of it.
     pub(super) fn copy(&self, binaries: &Binaries, source: &Path) -> Result<(), EmbeddedError> {
         let mut backup = self.account.command(binaries.program("pg_basebackup"));
         backup.args(["--username=postgres", "--port=5432", "--checkpoint=fast", "--wal-method=stream"]);
         backup.args(["--write-recovery-conf", "--no-sync", "--no-password"]);
-        // As for initdb.
+        // As for `initdb`: the input shares the lock.
         backup.stdin(self.share_lock()?);
         run(backup.arg("--host").arg(source).arg("--pgdata").arg(self.data())).map(drop)
     }
@@ -154,12 +154,14 @@ impl Home {
             "--no-sync",
             "--no-instructions",
         ]);
-        // It reads nothing, but should we be killed, nobody may touch the folder before it ends.
+        // The input is never read, but shares the lock: if this process is killed, the folder stays locked until
+        // `initdb` ends.
         initdb.stdin(self.share_lock()?);
         run(initdb.arg(format!("--locale={locale}")).arg("-D").arg(data)).map(drop)
     }
 
-    /// Lets go of the folder. The owner's pid goes first, so that whoever finds the lock held waits for it.
+    /// Releases the folder. The owner's pid is removed first, so that another process which finds the lock taken
+    /// waits for it.
     pub(super) fn release(&mut self) -> Result<(), EmbeddedError> {
         let Some(lock) = self.lock.take() else {
             return Ok(());
@@ -177,12 +179,12 @@ impl Drop for Home {
     }
 }
 
-/// Where the data of a home is.
+/// The folder of the data in a home.
 pub(super) fn data_in(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// The folders in which temporary ones may be, best first.
+/// The parents of temporary folders, best first.
 pub(super) fn temporary_parents() -> Vec<PathBuf> {
     let mut parents: Vec<_> =
         [env::temp_dir(), "/tmp".into()].iter().flat_map(|parent| parent.canonicalize()).collect();
@@ -206,7 +208,7 @@ pub(super) fn remove_file(file: &Path) -> Result<(), EmbeddedError> {
     }
 }
 
-/// A new folder that takes a socket, owned by the account and locked by us.
+/// Creates a folder with a path short enough for a socket, owned by the account and locked by this process.
 fn fresh_folder(account: &Account) -> Result<(PathBuf, File), EmbeddedError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let parent = parent_for(account)?;
@@ -218,14 +220,14 @@ fn fresh_folder(account: &Account) -> Result<(PathBuf, File), EmbeddedError> {
             made => made.at("make the folder", &folder)?,
         }
         account.own(&open_folder(&folder)?).at("change the owner of", &folder)?;
-        // Somebody who sweeps up left-overs may be quicker; then that one removes it.
+        // A concurrent sweep may take the lock first, and then removes the folder.
         if let Some(lock) = try_lock(&folder, account)? {
             return Ok((folder, lock));
         }
     }
 }
 
-/// A folder, and not one that a link leads to.
+/// Opens a folder without following a link.
 fn open_folder(folder: &Path) -> Result<File, EmbeddedError> {
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY);
@@ -249,7 +251,7 @@ fn parent_for(account: &Account) -> Result<PathBuf, EmbeddedError> {
     }
 }
 
-/// Besides being short, the path has to be text, which is all that sqlx takes.
+/// Whether the path is short enough for a socket, and text, which sqlx requires.
 fn socket_fits(folder: &Path) -> bool {
     folder.to_str().is_some_and(|path| path.len() + SOCKET_NAME.len() <= SOCKET_PATH_MAX)
 }
@@ -284,7 +286,7 @@ fn wait_for_lock(folder: &Path, account: &Account) -> Result<File, EmbeddedError
     }
 }
 
-/// Takes the lock and writes our pid, unless somebody holds it.
+/// Takes the lock and writes the pid of this process. Returns `None` if the lock is taken.
 fn try_lock(folder: &Path, account: &Account) -> Result<Option<File>, EmbeddedError> {
     let path = folder.join(OWNER);
     let mut options = OpenOptions::new();

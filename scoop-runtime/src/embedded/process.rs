@@ -1,6 +1,6 @@
-//! Looks at processes without holding them: who lives, and which process serves a data folder.
+//! Checks processes by their pid: whether they live, and which one serves a data folder.
 //!
-//! A pid in a file proves nothing, because pids are used again. A process counts as the server of a data folder only when
+//! A pid in a file proves nothing, because pids are reused. A process counts as the server of a data folder only if
 //! its command line names that folder.
 
 use std::fs;
@@ -11,7 +11,7 @@ use super::account::{Account, run};
 use super::binaries::Binaries;
 use super::error::EmbeddedError;
 
-/// The line of `postmaster.pid` that tells how far the server is; `pg_ctl` reads it, too.
+/// The line of `postmaster.pid` with the status of the server; `pg_ctl` reads it, too.
 const STATUS_LINE: usize = 7;
 
 /// A live server.
@@ -22,7 +22,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// The process that serves the data folder now.
+    /// Finds the process that serves the data folder now.
     pub(super) fn of(data: &Path) -> Option<Self> {
         let file = fs::read_to_string(data.join("postmaster.pid")).ok()?;
         let pid = file.lines().next()?.trim().parse().ok()?;
@@ -31,12 +31,12 @@ impl Server {
     }
 }
 
-/// Whether the process exists and is more than a zombie.
+/// Whether the process exists and is no zombie.
 pub(super) fn lives(pid: u32) -> bool {
     command_line(pid).is_some()
 }
 
-/// Stops a server that nobody watches over; none is fine.
+/// Stops a server without a supervisor, if there is one.
 pub(super) fn stop_unwatched(
     data: &Path,
     account: &Account,
@@ -64,13 +64,13 @@ fn names(command_line: &[u8], data: &Path) -> bool {
     })
 }
 
-/// The kernel shows an empty one for a zombie, which is as good as gone.
+/// The command line of a process; `None` for a zombie, for which the kernel shows an empty one.
 #[cfg(target_os = "linux")]
 fn command_line(pid: u32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|line| !line.is_empty())
 }
 
-/// `ps` puts a zombie's name in brackets.
+/// The command line of a process; `None` for a zombie, for which `ps` shows the name in brackets.
 #[cfg(not(target_os = "linux"))]
 fn command_line(pid: u32) -> Option<Vec<u8>> {
     let output =

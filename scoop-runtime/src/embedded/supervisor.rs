@@ -1,8 +1,10 @@
-//! A server tied to our life: a small shell script that stops it as soon as we are gone, however that came about.
+//! A server bound to the life of this process: a small shell script stops it as soon as this process has ended,
+//! however it ended.
 //!
-//! The script's standard input is a pipe of which we hold the only other end (pipes of the standard library are closed in
-//! whatever else we start). The kernel closes it when we end, be it by `SIGKILL`. Until then we send orders through it, one
-//! a line: the name of a signal for the server, or `keep`, not to remove anything at the end.
+//! The script's standard input is a pipe whose only other end is in this process (pipes of the standard library are
+//! closed in other child processes). The kernel closes it when this process ends, even by `SIGKILL`. Until then this
+//! process sends orders through it, one per line: the name of a signal for the server, or `keep`, to remove nothing
+//! at the end.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -17,10 +19,11 @@ use super::error::{At, EmbeddedError};
 use super::home::{Home, remove_file};
 use super::process::Server;
 
-/// The arguments: where to note that the server has ended, the folder to remove at the end or nothing, the server's command.
+/// The arguments: the file that records the end of the server, the folder to remove at the end or nothing, the
+/// server's command.
 ///
-/// Standard output is the lock of the home, which only the script itself keeps open; standard error is the log. What ends
-/// processes at a terminal or in a service is ignored: the pipe alone decides.
+/// Standard output is the lock of the home, which only the script itself keeps open; standard error is the log. The
+/// signals that end processes at a terminal or in a service are ignored: only the pipe decides.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 ended=$1 doomed=$2
@@ -59,7 +62,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 const LOG_LINES: usize = 20;
 
-/// How to stop a server before it starts again, see [`Embedded::restart`](super::Embedded::restart).
+/// The way to stop a server before it starts again, see [`Embedded::restart`](super::Embedded::restart).
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -71,11 +74,11 @@ const LOG_LINES: usize = 20;
 pub enum Shutdown {
     /// Ends all sessions and writes everything out.
     Fast,
-    /// Ends all processes where they are, like a crash; the next start recovers from the log of writes.
+    /// Ends all processes at once, like a crash; the next start recovers from the write-ahead log.
     Immediate,
 }
 
-/// What becomes of the folder that [`Home::doomed`] names.
+/// Whether the folder of [`Home::doomed`] is removed after the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Afterwards {
     Keep,
@@ -91,7 +94,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts a server and waits until it takes connections.
+    /// Starts a server and waits until it accepts connections.
     pub(super) fn launch(
         home: &Home,
         binaries: &Binaries,
@@ -102,7 +105,7 @@ impl Supervisor {
             let log_start = fs::metadata(home.log()).map_or(0, |log| log.len());
             let mut supervisor = Self::spawn(home, binaries, settings)?;
             let Err(error) = supervisor.wait_until_ready(home, log_start) else { return Ok(supervisor) };
-            // Whether it stops or not, what kept it from starting is the more telling error.
+            // A failure to stop is ignored: the failure to start is the more useful error.
             let _ = supervisor.end(Shutdown::Immediate, Afterwards::Keep, home);
             if !is_passing(&error) || Instant::now() > deadline {
                 return Err(error);
@@ -111,7 +114,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops the server, sternly if it does not heed, and ends the supervisor.
+    /// Stops the server, with a stronger signal if it does not obey, and ends the supervisor.
     pub(super) fn end(
         mut self,
         how: Shutdown,
@@ -133,7 +136,7 @@ impl Supervisor {
         script.arg(home.doomed().unwrap_or(Path::new("")));
         add_server(&mut script, home, binaries, settings);
         script.stdin(Stdio::piped()).stdout(home.share_lock()?).stderr(log);
-        // Ctrl-C at a terminal goes to the whole group in front, but the script has to outlive us.
+        // Ctrl-C at a terminal signals the whole foreground group, but the script has to outlive this process.
         script.process_group(0);
         let mut child = script
             .spawn()
@@ -174,7 +177,7 @@ impl Supervisor {
         }
     }
 
-    /// Lets go of the pipe, upon which the script ends if the server has.
+    /// Closes the pipe, after which the script ends if the server has ended.
     fn finish(mut self, afterwards: Afterwards) {
         if afterwards == Afterwards::Keep {
             self.order("keep");
@@ -186,7 +189,7 @@ impl Supervisor {
         }
     }
 
-    /// An order nobody reads is one that nobody needs: then the script is gone, which those who wait for it see.
+    /// Sends an order. A failure is ignored: the script has then ended, which the callers that wait for it notice.
     fn order(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = orders.write_all(format!("{order}\n").as_bytes());
@@ -204,13 +207,15 @@ impl Supervisor {
         true
     }
 
-    /// Without its supervisor there is no telling, and others look after the server.
+    /// Whether the server has ended, or its supervisor: without that its end cannot be observed, and
+    /// [`stop_unwatched`](super::process::stop_unwatched) has to stop it.
     fn has_server_ended(&mut self) -> bool {
         self.ended.exists() || !matches!(self.child.try_wait(), Ok(None))
     }
 }
 
-/// The server's command, with the settings that the caller may change before those that connecting depends on.
+/// Adds the server's command. The settings of the caller come before those that connecting depends on, which take
+/// precedence.
 fn add_server(command: &mut Command, home: &Home, binaries: &Binaries, settings: &[(String, String)]) {
     command.arg(binaries.program("postgres")).arg("-D").arg(home.data());
     let mut set = |name: &str, value: &str| {
@@ -231,8 +236,7 @@ fn add_server(command: &mut Command, home: &Home, binaries: &Binaries, settings:
     set("unix_socket_directories", &format!("\"{socket}\""));
 }
 
-/// Whether a server did not start only because the last processes of one that was killed had not
-/// noticed that yet.
+/// Whether the start failed only because the last processes of a killed server had not ended yet.
 fn is_passing(error: &EmbeddedError) -> bool {
     matches!(error, EmbeddedError::Exited { log, .. } if log.contains("pre-existing shared memory block"))
 }
@@ -240,7 +244,7 @@ fn is_passing(error: &EmbeddedError) -> bool {
 fn tail(home: &Home, start: u64) -> String {
     let mut bytes = vec![];
     let log = home.account().open(OpenOptions::new().read(true), &home.log());
-    // What can be read of it is better than nothing.
+    // A partial log is better than none.
     let _ = log.and_then(|mut log| log.read_to_end(&mut bytes));
     let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
     let text = String::from_utf8_lossy(&bytes[start..]);

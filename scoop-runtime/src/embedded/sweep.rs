@@ -1,7 +1,7 @@
 //! Removes temporary folders whose owner and supervisor were both killed, with the servers that may still run there.
 //!
-//! Everybody may write to the folder for temporary files. So we touch only what our own user, or the one that runs root's
-//! servers, has made, and stop servers only as that user.
+//! All users may write to the folder for temporary files. So only folders of the current user, or of the user that
+//! runs root's servers, are touched, and servers are stopped only as that user.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use super::error::EmbeddedError;
 use super::home::{OWNER, PREFIX, data_in, remove, temporary_parents};
 use super::process::stop_unwatched;
 
-/// A folder without a lock is about to get one, or is what an interrupted removal left.
+/// The maximum age of a folder without a lock. A younger one may be about to get its lock; an older one is left over
+/// from an interrupted removal.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
-/// Failing does no harm: the next start tries again.
+/// Removes abandoned folders. Failures are only logged: the next start retries.
 pub(super) fn sweep(account: &Account, binaries: &Binaries) {
     for folder in temporary_parents().iter().flat_map(|parent| our_folders(parent)) {
         if let Err(error) = sweep_one(&folder, account, binaries) {

@@ -1,4 +1,4 @@
-//! The working set of one hierarchy, from what is on record of it: a pure function.
+//! Computes the working set of one hierarchy from its recorded events: a pure function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::ids;
 
 use super::past::{Past, Pasts, Phase, Recorded, Revival};
 
-/// That a handler listened on a topic.
+/// A period of subscription of a handler to a topic.
 #[derive(Clone, Debug)]
 pub(crate) struct Listened {
     pub(crate) topic: String,
     pub(crate) handler: String,
     pub(crate) since: OffsetDateTime,
     pub(crate) until: Option<OffsetDateTime>,
-    /// Whether what it had not begun was dropped.
+    /// Whether its pending deliveries were dropped.
     pub(crate) dropped: bool,
 }
 
@@ -44,9 +44,9 @@ pub(crate) struct Rebuilt {
     pub(crate) iteration: Option<i32>,
     pub(crate) handler_iteration: Option<i32>,
     pub(crate) suspensions: usize,
-    /// How often each step completed, unless the run is on its way back.
+    /// The number of completions of each step; `None` during a rollback.
     pub(crate) completions: Option<BTreeMap<String, u32>>,
-    /// What its steps returned; to be read if it [`Rebuilt::remembers`].
+    /// The values of its steps; to be read if [`Rebuilt::remembers`] is true.
     pub(crate) outputs: Option<BTreeMap<String, Value>>,
     pub(crate) context: Context,
     pub(crate) replied: bool,
@@ -65,18 +65,17 @@ pub(crate) struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// The id of the hierarchy.
     pub(crate) fn root(&self) -> Uuid {
         self.lineage.first().copied().unwrap_or_default()
     }
 
-    /// Whether it keeps what its steps returned at hand. Who was told to turn back reads it.
+    /// Whether its row contains the values of its steps. A run with a requested rollback reads them from the record.
     pub(crate) fn remembers(&self) -> bool {
         self.begun && !self.told && self.state != "ended"
     }
 }
 
-/// The working set of a hierarchy, whose rows are in order.
+/// Computes the working set of a hierarchy from its rows, which are in order.
 pub(crate) fn rebuild(
     rows: &[Recorded],
     revivals: &[Revival],
@@ -108,11 +107,11 @@ pub(crate) fn rebuild(
 
 struct Hierarchy<'a> {
     pasts: Pasts<'a>,
-    /// The runs that have something to do, or wait for others.
+    /// The unfinished runs that do not await an operator.
     going: BTreeSet<Uuid>,
-    /// Those that wait for an operator.
+    /// The runs that await an operator.
     held: BTreeSet<Uuid>,
-    /// Those of them that are there since somebody has seen to one below.
+    /// Those of `held` that are back because a descendant was repaired.
     above_those_back: BTreeSet<Uuid>,
     topology: &'a [Listened],
     now: OffsetDateTime,
@@ -123,8 +122,8 @@ impl<'a> Hierarchy<'a> {
         self.going.contains(&run) || self.held.contains(&run)
     }
 
-    /// Who is unfinished: children before those above them, since who could not be undone goes on when
-    /// somebody has seen to those below.
+    /// Finds the unfinished runs. Children come before their parents: a failed rollback continues after the repair of
+    /// its children.
     fn find_unfinished(&mut self) {
         let mut runs: Vec<_> =
             self.pasts.runs.values().map(|run| (run.seen.lineage.ids().len(), run.id())).collect();
@@ -145,7 +144,8 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// Who was told to turn back, and had not when whoever told it gave up waiting, never does.
+    /// Removes abandoned requests: a requested rollback that had not started when the requester stopped waiting never
+    /// starts.
     fn let_go(&mut self) {
         let told = self.going.iter().filter(|id| self.pasts.phase(&self.pasts.runs[id]) == Phase::Told);
         let let_go = told.filter(|id| !self.is_sent_for(&self.pasts.runs[id]));
@@ -155,7 +155,7 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// Whether the run that told this one to turn back still waits for it, if a run did.
+    /// Whether the run that requested the rollback of this one still waits for it; true if no run requested it.
     fn is_sent_for(&self, run: &Past<'_>) -> bool {
         let Some(told) = self.pasts.told(run).filter(|told| told.handler.is_some()) else {
             return true;
@@ -171,14 +171,14 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// Whether the run has to give up by now.
+    /// Whether the run has to give up: it was cancelled or has missed a deadline.
     fn is_overdue(&self, run: &Past<'_>) -> bool {
         let row = self.row(run);
         row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
     }
 
-    /// Who could not be undone is back if an operator has seen to it, or to what failed below it; and stays when
-    /// it fails again.
+    /// A failed rollback is active again if an operator intervened on the run or on a descendant, even if it failed
+    /// again.
     fn find_revived(&mut self, id: Uuid) {
         let run = &self.pasts.runs[&id];
         let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
@@ -194,8 +194,8 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// Whether this child is done after all, so that the run above can go on; unless that has failed again since then,
-    /// or an operator has seen to one further up, who no longer waits for that run.
+    /// Whether this child is now rolled back, so that its parent can continue. Not so if the parent has failed again
+    /// since then, or if an operator has settled a further ancestor, which then stopped waiting for the parent.
     fn leaves_it_to(&self, child: &Past<'_>, run: &Past<'_>) -> bool {
         let done_at = child.last().at;
         self.pasts.phase(child) == Phase::Done
@@ -203,7 +203,7 @@ impl<'a> Hierarchy<'a> {
             && !self.pasts.is_settled_above(run, done_at)
     }
 
-    /// What is in the way of a run that is back waits for an operator.
+    /// Marks the failed children that block an active run: they await an operator.
     fn find_held(&mut self, id: Uuid) {
         let run = &self.pasts.runs[&id];
         if self.pasts.phase(run) != Phase::Failed {
@@ -222,7 +222,7 @@ impl<'a> Hierarchy<'a> {
         match self.pasts.phase(run) {
             Phase::Forward => above(),
             Phase::Failed if self.is_alive(run.id()) => {
-                // Whoever is held waits for an operator, and for nobody below.
+                // A run that awaits an operator does not wait for its children.
                 let parent = self.pasts.above(run).filter(|parent| self.going.contains(&parent.id()));
                 parent.filter(|parent| parent.waits_for(run)).map(Past::id)
             }
@@ -234,7 +234,7 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// The runs that have begun and are not finished.
+    /// The rows of the runs that have begun and are not finished.
     fn unfinished(&self) -> Vec<Rebuilt> {
         let alive = self.pasts.runs.values().filter(|run| self.is_alive(run.id()));
         alive.map(|run| self.row(run)).collect()
@@ -264,7 +264,7 @@ impl<'a> Hierarchy<'a> {
         .and_then(|turned| turned.exception.clone());
         row.context = self.context(run);
         self.place(run, &mut row);
-        // Whoever was told has its deadlines looked up with its first move.
+        // The deadlines of a requested rollback are looked up with its first move.
         let moved = !(told && phase != Phase::Failed && run.suspended_backward().is_none());
         let deadlines = row.context.give_up_at(undoing_since.is_some());
         let counts = |deadline: &OffsetDateTime| undoing_since.is_none_or(|since| *deadline > since);
@@ -275,7 +275,7 @@ impl<'a> Hierarchy<'a> {
         row
     }
 
-    /// Where the run stands.
+    /// Sets the position of the run.
     fn place(&self, run: &Past<'_>, row: &mut Rebuilt) {
         let told = run.was_told() || !row.begun;
         let backward = run.suspended_backward();
@@ -291,8 +291,8 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// What travels with the run: as in its newest event, but who was just told to turn back still knows
-    /// what it knew itself.
+    /// The context of the run: that of its newest event. A just requested rollback combines its own context with that
+    /// of the request.
     fn context(&self, run: &Past<'_>) -> Context {
         let newest = run.last();
         let told = match newest.kind {
@@ -306,11 +306,11 @@ impl<'a> Hierarchy<'a> {
         run.committed().map_or_else(Context::default, |own| own.context.clone()).overlaid_by(&told.context)
     }
 
-    /// What could not be undone, and is back.
+    /// Adapts the row of a failed rollback that is active again.
     fn mended(&self, run: &Past<'_>, row: &mut Rebuilt) {
         row.failed_before = true;
         row.undoing_since = Some(self.now);
-        // A deadline that was missed before it came back has had its effect.
+        // A deadline that was missed before the intervention has had its effect.
         let back_at = self.pasts.back_at(run).unwrap_or(self.now);
         row.give_up_at =
             row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
@@ -321,7 +321,7 @@ impl<'a> Hierarchy<'a> {
         }
     }
 
-    /// The runs that have ended without success, of which the run above has not taken note yet.
+    /// The rows of runs that have ended without success, if the parent has not yet recorded that.
     fn unnoted(&self) -> Vec<Rebuilt> {
         let ended = self.pasts.runs.values().filter(|run| !self.is_alive(run.id()));
         ended.filter_map(|run| self.unnoted_row(run)).collect()
@@ -337,14 +337,14 @@ impl<'a> Hierarchy<'a> {
         if unrolled.is_none() && (told || self.pasts.is_resolved(run)) {
             return None;
         }
-        // Whoever is held waits for nobody who is back.
+        // A run that awaits an operator does not wait for repaired children.
         let waits = |parent: &&Past<'_>| match run.failed().filter(|_| unrolled.is_none()) {
             Some(_) => self.going.contains(&parent.id()),
             None => self.is_alive(parent.id()),
         };
         let parent = self.pasts.runs.get(&self.parent(run)?).filter(waits)?;
         let last = parent.last();
-        // Who turns back takes note of what is undone only.
+        // The beginning of a rollback records only the rolled back children.
         let kept = last.kind == EventKind::RollingBack && unrolled.is_some() && parent.waits_for(run);
         if last.at > end.at && !kept {
             return None;
@@ -357,7 +357,7 @@ impl<'a> Hierarchy<'a> {
         Some(row)
     }
 
-    /// The deliveries that nobody has begun, unless whoever launched the message does not wait any more.
+    /// The pending deliveries, unless the run that launched the message does not wait any more.
     fn not_begun(&self) -> Vec<Rebuilt> {
         let mut begun: BTreeSet<(&str, Uuid)> = BTreeSet::new();
         begun.extend(self.pasts.runs.values().map(|run| (run.handler(), run.seen.message)));
@@ -379,7 +379,7 @@ impl<'a> Hierarchy<'a> {
         rows
     }
 
-    /// Whether what nobody has begun for this message is still to begin.
+    /// Whether pending deliveries of this message are still to begin.
     fn is_awaited(&self, emission: &Recorded) -> bool {
         if emission.handler.is_none() {
             return true;
@@ -409,7 +409,7 @@ impl<'a> Hierarchy<'a> {
         row
     }
 
-    /// A run of this message, at this place, that has done nothing yet.
+    /// A row for a run of this message and lineage that has no other events.
     fn blank(&self, lineage: &Lineage, of: &Recorded, parent: Option<Uuid>) -> Rebuilt {
         Rebuilt {
             lineage: lineage.ids().to_vec(),
@@ -445,7 +445,7 @@ impl<'a> Hierarchy<'a> {
     }
 }
 
-/// When the handlers of a message were determined: at its launch, or later if there was none.
+/// The time at which the handlers of a message were determined: at its launch, or at its redelivery.
 fn delivered_at(emission: &Recorded) -> OffsetDateTime {
     emission.redelivered_at.unwrap_or(emission.at)
 }

@@ -1,5 +1,5 @@
-//! Whatever is on record, be it impossible: the working set that follows has a place for each run once, and
-//! nothing panics, or asks in circles.
+//! For any record, even an impossible one: the resulting working set contains each run once, and the computation
+//! neither panics nor recurses endlessly.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use uuid::Uuid;
 
 use super::{Listened, Recorded, Revival, rebuild};
 
-/// The runs of a hierarchy by their places in it; the last of them are none.
+/// The lineages of the runs of a hierarchy; the last of them are invalid.
 const PLACES: [&[u128]; 8] =
     [&[1], &[1, 2], &[1, 2, 3], &[1, 2, 3, 4], &[1, 5], &[1, 2, 6], &[1, 2, 1], &[1, 3, 2]];
 
-/// Each run with the message that it handles, so that most histories fit together somehow.
+/// The message that each run handles, so that most histories are partly consistent.
 fn message_of(place: &[u128]) -> Uuid {
     Uuid::from_u128(100 + place[place.len() - 1])
 }
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_working_set_follows_from_any_record(
+    fn any_record_gives_a_consistent_working_set(
         mut rows in vec(row(), 0..24),
         revived in vec((select(&PLACES[..]), 0..40i64), 0..2),
         in_order in prop::bool::weighted(0.9),

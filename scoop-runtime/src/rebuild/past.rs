@@ -1,4 +1,4 @@
-//! What is on record of a hierarchy, run by run.
+//! The recorded events of a hierarchy, grouped by run.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use uuid::Uuid;
 
 use crate::repair::{HELD, held_again};
 
-/// One row of `message_event`; or of `repeated_failure`, as a ROLLBACK_FAILED more.
+/// A row of `message_event`, or of `repeated_failure` as another ROLLBACK_FAILED.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
     pub(crate) kind: EventKind,
     pub(crate) handler: Option<String>,
-    /// Where the message was published.
+    /// The topic of the message.
     pub(crate) topic: String,
     pub(crate) step: Option<String>,
     pub(crate) jump: Option<String>,
@@ -25,52 +25,52 @@ pub(crate) struct Recorded {
     pub(crate) exception: Option<Value>,
     pub(crate) context: Context,
     pub(crate) at: OffsetDateTime,
-    /// Of a launch that started a hierarchy without a handler: when others got it.
+    /// The time of the redelivery of a message without a handler.
     pub(crate) redelivered_at: Option<OffsetDateTime>,
 }
 
-/// An operator wanted this run to go on.
+/// An intervention of an operator on a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Revival {
     pub(crate) run: Uuid,
     pub(crate) at: OffsetDateTime,
-    /// Or that nothing more be done about it: it was put right by hand.
+    /// Whether the run was rolled back by hand, so that nothing more of it is executed.
     pub(crate) resolves: bool,
 }
 
-/// What one run has on record, in order.
+/// The recorded events of one run, in order.
 #[derive(Debug)]
 pub(super) struct Past<'a> {
     pub(super) seen: &'a Recorded,
-    /// What became of the run; not what it launched.
+    /// The events of the run itself, without its launches.
     own: Vec<&'a Recorded>,
 }
 
-/// What one run is about to do, as far as its own record tells.
+/// The phase of a run, according to its own events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Step after step.
+    /// It executes its steps.
     Forward,
-    /// Undoing what was done.
+    /// It rolls back.
     Backward,
-    /// It was told to turn back, and has not yet.
+    /// Its rollback was requested, and has not begun.
     Told,
-    /// It could not be undone.
+    /// Its rollback failed.
     Failed,
-    /// Nothing.
+    /// It has ended.
     Done,
 }
 
-/// What is on record of a hierarchy.
+/// The recorded events of a hierarchy.
 pub(super) struct Pasts<'a> {
     pub(super) runs: BTreeMap<Uuid, Past<'a>>,
-    /// Of each message, who emitted it.
+    /// The emission of each message.
     pub(super) emissions: BTreeMap<Uuid, &'a Recorded>,
-    /// Of each message, that its handlers have to turn back.
+    /// The rollback request of each message whose handlers have to roll back.
     told: BTreeMap<Uuid, &'a Recorded>,
     requests: Vec<&'a Lineage>,
     revivals: &'a [Revival],
-    /// When the newest event of all was.
+    /// The time of the newest event.
     pub(super) newest_at: OffsetDateTime,
 }
 
@@ -95,17 +95,17 @@ impl<'a> Past<'a> {
         self.newest(EventKind::Committed)
     }
 
-    /// How it failed to be undone, the last time.
+    /// The latest failure of its rollback.
     pub(super) fn failed(&self) -> Option<&'a Recorded> {
         self.newest(EventKind::RollbackFailed)
     }
 
-    /// Whether it did more than once: after an operator had seen to it.
+    /// Whether its rollback failed again after an intervention.
     pub(super) fn failed_again(&self) -> bool {
         self.failures().nth(1).is_some()
     }
 
-    /// How it failed to be undone the first time. Who was waiting for it then is told by that.
+    /// The first failure of its rollback; determines which ancestors were waiting for it.
     fn failed_first(&self) -> Option<&'a Recorded> {
         self.failures().next()
     }
@@ -114,7 +114,7 @@ impl<'a> Past<'a> {
         self.own.iter().copied().filter(|event| event.kind == EventKind::RollbackFailed)
     }
 
-    /// Why it waits for an operator.
+    /// The reason for which it awaits an operator.
     pub(super) fn why_held(&self) -> String {
         let failure = self.failures().skip(1).last().and_then(|failed| failed.exception.clone());
         let failure = failure.and_then(|failure| serde_json::from_value(failure).ok());
@@ -126,7 +126,7 @@ impl<'a> Past<'a> {
         self.own.last().copied().unwrap_or(self.seen)
     }
 
-    /// How it ended the last time, if it did.
+    /// Its latest end, if it has ended.
     pub(super) fn end(&self) -> Option<&'a Recorded> {
         let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
         self.own.iter().rev().find(|event| ends.contains(&event.kind)).copied()
@@ -140,30 +140,30 @@ impl<'a> Past<'a> {
         self.suspensions().next_back()
     }
 
-    /// Its newest suspension before it could not be undone.
+    /// Its newest suspension before the failure of its rollback.
     fn suspended_before_failure(&self) -> Option<&'a Recorded> {
         let failed = self.failed()?;
         self.suspensions().rfind(|event| event.at < failed.at)
     }
 
-    /// The suspensions of the way forward.
+    /// The suspensions of the forward path.
     pub(super) fn forward(&self) -> impl Iterator<Item = &'a Recorded> {
         let turned = self.turned().map(|turned| turned.at);
         self.suspensions().filter(move |event| turned.is_none_or(|turned| event.at < turned))
     }
 
-    /// Its newest suspension on the way back.
+    /// Its newest suspension of the rollback.
     pub(super) fn suspended_backward(&self) -> Option<&'a Recorded> {
         let turned = self.turned()?;
         self.suspended().filter(|event| event.at > turned.at)
     }
 
-    /// Whether the run above had demanded that it turn back.
+    /// Whether its rollback was requested.
     pub(super) fn was_told(&self) -> bool {
         self.turned().is_some_and(|turned| turned.step.is_none())
     }
 
-    /// In which loop iteration its newest step ran.
+    /// The iteration of its newest step.
     pub(super) fn iteration(&self) -> i32 {
         let (mut step, mut iteration) = (None, 0);
         for event in self.forward().filter(|event| event.handling.is_none()) {
@@ -173,7 +173,7 @@ impl<'a> Past<'a> {
         iteration
     }
 
-    /// How often each step completed on the way forward.
+    /// The number of completions of each step on the forward path.
     pub(super) fn completions(&self) -> BTreeMap<String, u32> {
         let mut completions = BTreeMap::new();
         for event in self.forward().filter(|event| event.handling.is_none()) {
@@ -182,7 +182,7 @@ impl<'a> Past<'a> {
         completions
     }
 
-    /// Whether it could not be undone because runs below it could not.
+    /// Whether its rollback failed because of those of its children.
     pub(super) fn failed_with_children(&self) -> bool {
         let (Some(failed), Some(turned)) = (self.failed(), self.turned()) else {
             return false;
@@ -193,8 +193,7 @@ impl<'a> Past<'a> {
         handled.is_some() && failed.handling == handled
     }
 
-    /// Whether it was waiting for this child when that could not be undone, and then could not be undone
-    /// either.
+    /// Whether its rollback failed after that of this child, for which it was waiting.
     pub(super) fn failed_after(&self, child: &Past<'_>) -> bool {
         let (Some(failed), Some(below)) = (self.failed(), child.failed_first()) else {
             return false;
@@ -203,27 +202,27 @@ impl<'a> Past<'a> {
         below.at < failed.at && suspended.is_some_and(|suspended| suspended.at < below.at)
     }
 
-    /// Whether this child is what it waits for.
+    /// Whether it waits for this child, whose rollback failed.
     pub(super) fn waits_for(&self, child: &Past<'_>) -> bool {
         let suspended = self.suspended().map(|suspended| suspended.at);
         child.failed_first().is_some_and(|failed| suspended.is_some_and(|suspended| failed.at > suspended))
     }
 
-    /// Whether this child was what it waited for at that time.
+    /// Whether it waited for this child, whose rollback failed, at that time.
     fn waited_for(&self, child: &Past<'_>, at: OffsetDateTime) -> bool {
         let suspended = self.suspensions().rfind(|event| event.at < at);
         let failed = child.failed_first().zip(suspended);
         failed.is_some_and(|(failed, suspended)| failed.at > suspended.at)
     }
 
-    /// Whether an operator had the part run again that told somebody to turn back, and it waits since.
+    /// Whether the part that requested this rollback was repeated after a failure, and the run waits since then.
     pub(super) fn told_again(&self, told: &Recorded) -> bool {
         let waits = Some(self.last()).filter(|last| last.kind == EventKind::Suspended);
         let again = waits.zip(self.failed()).filter(|(last, failed)| last.at > failed.at);
         again.is_some_and(|(last, _)| last.step == told.step)
     }
 
-    /// Whether the emission belongs to the newest window, of those that the run waits for.
+    /// Whether the emission belongs to the newest window: the run waits for the handlers of these messages.
     pub(super) fn is_newest_window(&self, emission: &Recorded) -> bool {
         if self.last().kind != EventKind::Suspended {
             return false;
@@ -235,7 +234,7 @@ impl<'a> Past<'a> {
 }
 
 impl<'a> Pasts<'a> {
-    /// What the rows of one hierarchy, in order, say of each run.
+    /// Groups the rows of one hierarchy, which are in order, by run.
     pub(super) fn of(rows: &'a [Recorded], revivals: &'a [Revival]) -> Self {
         let newest_at = rows.iter().map(|row| row.at).max().unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let (runs, emissions, told, requests) = Default::default();
@@ -276,12 +275,12 @@ impl<'a> Pasts<'a> {
         }
     }
 
-    /// That the handlers of the run's message have to turn back.
+    /// The rollback request for the handlers of the run's message.
     pub(super) fn told(&self, run: &Past<'_>) -> Option<&'a Recorded> {
         self.told.get(&run.seen.message).copied()
     }
 
-    /// The run above it that launched its message.
+    /// The parent run, which launched its message.
     pub(super) fn above(&self, run: &Past<'_>) -> Option<&Past<'a>> {
         self.runs.get(&run.seen.lineage.parent()?.id())
     }
@@ -294,19 +293,19 @@ impl<'a> Pasts<'a> {
         })
     }
 
-    /// Whether the run above launched its message on the way back.
+    /// Whether the parent launched its message during a rollback.
     pub(super) fn compensates(&self, run: &Past<'_>) -> bool {
         let emission = self.emissions.get(&run.seen.message);
         let turned = self.above(run).and_then(Past::turned);
         turned.zip(emission).is_some_and(|(turned, emission)| emission.at > turned.at)
     }
 
-    /// Whether somebody asked this run, or one above it, to give up.
+    /// Whether this run or an ancestor was cancelled.
     pub(super) fn is_asked(&self, lineage: &Lineage) -> bool {
         self.requests.iter().any(|request| lineage.ids().starts_with(request.ids()))
     }
 
-    /// When an operator first saw to the run, or to one below it, after it had failed the last time.
+    /// The time of the first intervention on the run or a descendant after its latest failure.
     pub(super) fn back_at(&self, run: &Past<'_>) -> Option<OffsetDateTime> {
         let failed_at = run.failed()?.at;
         let is_below = |other: Uuid| {
@@ -317,12 +316,12 @@ impl<'a> Pasts<'a> {
         later.map(|revival| revival.at).min()
     }
 
-    /// Whether an operator has put the run right by hand.
+    /// Whether the run was resolved: rolled back by hand.
     pub(super) fn is_resolved(&self, run: &Past<'_>) -> bool {
         self.revivals.iter().any(|revival| revival.run == run.id() && revival.resolves)
     }
 
-    /// Whether an operator saw to the run after it could not be undone.
+    /// Whether an operator intervened on the run after the failure of its rollback.
     pub(super) fn is_revived(&self, run: &Past<'_>) -> bool {
         let failed = run.failed().map(|failed| failed.at);
         let mut revivals = self.revivals.iter().filter(|revival| revival.run == run.id());
@@ -331,14 +330,13 @@ impl<'a> Pasts<'a> {
         })
     }
 
-    /// Whether an operator has seen to a run above since then, which had waited for this one: with that this
-    /// one is settled, too.
+    /// Whether an ancestor that had waited for this run was settled since then: that settles this run, too.
     pub(super) fn is_settled_above(&self, run: &Past<'_>, since: OffsetDateTime) -> bool {
         let above = self.above(run).filter(|above| above.waited_for(run, since));
         above.is_some_and(|above| above.last().at > since || self.is_settled_above(above, since))
     }
 
-    /// Since when the run is part of a rollback.
+    /// The time since which the run is part of a rollback.
     pub(super) fn undoing_since(&self, run: &Past<'_>) -> Option<OffsetDateTime> {
         if let Some(turned) = run.turned() {
             let told = self.told(run).filter(|_| run.was_told());
@@ -348,13 +346,13 @@ impl<'a> Pasts<'a> {
             return self.told(run).map(|told| told.at);
         }
         let emission = self.emissions.get(&run.seen.message)?;
-        // One level up, so that it comes to an end whatever others have written.
+        // Only one level up, so that the recursion ends even with inconsistent records.
         let emission =
             Some(*emission).filter(|it| Some(&it.lineage) == run.seen.lineage.parent().as_ref())?;
         self.undoing_when_emitted(emission)
     }
 
-    /// When the message was emitted, if that was part of a rollback.
+    /// The time of the emission, if it was part of a rollback.
     pub(super) fn undoing_when_emitted(&self, emission: &Recorded) -> Option<OffsetDateTime> {
         let emitter = self.runs.get(&emission.lineage.id())?;
         let emitter = Some(emitter).filter(|run| run.seen.lineage == emission.lineage)?;

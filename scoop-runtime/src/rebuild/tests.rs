@@ -1,5 +1,5 @@
-//! Histories of a few rows, and the working set that follows. The tests of the whole hold it against what
-//! the engine keeps.
+//! Histories of a few rows, and the resulting working sets. The integration tests compare rebuilt working sets with
+//! those of the engine.
 
 use scoop_core::{Context, EventKind, Lineage};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Listened, Recorded, Revival, rebuild};
 
-/// The working set is made at this second; each row is a second later than the one before.
+/// The working set is rebuilt at this second; each row is a second later than the one before.
 const NOW: i64 = 1_000;
 
 fn at(second: i64) -> OffsetDateTime {
@@ -28,7 +28,7 @@ struct History {
 }
 
 impl History {
-    /// One row more: at this place, about this message.
+    /// Adds a row with this lineage and message.
     fn row(mut self, place: &[u128], kind: EventKind, message: u128) -> Self {
         let second = i64::try_from(self.rows.len()).unwrap() + 1;
         let of_run =
@@ -51,7 +51,7 @@ impl History {
         self
     }
 
-    /// The last row, but so.
+    /// Changes the last row.
     fn but(mut self, change: impl FnOnce(&mut Recorded)) -> Self {
         change(self.rows.last_mut().unwrap());
         self
@@ -108,7 +108,7 @@ impl History {
         rebuilt.iter().map(|run| serde_json::to_value(run).unwrap()).collect()
     }
 
-    /// Who is there, in which state, and what it waits for.
+    /// The runs with their states, and the runs that wait for them.
     fn states(&self) -> Vec<(String, String, Option<u128>)> {
         let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
         let parent = |row: &Value| row["parent"].as_str().map(|id| id.parse::<Uuid>().unwrap().as_u128());
@@ -136,14 +136,14 @@ fn deadline(key: &str, second: i64) -> Value {
     json!({ key: { "deadline": time(second), "source": "test" } })
 }
 
-/// A run 2 that has emitted message 20 in its step `a`, and a run 3 that handles it.
+/// Run 2 has emitted message 20 in its step `a`, and run 3 handles it.
 fn family() -> History {
     let history = History::default().emitted(&[1], 10).seen(&[1, 2], 10).emitted(&[1, 2], 20);
     history.suspended(&[1, 2], 10, "a").jump("b").seen(&[1, 2, 3], 20)
 }
 
 #[test]
-fn what_nobody_has_begun_goes_to_those_who_listened_then() {
+fn pending_delivery_belongs_to_the_handlers_subscribed_at_the_launch() {
     let launched = History::default().emitted(&[1], 10).listens(10, "listens", 1, None);
     let launched = launched.listens(10, "left since", 0, Some(2)).listens(10, "late", 2, None);
     let launched = launched.listens(10, "gone", 0, Some(1)).listens(11, "elsewhere", 0, None);
@@ -160,7 +160,7 @@ fn what_nobody_has_begun_goes_to_those_who_listened_then() {
 }
 
 #[test]
-fn who_sleeps_is_due_later_but_not_later_than_its_deadline() {
+fn sleeping_run_is_due_at_its_wake_up_or_deadline() {
     let launched = History::default().emitted(&[1], 10).listens(10, "h", 0, None);
     let asleep = launched.with(json!({ "SleepUntilKey": { "wakeAfter": time(50) } }));
     assert_eq!(asleep.fields("h", ["ready_at", "give_up_at"]), [time(50), Value::Null]);
@@ -170,7 +170,7 @@ fn who_sleeps_is_due_later_but_not_later_than_its_deadline() {
 }
 
 #[test]
-fn a_run_stands_where_it_was_last() {
+fn run_continues_after_its_last_event() {
     let fresh = History::default().emitted(&[1], 10).seen(&[1, 2], 10);
     let fields = ["state", "step", "jump", "iteration", "handler_iteration", "suspensions", "last_event_at"];
     let none = Value::Null;
@@ -193,7 +193,7 @@ fn a_run_stands_where_it_was_last() {
 }
 
 #[test]
-fn a_parent_waits_for_its_children_begun_or_not() {
+fn parent_waits_for_children_and_pending_deliveries() {
     let family = family();
     assert_eq!(family.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
     let listened = family.listens(20, "other", 0, None);
@@ -202,11 +202,11 @@ fn a_parent_waits_for_its_children_begun_or_not() {
     let done = listened.row(&[1, 2, 3], EventKind::Committed, 20);
     assert_eq!(done.states(), states(&[("h2", "waiting", None), ("other", "ready", Some(2))]));
     let went_on = done.suspended(&[1, 2], 10, "b");
-    assert_eq!(went_on.states(), states(&[("h2", "ready", None)]), "it does not wait for that any more");
+    assert_eq!(went_on.states(), states(&[("h2", "ready", None)]), "h2 stopped waiting");
 }
 
 #[test]
-fn what_failed_is_kept_until_the_parent_has_taken_note() {
+fn failed_child_is_kept_until_the_parent_has_recorded_it() {
     let turned = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
     assert_eq!(turned.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
     let fields = ["backward", "told", "turned_back_at", "undoing_since", "failure"];
@@ -223,7 +223,7 @@ fn what_failed_is_kept_until_the_parent_has_taken_note() {
 }
 
 #[test]
-fn a_child_that_could_not_be_undone_is_in_the_way_of_the_way_back() {
+fn child_with_a_failed_rollback_blocks_the_rollback_of_its_parent() {
     let failed = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
     let failed = failed.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("x").because("stuck");
     assert_eq!(failed.states(), states(&[("h2", "ready", None), ("h3", "ended", Some(2))]));
@@ -236,7 +236,7 @@ fn a_child_that_could_not_be_undone_is_in_the_way_of_the_way_back() {
 }
 
 #[test]
-fn who_was_told_to_turn_back_comes_back_for_whoever_told_it() {
+fn requested_rollback_revives_the_run_for_the_requester() {
     let done = family().row(&[1, 2, 3], EventKind::Committed, 20).with(json!({ "Own": 1, "Both": 1 }));
     let turned = done.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
     let part = "Rollback of a[0,] (rolling back child scopes)";
@@ -263,11 +263,11 @@ fn who_was_told_to_turn_back_comes_back_for_whoever_told_it() {
     let turning = turning.with(json!({ "Both": 2 }));
     assert_eq!(turning.fields("h3", ["begun", "told", "context"]), [json!(true), json!(true), context]);
     let undone = turning.row(&[1, 2, 3], EventKind::RolledBack, 20);
-    assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "who told it knows why");
+    assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "the requester knows the reason");
 }
 
 #[test]
-fn whoever_is_asked_to_give_up_is_told_and_those_below() {
+fn cancellation_applies_to_the_run_and_its_descendants() {
     let asked = family().row(&[1, 2], EventKind::CancellationRequested, 10);
     let gives_up = |history: &History| ["h2", "h3"].map(|run| history.fields(run, ["gives_up"])[0].clone());
     assert_eq!(gives_up(&family()), [json!(false), json!(false)]);
@@ -281,7 +281,7 @@ fn whoever_is_asked_to_give_up_is_told_and_those_below() {
 }
 
 #[test]
-fn deadlines_count_on_their_way_and_after_it_began() {
+fn deadline_applies_to_its_path_if_it_is_after_the_start() {
     let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10);
     let both = |happy, absolute| {
         let mut context = deadline("HappyPathDeadlineKey", happy);
@@ -297,10 +297,10 @@ fn deadlines_count_on_their_way_and_after_it_began() {
     assert_eq!(give_up_at(&run), time(60));
     let back = run.row(&[1, 2], EventKind::RollingBack, 10).step("a").with(both(50, 60));
     assert_eq!(give_up_at(&back), time(60));
-    assert_eq!(give_up_at(&back.with(both(50, 3))), time(80), "at 3 it began");
+    assert_eq!(give_up_at(&back.with(both(50, 3))), time(80), "the rollback began at 3");
 }
 
-/// Run 2 could not be undone since 3 could not.
+/// The rollback of run 2 failed because of that of run 3.
 fn broken() -> History {
     let done = family().row(&[1, 2, 3], EventKind::Committed, 20);
     let turned = done.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no");
@@ -313,7 +313,7 @@ fn broken() -> History {
 }
 
 #[test]
-fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
+fn failed_rollback_is_active_again_after_an_intervention() {
     assert_eq!(broken().states(), []);
     let mut retried = broken();
     retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
@@ -322,7 +322,7 @@ fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
     let expected = [json!(true), json!(true), time(NOW), Value::Null];
     assert_eq!(retried.fields("h3", fields), expected);
     retried.revivals[0].at = at(2);
-    assert_eq!(retried.states(), [], "that was before it failed");
+    assert_eq!(retried.states(), [], "the intervention was before the failure");
 
     let mut above = broken();
     above.revivals.push(Revival { run: id(2), at: at(100), resolves: false });
@@ -337,7 +337,7 @@ fn who_could_not_be_undone_is_back_when_an_operator_has_seen_to_it() {
 }
 
 #[test]
-fn who_fails_again_waits_for_an_operator_again() {
+fn repeated_failure_awaits_an_operator_again() {
     let why = json!({ "type": "Error", "message": "no", "source": "s", "stackTrace": [], "causes": [] });
     let again = |history: History| {
         let failed =
@@ -354,12 +354,12 @@ fn who_fails_again_waits_for_an_operator_again() {
     assert_eq!(retried.fields("h3", ["reason"]), [json!(reason)]);
 
     let skipped_above = retried.suspended(&[1, 2], 10, "children").handling(0);
-    assert_eq!(skipped_above.states(), states(&[("h2", "ready", None)]), "nobody waits for it any more");
+    assert_eq!(skipped_above.states(), states(&[("h2", "ready", None)]), "no run waits for it any more");
     let went_on = again(broken().suspended(&[1, 2, 3], 20, "Rollback of x[0,]"));
     assert_eq!(went_on.states(), states(&[("h2", "waiting", None), ("h3", "stuck", Some(2))]));
 }
 
-/// Run 2 is on its way back, and has launched message 30 there, which run 5 handles.
+/// Run 2 rolls back, and has launched message 30 in its rollback, which run 5 handles.
 fn compensating() -> History {
     let run = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").jump("b");
     let turned = run.row(&[1, 2], EventKind::RollingBack, 10).step("b").because("no").emitted(&[1, 2], 30);
@@ -367,7 +367,7 @@ fn compensating() -> History {
 }
 
 #[test]
-fn what_a_rollback_launches_belongs_to_it() {
+fn message_launched_by_a_rollback_is_part_of_it() {
     let asked = compensating().row(&[1], EventKind::CancellationRequested, 10);
     let fields = ["parent", "backward", "told", "undoing_since", "gives_up"];
     let expected = [json!(id(2)), json!(false), json!(false), time(5), json!(false)];
@@ -380,11 +380,11 @@ fn what_a_rollback_launches_belongs_to_it() {
     emission.context = serde_json::from_value(context).unwrap();
     let fields = ["parent", "undoing_since", "gives_up", "give_up_at"];
     let expected = [json!(id(2)), time(5), json!(false), time(60)];
-    assert_eq!(listened.fields("other", fields), expected, "at 4 it had not been launched");
+    assert_eq!(listened.fields("other", fields), expected, "the message was launched after 4");
 }
 
 #[test]
-fn who_failed_below_a_compensation_is_told_of_only_by_it() {
+fn failed_child_of_a_compensation_is_passed_to_its_parent() {
     let turned = compensating().row(&[1, 2, 5], EventKind::RollingBack, 30).step("x").because("out");
     let failed = turned.row(&[1, 2, 5], EventKind::RollbackFailed, 30).step("Rollback of x[0,]");
     assert_eq!(failed.states(), states(&[("h2", "ready", None), ("h5", "ended", Some(2))]));
@@ -398,13 +398,13 @@ fn who_failed_below_a_compensation_is_told_of_only_by_it() {
     assert_eq!(undone.states(), states(&[("h2", "ready", None), ("h5", "ended", Some(2))]));
     assert_eq!(undone.fields("h5", ["told", "rollback_failure"]), [json!(false), Value::Null]);
     undone.revivals[0].resolves = true;
-    assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "what was put right is no failure");
+    assert_eq!(undone.states(), states(&[("h2", "ready", None)]), "a resolved child is no failure");
     let again = undone.row(&[1, 2], EventKind::RollbackFailed, 10).step("Rollback of a[0,]").handling(0);
-    assert_eq!(again.states(), states(&[("h2", "stuck", None)]), "it had taken note of what is done");
+    assert_eq!(again.states(), states(&[("h2", "stuck", None)]), "h2 had recorded the end");
 }
 
 #[test]
-fn who_failed_by_itself_in_the_end_is_held_when_those_below_are_back() {
+fn own_failure_awaits_an_operator_when_children_are_active_again() {
     let by_itself = |handling: Option<i32>| {
         let mut history = broken();
         history.rows.last_mut().unwrap().handling = handling;
@@ -413,21 +413,21 @@ fn who_failed_by_itself_in_the_end_is_held_when_those_below_are_back() {
     };
     let held = states(&[("h2", "stuck", None), ("h3", "ready", None)]);
     assert_eq!(by_itself(None).states(), held);
-    assert_eq!(by_itself(Some(1)).states(), held, "it was not handled before");
+    assert_eq!(by_itself(Some(1)).states(), held, "no failure was handled before");
     assert_eq!(by_itself(Some(0)).fields("h2", ["state"]), [json!("waiting")]);
     let mut handled = by_itself(Some(2));
     let suspended =
         |row: &&mut Recorded| row.kind == EventKind::Suspended && row.step.as_deref() == Some("children");
     handled.rows.iter_mut().find(suspended).unwrap().handling = Some(1);
     assert_eq!(handled.states(), states(&[("h2", "waiting", None), ("h3", "ready", Some(2))]));
-    // Handling on the way forward was another matter.
+    // A handling on the forward path does not count.
     let mut forward = by_itself(Some(1));
     forward.rows.iter_mut().find(|row| row.step.as_deref() == Some("a")).unwrap().handling = Some(0);
     assert_eq!(forward.states(), held);
 }
 
 #[test]
-fn for_whoever_is_back_only_deadlines_count_that_were_still_to_come() {
+fn after_an_intervention_only_later_deadlines_apply() {
     let give_up_at = |second| {
         let mut retried = broken();
         retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
@@ -438,13 +438,13 @@ fn for_whoever_is_back_only_deadlines_count_that_were_still_to_come() {
         retried.fields("h3", ["give_up_at"])[0].clone()
     };
     assert_eq!(give_up_at(NOW + 5), time(NOW + 5));
-    assert_eq!(give_up_at(101), time(101), "that is missed since it is back");
+    assert_eq!(give_up_at(101), time(101), "the deadline was missed after the intervention");
     assert_eq!(give_up_at(99), Value::Null);
     assert_eq!(give_up_at(100), Value::Null);
 }
 
 #[test]
-fn what_nobody_has_begun_is_dropped_with_its_emitter() {
+fn pending_delivery_is_dropped_when_its_emitter_stops_waiting() {
     let listened = family().listens(20, "other", 0, None);
     let is_awaited = |history: &History| history.states().iter().any(|(handler, ..)| handler == "other");
     let until = |second| {
@@ -461,7 +461,7 @@ fn what_nobody_has_begun_is_dropped_with_its_emitter() {
 }
 
 #[test]
-fn what_its_steps_returned_is_kept_at_hand_unless_it_was_told() {
+fn row_contains_step_values_unless_the_rollback_was_requested() {
     let remembers = |history: &History, handler: &str| {
         let rebuilt = rebuild(&history.rows, &history.revivals, &history.listened, at(NOW));
         rebuilt.iter().find(|run| run.handler == handler).unwrap().remembers()
@@ -473,11 +473,11 @@ fn what_its_steps_returned_is_kept_at_hand_unless_it_was_told() {
     assert!(!remembers(&turned.row(&[1, 2, 3], EventKind::RolledBack, 20), "h3"), "it has ended");
     let mut told = broken();
     told.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
-    assert!(!remembers(&told, "h2") && !remembers(&told, "h3"), "they read it again");
+    assert!(!remembers(&told, "h2") && !remembers(&told, "h3"), "they read the values from the record");
 }
 
 #[test]
-fn who_was_told_stands_where_the_way_back_is() {
+fn requested_rollback_continues_after_its_last_part() {
     let twice = History::default().emitted(&[1], 10).seen(&[1, 2], 10).suspended(&[1, 2], 10, "a").jump("a");
     let done = twice.suspended(&[1, 2], 10, "a").jump("b").row(&[1, 2], EventKind::Committed, 10);
     let told = done.row(&[1, 2], EventKind::RollbackEmitted, 10).but(|row| row.handler = None);
@@ -489,14 +489,14 @@ fn who_was_told_stands_where_the_way_back_is() {
 }
 
 #[test]
-fn who_is_undone_on_request_has_nobody_waiting() {
+fn no_run_waits_for_a_rollback_requested_by_an_operator() {
     let done = family().row(&[1, 2, 3], EventKind::Committed, 20);
     let requested = done.row(&[1, 2, 3], EventKind::RollbackEmitted, 20).but(|row| row.handler = None);
     assert_eq!(requested.states(), states(&[("h2", "ready", None), ("h3", "ready", None)]));
 }
 
 #[test]
-fn what_had_been_accepted_brings_nobody_back() {
+fn accepted_failure_revives_no_ancestor() {
     let failed = family().row(&[1, 2, 3], EventKind::RollingBack, 20).step("x").because("out");
     let failed = failed.row(&[1, 2, 3], EventKind::RollbackFailed, 20).step("Rollback of x[0,]");
     let accepted = failed.suspended(&[1, 2], 10, "a").jump("b").handling(0);
@@ -505,5 +505,5 @@ fn what_had_been_accepted_brings_nobody_back() {
     retried.revivals.push(Revival { run: id(3), at: at(100), resolves: false });
     assert_eq!(retried.states(), states(&[("h3", "ready", None)]));
     retried.revivals[0].run = id(2);
-    assert_eq!(retried.states(), states(&[("h2", "ready", None)]), "it is in nobody's way");
+    assert_eq!(retried.states(), states(&[("h2", "ready", None)]), "the accepted failure does not block h2");
 }

@@ -1,10 +1,10 @@
-//! What follows from the decision of an operator on a run that could not be undone: a pure function of
-//! what of its hierarchy could not be undone.
+//! The consequences of an operator's decision on a failed rollback: a pure function of the failed rollbacks of the
+//! hierarchy.
 //!
-//! A run that fails to be undone takes those above it along: each is told of the failure of the one
-//! below, and fails because of it. So what is decided on one of them concerns those above it, which go
-//! on as soon as nothing below is in their way; and what else is in their way comes into the working
-//! set, too, to be waited for until an operator has seen to it.
+//! A failed rollback makes the rollbacks of the ancestors fail: each parent gets the failure of its child, and fails
+//! because of it. So a decision on one run concerns its ancestors, which continue as soon as no descendant blocks
+//! them. Other failed descendants that block them come into the working set, too, where the ancestors wait for them
+//! until an operator has repaired them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// What an operator wants.
+/// The kind of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
     Retry,
@@ -22,7 +22,7 @@ pub(crate) enum Remedy {
 }
 
 impl Remedy {
-    /// As it is stored.
+    /// The stored name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Retry => "retry",
@@ -32,79 +32,79 @@ impl Remedy {
     }
 }
 
-/// Why nothing follows.
+/// The reason for refusing a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The run is none of those that could not be undone.
+    /// The run has no failed rollback.
     NotFailed,
-    /// Somebody has seen to it already, or is about to learn of it.
+    /// A repair is in progress, or the parent has not yet recorded the failure.
     Busy,
-    /// It failed because of others, which come first.
+    /// The run failed because of descendants, which have to be repaired first.
     FailedBelow,
-    /// It waits for a program that can continue it.
+    /// The run waits for a program that can continue it.
     Stuck,
 }
 
-/// How far a run is in the working set.
+/// The state of a run in the working set, as far as repairs need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It has left it.
+    /// It is not in the working set.
     Absent,
     /// It waits for an operator.
     Held,
-    /// It waits for those below it.
+    /// It waits for its children.
     Waiting,
-    /// Anything else.
+    /// Any other state.
     Busy,
 }
 
-/// A run that could not be undone.
+/// A run whose rollback failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Unrolled {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
     pub(crate) handler: String,
-    /// When it failed, the first time: who was waiting for it then is told by that.
+    /// First failure; determines which ancestors were waiting for it.
     pub(crate) failed_at: OffsetDateTime,
-    /// The part of the rollback that failed, the last time, and how often its children's failures had been handled
-    /// before, if they were the reason.
+    /// The part of the rollback that failed, in the latest failure. `handling` is the number of earlier calls of the
+    /// child failure handler, if the failures of children were the reason.
     pub(crate) part: String,
     pub(crate) handling: Option<u32>,
     pub(crate) presence: Presence,
-    /// Its newest suspension.
+    /// The time of its newest suspension.
     pub(crate) suspended_at: Option<OffsetDateTime>,
-    /// The same, if that was on the way back.
+    /// Part and handling of its newest suspension, if that was during the rollback.
     pub(crate) suspended_part: Option<String>,
     pub(crate) suspended_handling: Option<u32>,
-    /// Whether some of those whom that part told to turn back, or who handle what it launched, were not waited for
-    /// in the end: the run gave up.
+    /// Whether the run gave up waiting for a child of that part: one whose rollback it had requested, or a handler of
+    /// a message that it had launched.
     pub(crate) leaves_behind: bool,
     pub(crate) context: Context,
-    /// Whether the run above launched its message while that was on its way back: whoever wants it
-    /// undone has no use for its failure.
+    /// Whether the message was launched during the parent's rollback. Otherwise the parent requested this rollback
+    /// and ignores its failure.
     pub(crate) compensates: bool,
 }
 
-/// All of a hierarchy that could not be undone.
+/// All failed rollbacks of a hierarchy.
 pub(crate) struct Unrolleds(BTreeMap<Uuid, Unrolled>);
 
-/// What is to be written.
+/// The changes to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    /// The part of the rollback that it is about.
+    /// The part of the rollback that the decision concerns.
     pub(crate) part: String,
-    /// Whether that is to run again although it is suspended.
+    /// Whether that part is to be repeated although it is suspended.
     pub(crate) repeats: bool,
     pub(crate) events: Vec<Written>,
-    /// The runs that come into the working set, or change there.
+    /// The runs that are added to the working set, or change there.
     pub(crate) revived: Vec<Revived>,
-    /// The runs that leave it.
+    /// The runs that are removed from the working set.
     pub(crate) dropped: Vec<Uuid>,
-    /// Who may wait for nobody any more.
+    /// The parent run, which may not wait for any child any more.
     pub(crate) parent: Option<Uuid>,
 }
 
-/// An event that an operator is answerable for.
+/// An event that is written because of an intervention.
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {
     pub(crate) message_id: Uuid,
@@ -117,7 +117,7 @@ pub(crate) struct Written {
     pub(crate) context: Context,
 }
 
-/// A run in the working set.
+/// A run to be written to the working set.
 #[derive(Debug, Serialize)]
 pub(crate) struct Revived {
     pub(crate) id: Uuid,
@@ -133,10 +133,10 @@ pub(crate) struct Revived {
     pub(crate) reason: Option<&'static str>,
 }
 
-/// Why a run is set aside that nobody has seen to.
+/// The reason of a run that awaits an operator.
 pub(crate) const HELD: &str = "it could not be undone; retry, skip or resolve it";
 
-/// The same of a run that somebody has seen to, in vain.
+/// The reason of a run that awaits an operator again after a failed repair.
 pub(crate) fn held_again(failure: &Failure) -> String {
     format!("it could not be undone again: {failure}").replace('\0', "")
 }
@@ -146,7 +146,7 @@ impl Unrolled {
         self.lineage.id()
     }
 
-    /// Whether it failed since runs below it had: what is next is their handling.
+    /// Whether it failed because of its children: it failed at the next handling of their failures.
     fn failed_with_children(&self) -> bool {
         self.handling.is_some() && self.handling == Some(self.suspended_handling.map_or(0, |count| count + 1))
     }
@@ -193,7 +193,7 @@ impl Unrolleds {
         self.0.keys().copied().collect()
     }
 
-    /// What follows. `others` says whether there is anybody else in the working set below the run.
+    /// Decides on a repair. `others` is whether the working set contains other descendants of the run.
     pub(crate) fn decide(&self, remedy: Remedy, run: Uuid, others: bool) -> Result<Decision, Refusal> {
         let target = self.get(run).ok_or(Refusal::NotFailed)?;
         let in_the_way = self.all_in_the_way_of(target);
@@ -229,7 +229,7 @@ impl Unrolleds {
         Ok(decision)
     }
 
-    /// Whether the run is at work, or may be at any moment: it waits, but for nothing that is held.
+    /// Whether the run is executing, or may be at any moment: it waits, but not for a run that awaits an operator.
     fn is_busy(&self, run: &Unrolled) -> bool {
         match run.presence {
             Presence::Absent | Presence::Held => false,
@@ -238,8 +238,8 @@ impl Unrolleds {
         }
     }
 
-    /// Those above have to wait for the run, and for what else is in their way. Who failed by no fault of
-    /// those below waits for nobody but an operator, and is told of nothing.
+    /// Revives the ancestors. They wait for the run, and for the other failed runs that block them. An ancestor that
+    /// did not fail because of its children waits only for an operator, and does not get their ends.
     fn revive_above(&self, target: &Unrolled, above: &[&Unrolled], revived: &mut Vec<Revived>) {
         let mut below = target;
         for (at, run) in above.iter().enumerate() {
@@ -259,7 +259,7 @@ impl Unrolleds {
         }
     }
 
-    /// The runs above that failed because of this one, the nearest first.
+    /// The ancestors that failed because of this run, the nearest first.
     fn above(&self, run: &Unrolled) -> Vec<&Unrolled> {
         let mut above: Vec<&Unrolled> = vec![];
         let mut below = run;
@@ -273,7 +273,7 @@ impl Unrolleds {
         above
     }
 
-    /// The runs that this one waited for, and that could not be undone.
+    /// The children with a failed rollback that block this run: it was waiting for them.
     fn in_the_way_of(&self, run: &Unrolled) -> Vec<&Unrolled> {
         let children = self.0.values().filter(|child| {
             child.lineage.parent().is_some_and(|parent| parent.id() == run.id()) && is_in_the_way(child, run)
@@ -281,7 +281,7 @@ impl Unrolleds {
         children.collect()
     }
 
-    /// The same, and those in their way, each before those below it.
+    /// The descendants with a failed rollback that block this run, parents before their children.
     fn all_in_the_way_of(&self, run: &Unrolled) -> Vec<&Unrolled> {
         let mut all = self.in_the_way_of(run);
         let mut at = 0;
@@ -293,8 +293,8 @@ impl Unrolleds {
     }
 }
 
-/// Whether the run was still waiting for this child when that failed. What it had accepted before is
-/// in nobody's way.
+/// Whether the run was still waiting for this child when it failed. A failure that the run accepted before does not
+/// block it.
 fn is_in_the_way(child: &Unrolled, run: &Unrolled) -> bool {
     run.suspended_at.is_some_and(|suspended| child.failed_at > suspended)
 }
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    /// A run at this place of the hierarchy 1 that failed at this second, by no fault of others.
+    /// A run at this place of the hierarchy 1 that failed at this second, not because of its children.
     fn failed(place: &[u128], second: i64) -> Unrolled {
         let ids = [1].iter().chain(place).copied().map(Uuid::from_u128).collect();
         Unrolled {
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// The same, because of runs below it.
+    /// A run as in [`failed`], but because of its children.
     fn failed_with_children(place: &[u128], second: i64) -> Unrolled {
         Unrolled { handling: Some(0), ..failed(place, second) }
     }
@@ -338,7 +338,7 @@ mod tests {
         Uuid::from_u128(run)
     }
 
-    /// A run 2 that failed since 3 and 4 had, of which 3 failed since 5 had.
+    /// Run 2 failed because of 3 and 4; run 3 failed because of 5.
     fn family() -> [Unrolled; 4] {
         [
             failed_with_children(&[2], 9),
@@ -356,7 +356,7 @@ mod tests {
         Unrolleds::new(runs).decide(remedy, id(run), false)
     }
 
-    /// The runs that come into the working set, with their states, and what they wait for.
+    /// The runs that are added to the working set, with their states and the runs that wait for them.
     fn revived(decision: &Decision) -> Vec<(u128, &str, Option<u128>)> {
         let revived = decision.revived.iter();
         revived.map(|run| (run.id.as_u128(), run.state, run.parent.map(|above| above.as_u128()))).collect()
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_alone_runs_again_alone() {
+    fn retry_of_a_failure_without_ancestors_revives_only_the_run() {
         let decision = decide([failed(&[2], 5)], Remedy::Retry, 2).unwrap();
         assert_eq!(revived(&decision), [(2, "ready", None)]);
         assert_eq!((decision.part.as_str(), decision.repeats), ("Rollback of a[0,]", false));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn those_above_wait_and_so_does_what_else_is_in_their_way() {
+    fn retry_revives_the_ancestors_and_the_other_runs_that_block_them() {
         let decision = decide(family(), Remedy::Retry, 5).unwrap();
         let expected =
             [(3, "waiting", Some(2)), (2, "waiting", None), (4, "stuck", Some(2)), (5, "ready", Some(3))];
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_because_of_others_cannot_be_retried_but_skipped_or_resolved() {
+    fn run_that_failed_because_of_children_can_be_skipped_and_resolved_but_not_retried() {
         assert_eq!(decide(family(), Remedy::Retry, 2).unwrap_err(), Refusal::FailedBelow);
         let skipped = decide(family(), Remedy::Skip, 3).unwrap();
         assert_eq!(events(&skipped), [("SUSPENDED", "h3")]);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_had_been_accepted_is_in_nobodys_way() {
+    fn accepted_failure_blocks_no_ancestor() {
         let mut runs = family();
         runs[0].suspended_at = Some(at(7));
         let decision = decide(runs.clone(), Remedy::Retry, 5).unwrap();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_work_or_may_be_is_left_alone() {
+    fn busy_run_or_relative_refuses_the_repair() {
         let with = |at: usize, presence| {
             let mut runs = family();
             runs[at].presence = presence;
@@ -439,12 +439,12 @@ mod tests {
         for at in [0, 1, 3] {
             assert_eq!(with(at, Presence::Busy)(Remedy::Retry, 5), Err(Refusal::Busy), "run {at}");
         }
-        assert_eq!(with(2, Presence::Busy)(Remedy::Retry, 5), Ok(()), "it is beside it");
+        assert_eq!(with(2, Presence::Busy)(Remedy::Retry, 5), Ok(()), "run 4 is a sibling of run 3");
         assert_eq!(with(3, Presence::Busy)(Remedy::Resolve, 2), Err(Refusal::Busy));
         assert_eq!(
             with(3, Presence::Waiting)(Remedy::Retry, 5),
             Err(Refusal::Busy),
-            "for nobody who is held"
+            "run 5 waits for a run that does not await an operator"
         );
         assert_eq!(with(1, Presence::Waiting)(Remedy::Skip, 3), Ok(()));
         assert_eq!(with(3, Presence::Held)(Remedy::Retry, 5), Ok(()));
@@ -453,15 +453,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_the_working_set_already_stays_unless_it_was_held() {
+    fn run_in_the_working_set_stays_unless_it_awaits_an_operator() {
         let mut runs = family();
         (runs[0].presence, runs[1].presence, runs[2].presence) =
             (Presence::Waiting, Presence::Held, Presence::Held);
         let decision = decide(runs.clone(), Remedy::Retry, 5).unwrap();
         assert_eq!(revived(&decision), [(3, "waiting", Some(2)), (5, "ready", Some(3))]);
-        // It failed by its own fault in the end: somebody has to see to that, too.
+        // Run 3 did not fail because of its children, so it awaits an operator itself.
         runs[1].handling = None;
-        // And it waits for nobody, so nobody below tells it of an end that would stay untold for ever.
+        // It waits for no child, so run 5 gets no parent: an end passed to run 3 would never be consumed.
         assert_eq!(revived(&decide(runs.clone(), Remedy::Retry, 5).unwrap()), [(5, "ready", None)]);
         runs[1].presence = Presence::Absent;
         let decision = decide(runs, Remedy::Retry, 5).unwrap();
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_left_somebody_behind_runs_again() {
+    fn part_that_stopped_waiting_for_children_runs_again() {
         let run = |leaves_behind, remedy| {
             let run = Unrolled {
                 leaves_behind,
@@ -479,21 +479,21 @@ mod tests {
             decide([run], remedy, 2).unwrap().repeats
         };
         assert!(run(true, Remedy::Retry) && !run(false, Remedy::Retry));
-        assert!(!run(true, Remedy::Skip), "they are left as they are");
+        assert!(!run(true, Remedy::Skip), "a skip leaves the children unchanged");
     }
 
     #[test]
-    fn who_is_held_says_why() {
+    fn reason_of_a_repeated_failure_names_it_without_nul() {
         let failure = Failure::new("Error", "no\0", "s");
         assert_eq!(
             held_again(&failure),
             format!("it could not be undone again: {failure}").replace('\0', "")
         );
-        assert!(!held_again(&failure).contains('\0'), "the database takes it");
+        assert!(!held_again(&failure).contains('\0'), "the database accepts it");
     }
 
     #[test]
-    fn a_part_that_is_suspended_runs_again_if_its_children_were_the_reason() {
+    fn suspended_part_runs_again_if_it_failed_because_of_its_children() {
         let run = |handling, suspended: (&str, Option<u32>)| {
             let mut run = failed(&[2], 5);
             (run.handling, run.suspended_part) = (handling, Some(suspended.0.into()));
@@ -502,23 +502,23 @@ mod tests {
         };
         assert!(run(Some(0), ("Rollback of a[0,]", None)));
         assert!(run(Some(2), ("Rollback of a[0,]", Some(1))));
-        assert!(!run(Some(1), ("Rollback of a[0,]", Some(1))), "it is handled by itself");
+        assert!(!run(Some(1), ("Rollback of a[0,]", Some(1))), "the handling itself is retried");
         assert!(!run(None, ("Rollback of a[0,]", None)));
         assert!(!run(Some(0), ("Rollback of b[0,]", None)));
     }
 
     #[test]
-    fn what_a_compensation_launched_is_told_of_only_by_its_own() {
+    fn child_of_a_compensation_counts_as_requested_only_without_a_waiting_parent() {
         let mut runs = family();
         runs[3].compensates = true;
         let told = |decision: Decision| decision.revived.last().unwrap().told;
         assert!(!told(decide(runs.clone(), Remedy::Retry, 5).unwrap()));
         runs[1].suspended_at = Some(at(6));
-        assert!(told(decide(runs, Remedy::Retry, 5).unwrap()), "nobody waits for it any more");
+        assert!(told(decide(runs, Remedy::Retry, 5).unwrap()), "no run waits for it any more");
     }
 
     #[test]
-    fn what_is_written_names_the_run_and_its_part() {
+    fn written_event_names_the_run_and_its_part() {
         let mut run = failed_with_children(&[2], 5);
         run.context = serde_json::from_value(json!({
             "Note": 7, "RollbackPathDeadlineKey": { "deadline": "2026-01-01T00:00:00Z", "source": "a" },
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn remedies_have_the_names_that_are_stored() {
+    fn remedies_have_their_stored_names() {
         let names = [Remedy::Retry, Remedy::Skip, Remedy::Resolve].map(Remedy::as_str);
         assert_eq!(names, ["retry", "skip", "resolve"]);
         let mut ids = Unrolleds::new(family()).ids();

@@ -11,19 +11,19 @@ use crate::payload::{self, Unstorable};
 use crate::{RuntimeError, shape};
 
 impl Scope<'_> {
-    /// Replies to the run or client that launched the message, which reads it with [`Scope::replies`] or
-    /// [`Handle::replies`](crate::Handle::replies). The reply counts once the saga has committed; one of an attempt
-    /// that failed is discarded.
+    /// Replies to the run or client that launched the message, which reads the reply with [`Scope::replies`] or
+    /// [`Handle::replies`](crate::Handle::replies). The reply counts once the saga has committed; a reply of a failed
+    /// attempt is discarded.
     ///
     /// A run replies once, unless its message has `#[message(replies = ..)]`: then any number of times, in any of
     /// its steps and in each iteration of a step that repeats itself.
     ///
-    /// In a `finally` of a step that failed or is undone the reply is dropped, as all replies of the run are.
+    /// In the `finally` of a step that failed or is rolled back, the reply is dropped, as all replies of the run are.
     ///
     /// # Errors
     ///
-    /// If `to` is no message of the saga, if the run has replied before and its message allows one reply, if this is a
-    /// compensation, or if the reply cannot be stored.
+    /// If the saga does not handle messages of the type of `to`, if the run has replied before and its message allows
+    /// one reply, if this is a compensation, or if the reply cannot be stored.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -74,7 +74,7 @@ impl Scope<'_> {
         self.keep_reply::<M>(answer)
     }
 
-    /// Keeps a reply for the record of the step.
+    /// Adds a reply to the record of the step.
     #[track_caller]
     fn keep_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
         let Place { run, definition, step, .. } = self.place;
@@ -92,7 +92,8 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// The error of a reply to a message that the saga does not handle. Another attempt would make the same mistake.
+    /// The error of a reply to a message that the saga does not handle. It is permanent: a retry would make the same
+    /// mistake.
     #[track_caller]
     fn other_message<M: HasReply>(&self) -> Error {
         let Place { run, definition, step, .. } = self.place;
@@ -111,18 +112,18 @@ impl Scope<'_> {
     /// The replies of the handlers of the messages of type `M` that the last step launched, in the order of the
     /// messages, each handler's replies in the order in which it gave them.
     ///
-    /// The last step is meant as in [`Scope::children`]: if `on_child_failure` launched a message
-    /// again, the replies of the others are still there. Only handlers that have committed count: one that was rolled
-    /// back has not replied, and a handler need not reply at all.
+    /// The last step is defined as in [`Scope::children`]: if `on_child_failure` launched a message again, the
+    /// replies of the other children are still included. Only handlers that have committed count: the replies of a
+    /// rolled back handler are dropped, and a handler need not reply at all.
     ///
     /// # Errors
     ///
-    /// If a reply is no `M::Reply`, or the database fails. Pass the error on: if this program cannot read a reply, the run
-    /// is left to a program that can, and is stuck if there is none.
+    /// If a reply is no `M::Reply`, or the database fails. Pass the error on: if this program cannot decode a reply,
+    /// the run is left to a program that can, and is stuck if there is none.
     ///
     /// # Cancel safety
     ///
-    /// It only reads.
+    /// The call only reads.
     pub async fn replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
         typed::<M>(self.read_children(true, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
@@ -135,7 +136,7 @@ impl Scope<'_> {
     ///
     /// # Cancel safety
     ///
-    /// It only reads.
+    /// The call only reads.
     pub async fn all_replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
         typed::<M>(self.read_children(false, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
@@ -143,7 +144,7 @@ impl Scope<'_> {
     /// The outcome of each handler of each message that the last step launched, in the order of the messages.
     ///
     /// This covers all messages launched since that step began: by the step itself, by its `on_child_failure` each
-    /// time that was called, by its `finally`, and by the `at` of the step after it. What this means:
+    /// time that was called, by its `finally`, and by the `at` of the step after it:
     ///
     /// | where | the last step |
     /// | --- | --- |
@@ -151,7 +152,7 @@ impl Scope<'_> {
     /// | `at` | as in its step |
     /// | `on_child_failure` | the step that is handled, with the messages of earlier calls; [`Child::handled`] marks failures that these handled |
     /// | `finally` | the step after which it cleans up; a failed step has launched nothing |
-    /// | a compensation | the step execution that it undoes, whose children are undone by then |
+    /// | a compensation | the step execution that it compensates, whose children are rolled back by then |
     /// | `on_child_failure` during a rollback | the part of the rollback that is handled: the messages that it launched, and the children that it rolled back |
     ///
     /// Sleeps and [detached](Scope::detach) messages are not included.
@@ -162,7 +163,7 @@ impl Scope<'_> {
     ///
     /// # Cancel safety
     ///
-    /// It only reads.
+    /// The call only reads.
     ///
     /// ```
     /// # use scoop_runtime::{ChildOutcome, Scope};
@@ -185,13 +186,13 @@ impl Scope<'_> {
     ///
     /// # Cancel safety
     ///
-    /// It only reads.
+    /// The call only reads.
     pub async fn all_children(&mut self) -> Result<Vec<Child>> {
         self.read_children(false, None).await
     }
 
-    /// The children of the last step, or all; of a topic, with the replies of that name, or of any but sleeping, with
-    /// their payloads.
+    /// Reads the children of the last step, or of the run. `replies` is a topic and the name of the replies to read;
+    /// without it the payloads are read, and sleeps are left out.
     fn read_children(
         &self,
         last_step: bool,
@@ -205,7 +206,7 @@ impl Scope<'_> {
             let undone;
             let of = match &run.path {
                 _ if !last_step => Launches::OfRun { run: id, handler },
-                // It cleans up after a step that failed, and so has launched nothing.
+                // This is the `finally` of a failed step, which has launched nothing.
                 Path::Forward if cleanup => return Ok(vec![]),
                 Path::Backward { plan: Some(plan), .. } if handler_iteration.is_none() => {
                     undone = plan.launched(definition, step).unwrap_or_default();
@@ -230,7 +231,7 @@ impl Scope<'_> {
     }
 }
 
-/// The replies of these children. If this program cannot read one, the run is left to a program that can.
+/// Decodes the replies of these children. If this program cannot decode one, the run is left to a program that can.
 fn typed<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>> {
     replies_of::<M>(children).map_err(|error| match &error {
         RuntimeError::ReplyMismatch { saga, message, expected, stored, shape, source } => {

@@ -6,26 +6,26 @@ use sqlx::{FromRow, Postgres};
 
 use super::Sessions;
 
-/// A statement that runs by itself, whatever the way to the server asks for around it.
+/// Executes a query in its own transaction, as the route (direct or proxied) requires.
 pub(super) trait Alone: Sized {
-    /// What it returns, many times.
+    /// One row of the result.
     type Row;
 
-    /// All that it returns.
+    /// All rows.
     async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>>;
 
-    /// The first that it returns, if any.
+    /// The first row, if any.
     async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>>;
 
-    /// The one that it returns.
+    /// The first row, which has to exist.
     async fn one(self, sessions: &Sessions) -> sqlx::Result<Self::Row> {
         self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
     }
 }
 
-/// A statement that returns nothing.
+/// A statement without result rows.
 pub(super) trait Done {
-    /// What it did.
+    /// Executes it; the result counts the affected rows.
     async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
 }
 

@@ -1,4 +1,4 @@
-//! Takes ready runs. Where the database refuses a claim of many runs because of one of them, that one is stuck.
+//! Claims ready runs. If the database refuses a claim because of one of its runs, that run is marked stuck.
 
 use serde::Serialize;
 use sqlx::Row;
@@ -11,7 +11,7 @@ use super::{Claimed, Lanes, Progress, Tables, Unclaimed};
 use crate::error::is_of_contents;
 use crate::ids;
 
-/// What a worker claims from.
+/// The arguments of a claim.
 struct Claim<'a, S> {
     worker: Uuid,
     identifier: &'a str,
@@ -20,8 +20,8 @@ struct Claim<'a, S> {
 }
 
 impl Tables {
-    /// Takes up to `limit` ready runs of these queues. Who has fewer of them already, by `shares`,
-    /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
+    /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks only at
+    /// runs that became ready since `progress`, and advances that.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
@@ -39,7 +39,7 @@ impl Tables {
         }
     }
 
-    /// Takes ready runs, or only these.
+    /// Claims ready runs, or only these.
     async fn claim_from<S: Serialize + Send + Sync>(
         &self,
         claim: &Claim<'_, S>,
@@ -69,8 +69,8 @@ impl Tables {
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }
 
-    /// Takes ready runs in parts. A part that the database refuses is halved, until the run at fault is alone: that one
-    /// is stuck. So a claim with one such run costs as many statements as the logarithm of its size.
+    /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
+    /// then marked stuck. So a claim with one such run costs as many statements as the logarithm of its size.
     async fn claim_apart<S: Serialize + Send + Sync>(
         &self,
         claim: &Claim<'_, S>,
@@ -96,7 +96,7 @@ impl Tables {
             match taken {
                 Ok(taken) => claimed.extend(taken),
                 Err(error) if claimed.is_empty() => return Err(error),
-                // The worker works on the runs that it has.
+                // The runs claimed so far are executed.
                 Err(_) => break,
             }
         }

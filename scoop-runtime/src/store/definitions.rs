@@ -1,4 +1,4 @@
-//! The definitions of sagas that programs had, and the workers that have them now.
+//! Recorded definitions of sagas, and the living workers with their current ones.
 
 use scoop_core::{Definition, RecordedStep};
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub(crate) struct Lanes {
     pub(crate) definitions: Vec<i32>,
     /// The last step of the definition at hand.
     pub(crate) last_steps: Vec<String>,
-    /// The value of `worker.topology` that the lists follow from. By another value nothing is claimed.
+    /// The value of `worker.topology` that the lists follow from. With another value nothing is claimed.
     pub(crate) topology: i64,
 }
 
@@ -64,7 +64,7 @@ impl Lanes {
         pairs.zip(&self.reserved_for).map(|((topic, handler), lane)| (&**topic, &**handler, *lane))
     }
 
-    /// Those of the queues that `is_kept` names, by topic, handler and reservation.
+    /// The queues that `is_kept` accepts, by topic, handler and reservation.
     pub(crate) fn only(&self, is_kept: impl Fn((&str, &str, i32)) -> bool) -> Self {
         let mut only = Self { topology: self.topology, ..Self::default() };
         for (at, lane) in self.each().enumerate().filter(|(_, lane)| is_kept(*lane)) {
@@ -90,7 +90,7 @@ pub(crate) struct Refusing<'a> {
     pub(crate) or_stuck: bool,
 }
 
-/// What became of a run that a program cannot continue.
+/// The result for a run that a program cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetAside {
     /// No living worker has a definition that has not refused it.
@@ -177,8 +177,8 @@ impl Tables {
         rows.iter().map(LivingWorker::from_row).collect()
     }
 
-    /// Enters a worker whose session holds the advisory lock, and tells the other workers. Returns when the worker
-    /// started.
+    /// Registers a worker whose session holds the advisory lock, and notifies the other workers. Returns when the
+    /// worker started.
     pub(crate) async fn register(
         &self,
         listener: &mut PgListener,
@@ -194,8 +194,8 @@ impl Tables {
         Ok(started_at)
     }
 
-    /// Lists the sagas of a registered worker anew, as if it had started with them, since these have changed; and tells the
-    /// other workers.
+    /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
+    /// workers.
     pub(crate) async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
@@ -211,7 +211,7 @@ impl Tables {
         tx.commit().await
     }
 
-    /// Enters a worker, in a transaction of the caller.
+    /// Registers a worker, in a transaction of the caller.
     pub(super) async fn register_on(
         &self,
         connection: &mut PgConnection,
@@ -229,7 +229,7 @@ impl Tables {
             .await
     }
 
-    /// Enters a worker of no handlers, alone.
+    /// Registers a single worker without handlers, with topology 0.
     #[cfg(test)]
     pub(super) async fn register_alone(&self, pool: &sqlx::PgPool, worker: Uuid, lock_key: i64) {
         let registered =
@@ -243,9 +243,9 @@ impl Tables {
             .unwrap();
     }
 
-    /// Begins a change of who lives: no worker claims by what it knew before. The first statement of its transaction, so
-    /// that two such transactions lock the rows of workers in one order; and one that waits for refusals under way, so
-    /// that [`Tables::reconsider`] sees what these have left.
+    /// Begins a change of the living workers: claims with the former topology take nothing. It is the first statement
+    /// of its transaction, so that two such transactions lock the rows of workers in one order. It waits for refusals
+    /// under way, so that [`Tables::reconsider`] sees their result.
     pub(super) async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
         sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *connection).await?;
         sqlx::query(self.sql.topology_change.clone()).execute(connection).await?;

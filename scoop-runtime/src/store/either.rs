@@ -1,4 +1,4 @@
-//! The one or the other store, chosen when a program starts.
+//! The store in use, PostgreSQL or memory, chosen when a program starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::{CancellationRequest, Named};
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
 
-/// Where runs and their history are kept.
+/// The store of runs and their history.
 #[derive(Clone)]
 pub(crate) enum Store {
     Postgres(Arc<Tables>),
@@ -46,7 +46,7 @@ impl From<Tables> for Store {
     }
 }
 
-/// Declares operations that both stores have; what each does is said there.
+/// Declares operations that both stores have, each documented there.
 macro_rules! either {
     ($(async fn $operation:ident(&self $(, $argument:ident: $type:ty)* $(,)?) -> $answer:ty;)*) => {
         impl Store {
@@ -154,7 +154,7 @@ impl Store {
         self.tables()?.settle_within(connection, identifier, settlement, claim).await
     }
 
-    /// What only a database has: transactions in which others can write, too.
+    /// The database: only it has transactions in which user code can write, too.
     fn tables(&self) -> sqlx::Result<&Tables> {
         match self {
             Self::Postgres(tables) => Ok(tables),
@@ -162,7 +162,7 @@ impl Store {
         }
     }
 
-    /// Whether everybody hears at once that a process is dead, and nobody has to look.
+    /// Whether the death of a process is reported at once, without polling.
     pub(crate) fn tells_of_deaths(&self) -> bool {
         matches!(self, Self::Memory(_))
     }
@@ -175,5 +175,5 @@ impl Store {
     }
 }
 
-/// Why there is no transaction.
+/// The error of operations that need a transaction of a database.
 const IN_MEMORY: &str = "scoop runs in memory here, where no transaction of a database can be taken part in";

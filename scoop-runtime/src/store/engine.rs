@@ -1,4 +1,4 @@
-//! What the engine asks of the database, one function for each statement.
+//! The statements of the engine, one function for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,39 +23,39 @@ use crate::clock::Now;
 use crate::ids;
 use crate::registry::{Renamed, Subscription};
 
-/// Each statement sees what was committed before it began, whatever the database's default is;
-/// and a lock that some lost session still holds does not hold us up for long.
+/// Each statement sees all earlier commits, independent of the database's default isolation. The lock of a lost session
+/// delays the engine only briefly.
 pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
-/// The server ends a session that idles in this transaction: otherwise the locks of a process that is stopped (`SIGSTOP`)
-/// would block the starts and ends of all others.
+/// The server ends a session that idles in this transaction: otherwise the locks of a process that is stopped
+/// (`SIGSTOP`) would block the starts and ends of all others.
 pub(super) const IDLE_BRIEFLY: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
-/// A run that lost a child.
+/// A run of which a child has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Parent {
     pub(crate) root: Uuid,
     pub(crate) id: Uuid,
-    /// When the child's last event was.
+    /// The time of the child's last event.
     #[serde(with = "time::serde::rfc3339")]
     pub(crate) at: OffsetDateTime,
 }
 
 impl Parent {
-    /// From a row that has the three.
+    /// From a row with `root`, `id` and `at`.
     pub(super) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
     }
 }
 
-/// The runs that wait for nobody any more.
+/// The runs that wait for no child any more.
 #[derive(Default)]
 pub(crate) struct Woken {
-    /// Whose those are that are ready.
+    /// The handlers of the runs that are ready.
     pub(crate) handlers: Vec<String>,
-    /// Those that were claimed along with it.
+    /// The runs claimed by the same statement.
     pub(crate) claimed: Vec<Result<Claimed, Unclaimed>>,
-    /// Those that have committed with it.
+    /// The runs committed by the same statement.
     pub(crate) committed: Vec<Committed>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Woken {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Committed {
     pub(crate) root: Uuid,
-    /// Who lost a child with that.
+    /// The run of which a child ended with that.
     pub(crate) parent: Option<Parent>,
 }
 
@@ -81,14 +81,14 @@ impl Committed {
     }
 }
 
-/// A run that did not go the way it was to go.
+/// A run that is handed back without a settlement.
 pub(crate) struct Release {
     pub(crate) key: Key,
-    /// How long nobody is to take it again.
+    /// How long it cannot be claimed.
     pub(crate) pause_seconds: f64,
-    /// What went wrong; nothing if it is merely handed back.
+    /// The cause; `None` if it is merely handed back.
     pub(crate) reason: Option<String>,
-    /// Whether the attempt is one of those that the step is granted.
+    /// Whether the attempt counts as a retry that the step is granted.
     pub(crate) granted: bool,
     /// The definition of the program.
     pub(crate) definition: i32,
@@ -98,29 +98,29 @@ pub(crate) struct Release {
 
 /// Why a run has to give up.
 pub(crate) struct GiveUp {
-    /// What was asked of it, or of those above it.
+    /// The requests to it or to its ancestors.
     pub(crate) requests: Vec<Failure>,
-    /// By which its deadlines are to be told.
+    /// The context with its deadlines.
     pub(crate) context: Context,
     pub(crate) now: OffsetDateTime,
-    /// Before when deadlines do not count, if so.
+    /// Earlier deadlines do not count, if it belongs to a rollback.
     pub(crate) since: Option<OffsetDateTime>,
 }
 
 impl Release {
-    /// Merely handed back.
+    /// Hands it back without a failed attempt.
     pub(crate) fn at_once(key: Key) -> Self {
         Self { key, pause_seconds: 0.0, reason: None, granted: false, definition: 0, again: true }
     }
 
-    /// After an attempt in vain.
+    /// Hands it back after a failed attempt.
     pub(crate) fn after(key: Key, pause_seconds: f64, reason: String) -> Self {
         Self { pause_seconds, reason: Some(reason.replace('\0', "")), ..Self::at_once(key) }
     }
 }
 
 impl Tables {
-    /// Which of many queues have something ready. Looks at what has become ready since `progress`, as a claim does.
+    /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
     pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
         let known = progress.known();
         let rows = sqlx::query_as(self.sql.handler_ready.clone())
@@ -137,8 +137,8 @@ impl Tables {
         Ok(lanes.only(|lane| ready.contains(&lane)))
     }
 
-    /// Applies the settlements whose claims still hold, and says what became of them. It is quick if
-    /// all of them have the same shape, and that is not [`Shape::Any`](super::Shape::Any).
+    /// Applies the settlements whose claims still hold, and returns their results. It is fast if all of them have the
+    /// same shape, other than [`Shape::Any`](super::Shape::Any).
     pub(crate) async fn settle(
         &self,
         identifier: &str,
@@ -148,7 +148,7 @@ impl Tables {
             return self.settle_required(identifier, settlements).await;
         }
         if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
-            // Lists of one are dear.
+            // A list of one element costs more than single parameters.
             if let ([plain], [settlement]) = (&plain[..], settlements)
                 && plain.went_through_a_step()
             {
@@ -168,9 +168,9 @@ impl Tables {
         settled.iter().map(Settled::from_row).collect()
     }
 
-    /// Applies a settlement inside the transaction of a step, if its claim still holds. That
-    /// transaction was begun with this as `scoop_run.claim`: without it there, the step has ended its transaction
-    /// itself, and nothing is applied.
+    /// Applies a settlement inside the transaction of a step, if its claim still holds. That transaction began with
+    /// `scoop_run.claim` set to `claim`. Without this setting the step has ended its transaction itself, and nothing is
+    /// applied.
     pub(crate) async fn settle_within(
         &self,
         connection: &mut PgConnection,
@@ -189,7 +189,7 @@ impl Tables {
         rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
     }
 
-    /// As [`Tables::settle`], by the function that can do anything, and outside the transaction of a step.
+    /// Like [`Tables::settle`], always by the function `scoop.settle`, and outside the transaction of a step.
     #[cfg(test)]
     pub(super) async fn settle_by_function(
         &self,
@@ -228,15 +228,14 @@ impl Tables {
         settle.bind(claim).fetch_all(connection).await
     }
 
-    /// Makes the runs ready that wait for nobody any more, and says whose they are.
+    /// Makes the runs ready that wait for no child any more, and returns their handlers.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
         let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
     }
 
-    /// The same, by a worker of these queues that has room for so many of the parents, from the first
-    /// on: of these, the ones that wait for nobody are claimed. Those that had come to the last step of their
-    /// saga commit instead, if that is wanted.
+    /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are claimed.
+    /// With `commits`, those that had come to the last step of their saga commit instead.
     pub(crate) async fn wake_here(
         &self,
         parents: &[Parent],
@@ -318,7 +317,7 @@ impl Tables {
         row.map(read).transpose()
     }
 
-    /// Has the waiting runs give up that have missed a deadline, and says which those are.
+    /// Makes waiting runs give up that have missed a deadline, and returns them.
     pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
         let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
         rows.iter().map(Parent::from_row).collect()
@@ -335,8 +334,8 @@ impl Tables {
             .await
     }
 
-    /// In how many seconds there is something to do, in these queues or for a waiting run; whether any worker
-    /// but this one is dead; and the topology, if this one is listed.
+    /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if
+    /// this worker is registered.
     pub(crate) async fn due(
         &self,
         lanes: &Lanes,
@@ -346,7 +345,7 @@ impl Tables {
         due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
     }
 
-    /// What became of messages with each of their handlers, in the order of the messages.
+    /// The outcome of messages in each of their handlers, in the order of the messages.
     pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
         let ChildQuery { of, topic, replies } = asked;
         let (messages, run, last_step, unseen) = match of {
@@ -368,16 +367,16 @@ impl Tables {
         rows.iter().map(|row| Child::from_row(row, replies)).collect()
     }
 
-    /// What time it is, by the clock of the server.
+    /// The time by the clock of the server.
     pub(crate) async fn now(&self) -> sqlx::Result<Now> {
         self.clock.now(&self.sessions).await
     }
 
-    /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
+    /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *tx).await?;
-        // Then the next statement sees all that live, and a worker that starts later sees what it leaves.
+        // So the next statement sees all living workers, and a worker that starts later sees its result.
         sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
             .bind(refusal.key.root)
@@ -396,7 +395,7 @@ impl Tables {
         })
     }
 
-    /// Lists the sagas that messages are delivered to, in place of the names that they had before.
+    /// Registers the sagas that messages are delivered to, in place of their former names.
     pub(crate) async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
@@ -420,13 +419,13 @@ impl Tables {
         Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
     }
 
-    /// Makes the runs ready that nobody came to wake, and says whose they are.
+    /// Makes waiting runs ready that were never woken, and returns their handlers.
     pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         let woken = sqlx::query(self.sql.run_sweep.clone()).all(&self.sessions).await?;
         woken.iter().map(|row| row.try_get("handler")).collect()
     }
 
-    /// Tells the other processes that there may be something to do.
+    /// Notifies the other processes that there may be work.
     pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.notification(worker).done(&self.sessions).await?;
         Ok(())

@@ -8,8 +8,8 @@ use super::alone::Alone;
 use super::engine::READ_COMMITTED;
 use crate::settings::Backoff;
 
-/// How many attempts in a row may have an unknown result before a run is stuck. With the pauses of the engine that takes
-/// more than a minute.
+/// The number of consecutive attempts with an unknown result after which a run is stuck. With the pauses of the engine
+/// that takes more than a minute.
 pub(crate) const UNKNOWN_MAX: i32 = 12;
 
 /// The reason of a run whose last attempt ended with its worker.
@@ -93,7 +93,7 @@ impl Tables {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let paused: Vec<Owner> =
             sqlx::query_as(self.sql.worker_pause.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        // A worker that is not listed owns nothing, and may own runs before this transaction ends if it is listed again.
+        // An unregistered worker owns nothing. Registered again, it may own runs before this transaction ends.
         let mut freed = Freed::default();
         if !paused.is_empty() {
             freed = self.free(&mut tx, &paused, &in_flight(), ANSWER_LOST, backoff).await?;

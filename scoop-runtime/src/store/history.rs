@@ -1,4 +1,4 @@
-//! What a run had done, read for its rollback.
+//! The history of a run, read for its rollback.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::Tables;
 use super::alone::Alone;
 use super::rows::unsigned;
 
-/// The newest of a history, or a window of it.
+/// The newest part of a history, or a window of it.
 #[derive(Default)]
 pub(crate) struct History {
-    /// The newest suspension, on whatever way.
+    /// The newest suspension, of a step or of the rollback.
     pub(crate) last: Option<Suspension>,
     /// Whether a part of the rollback was done already.
     pub(crate) any_part_done: bool,
@@ -25,22 +25,22 @@ pub(crate) struct History {
     pub(crate) window: Option<Window>,
     /// The entries of that window; without one, the newest entries.
     pub(crate) entries: Vec<Entry>,
-    /// What the steps returned, if there are no more entries.
+    /// The outputs of the steps, if there are no more entries.
     pub(crate) outputs: BTreeMap<String, Value>,
 }
 
-/// Which values of a run are asked for.
+/// The requested values of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    /// Those of these names.
+    /// The values of these names.
     pub(crate) names: Vec<String>,
     /// Of each of these ranges, from a name to another of the same length, the one with the last name.
     pub(crate) newest: Vec<(String, String)>,
 }
 
 impl Tables {
-    /// What a run had done: its newest suspension, and up to `limit` entries. Those of the window that is on record are
-    /// all returned.
+    /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are all
+    /// returned.
     pub(crate) async fn history(
         &self,
         names: &RollbackNames,
@@ -59,7 +59,7 @@ impl Tables {
         Ok(history)
     }
 
-    /// The newest entries up to then of the way forward of a run.
+    /// The newest entries of a run's forward path, up to `until`.
     pub(crate) async fn entries_until(
         &self,
         names: &RollbackNames,
@@ -90,7 +90,7 @@ impl Tables {
             .await
     }
 
-    /// How much a run has done up to then. Reads all of that.
+    /// The counts of a run's history, up to `until`. Reads all of it.
     pub(crate) async fn count_history(
         &self,
         handler: &str,
@@ -111,7 +111,7 @@ impl Tables {
         Ok(beginning)
     }
 
-    /// How often in a row the step of these names ended in a run, up to then.
+    /// How often in a row the step of these names completed in a run, up to `until`.
     pub(crate) async fn repetitions(
         &self,
         handler: &str,
@@ -127,7 +127,7 @@ impl Tables {
         Ok(counted(count.one(&self.sessions).await?))
     }
 
-    /// What the steps of a run returned, by name.
+    /// The outputs of a run's steps, by name.
     pub(crate) async fn values(
         &self,
         handler: &str,
@@ -170,7 +170,7 @@ impl History {
     }
 }
 
-/// An entry of the way forward; `None` for the newest suspension.
+/// An entry of the forward path; `None` for the newest suspension.
 fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
     let Some(at) = row.try_get::<Option<OffsetDateTime>, _>("created_at")? else {
         return Ok(None);

@@ -1,9 +1,9 @@
-//! Makes the tables and brings them up to date.
+//! Creates the tables and brings them up to date.
 //!
-//! The migrations are part of the program. Their history stands in a table of its own, in the
-//! same schema as everything else, so that it meets neither the user's migrations nor those of a
-//! second installation in another schema. If another tool applies their texts, there is no such table; the version is
-//! also that of a function, which every role may call.
+//! The migrations are part of the program. Their history is in a table of its own, in the same schema as everything
+//! else. So it meets neither the user's migrations nor those of a second installation in another schema. If another
+//! tool applies their texts, there is no such table. The version is also the result of a function, which every role may
+//! call.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -28,13 +28,13 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "launch", include_str!("../../migrations/0010_launch.sql")),
 ];
 
-/// The oldest server that has all we use, as `server_version_num`.
+/// The oldest server that supports all statements, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 15_00_00;
 
-/// Applies what is missing, on one connection of its own, like those of this pool. Several processes may do so at once;
-/// they wait for each other.
+/// Applies missing migrations, on one connection of its own, with the options of this pool. Several processes may do so
+/// at once; they wait for each other.
 ///
-/// A connection of the pool would be back there a moment later only. Another one would be opened until then, which the
+/// A connection of the pool would return there only a moment later. Until then another one would be opened, which the
 /// server may not allow.
 pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
     let options = (*pool.connect_options()).clone();
@@ -54,8 +54,8 @@ async fn migrate_on(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> 
     migrator.run(pool).await.map_err(|error| explain(error, schema))
 }
 
-/// The version of a server that is too old. Asked without a prepared statement, since the connection may lead through a
-/// proxy: the check of that reports together with this one.
+/// The version of a server that is too old. Queried without a prepared statement, since the connection may lead through
+/// a proxy: the check for that is reported together with this one.
 pub(super) async fn too_old(connection: &mut PgConnection) -> sqlx::Result<Option<String>> {
     let row = sqlx::raw_sql(
         "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",

@@ -1,5 +1,4 @@
-//! Where runs and their history are kept: PostgreSQL, or the memory of one program. The only place that
-//! speaks SQL.
+//! The store of runs and their history: PostgreSQL, or the memory of one program. The only module that speaks SQL.
 
 mod alone;
 mod claim;

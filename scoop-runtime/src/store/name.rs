@@ -1,15 +1,15 @@
-//! What the connections of the engine are called in `pg_stat_activity`.
+//! The name of the engine's connections in `pg_stat_activity`.
 
 use std::path::Path;
 
 use sqlx::postgres::PgConnectOptions;
 
-/// The server cuts what is longer, in bytes.
+/// The server cuts longer names, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 
 const SUFFIX: &str = "/scoop";
 
-/// The same options, under the name of the engine: that of the user or else of the program, and `scoop`.
+/// The same options with the name of the engine: that of the user or else of the program, and `scoop`.
 pub(super) fn named(options: PgConnectOptions) -> PgConnectOptions {
     let name = name(options.get_application_name(), &program());
     options.application_name(&name)
@@ -17,7 +17,7 @@ pub(super) fn named(options: PgConnectOptions) -> PgConnectOptions {
 
 fn name(of_user: Option<&str>, program: &str) -> String {
     let prefix = of_user.filter(|name| !name.is_empty()).unwrap_or(program);
-    // The server writes each byte of other characters as something else, and may take four for that.
+    // The server escapes each byte of other characters, with up to four bytes.
     let printable = prefix.chars().map(|it| if matches!(it, ' '..='~') { it } else { '?' });
     let prefix: String = printable.take(NAME_BYTES_MAX - SUFFIX.len()).collect();
     format!("{prefix}{SUFFIX}").trim_start_matches('/').to_owned()

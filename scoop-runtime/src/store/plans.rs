@@ -1,5 +1,5 @@
-//! The plans of the statements that are asked all the time, whatever the tables hold and whatever the
-//! server knows of them: each finds its rows by an index, and reads no more than these.
+//! The plans of frequent statements, independent of the tables' contents and the server's statistics: each finds its
+//! rows by an index, and reads no more than these.
 
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use super::sessions::SESSION;
 use super::tests::{database, done};
 use super::{Access, Schema, Sessions, Statements, Tables, migrate};
 
-/// What is asked for each step, claim, launch, look or second, and for each run that is cancelled.
+/// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
 const HOT: [&str; 24] = [
     "run_claim",
     "step_suspend",
@@ -36,17 +36,17 @@ const HOT: [&str; 24] = [
     "message_standing",
 ];
 
-/// Those that go through the index of ready runs from one handler to the next, or through that of
-/// deadlines from the earliest on, and stop.
+/// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
+/// the earliest on, and stop.
 const WALKS: [&str; 3] = ["run_due", "handler_ready", "run_overdue"];
 
-/// What grows.
+/// The tables that grow.
 const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
 
-/// What is asked in transactions of the user, whose sessions plan as they like.
+/// Statements in transactions of the user. The settings of those sessions are not ours.
 const AMONG_THE_USERS: [&str; 4] = ["step_suspend", "step_end", "step_launch_one", "message_publish_one"];
 
-/// Has the server prepare a statement, and gives values for it.
+/// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
     let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
     let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
@@ -166,7 +166,7 @@ async fn keeps_its_plan(pool: &PgPool, statement: &str) -> bool {
     generic == 1
 }
 
-/// Says what is wrong with a plan, if anything is.
+/// The objection to a plan, if any.
 fn objection(statement: &str, plan: &[String]) -> Option<String> {
     for (at, line) in plan.iter().enumerate() {
         let Some((_, node)) = line.split_once(" Scan ") else {
@@ -187,7 +187,7 @@ fn objection(statement: &str, plan: &[String]) -> Option<String> {
     None
 }
 
-/// Has every plan looked at.
+/// Checks every plan.
 async fn all_look_up(pool: &PgPool, tables: &str) {
     for statement in HOT {
         let plan = plan_of(pool, statement).await;
@@ -200,7 +200,7 @@ async fn all_look_up(pool: &PgPool, tables: &str) {
     }
 }
 
-/// Twenty thousand runs, each tenth of which waits for a child, and what is on record of them.
+/// Twenty thousand runs with their events. Each tenth run waits for a child.
 const MANY: &str = "
     INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many');
     INSERT INTO scoop.message (id, topic, payload)
@@ -218,7 +218,7 @@ const MANY: &str = "
     FROM scoop.run WHERE handler = 'many'";
 
 #[tokio::test]
-async fn every_hot_statement_looks_up_what_it_needs() {
+async fn every_hot_statement_uses_an_index() {
     let (pool, server) = database("plans").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
@@ -235,7 +235,7 @@ async fn every_hot_statement_looks_up_what_it_needs() {
     done(pool, server).await;
 }
 
-/// How a statement was carried out with these values.
+/// The execution of a statement with these values.
 async fn carried_out(pool: &PgPool, statement: &str, values: &str) -> serde_json::Value {
     let (prepare, _) = prepared(statement);
     let explain =
@@ -251,19 +251,19 @@ async fn explained(pool: &PgPool, explain: String) -> serde_json::Value {
     plan[0]["Plan"].clone()
 }
 
-/// How many blocks a plan read.
+/// The number of blocks that a plan read.
 fn blocks_read(plan: &serde_json::Value) -> i64 {
     let blocks = |key: &str| plan[key].as_i64().unwrap();
     blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
 }
 
-/// How many blocks a statement reads with these values.
+/// The number of blocks that a statement reads with these values.
 async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
     blocks_read(&carried_out(pool, statement, values).await)
 }
 
-/// What was taken before is not gone through again, though its entries in the index are still there. `known` are values
-/// that say how far the queue has been worked off, with which it reads so many blocks at most; `unknown` such that do not.
+/// Claimed runs are not read again, though their index entries are still there. `known` are values with the progress of
+/// the queue, with which the statement reads fewer blocks than `at_most`. `unknown` are values without it.
 async fn reads_what_is_ready_and_not_what_was_taken(
     statement: &str,
     (known, at_most): (&str, i64),
@@ -279,7 +279,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
     execute("UPDATE scoop.run SET ready_at = now() - interval '10 minutes'").await;
     execute("VACUUM scoop.run").await;
     execute("DELETE FROM scoop.run WHERE handler = 'many' AND state = 'ready'").await;
-    // In this order: whoever goes through dead entries marks them, and the next one is quicker.
+    // In this order: a scan marks dead entries, so that the next one is faster.
     let from_the_last_on = blocks_of(&pool, statement, known).await;
     let from_the_first_on = blocks_of(&pool, statement, unknown).await;
     assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
@@ -288,7 +288,7 @@ async fn reads_what_is_ready_and_not_what_was_taken(
 }
 
 #[tokio::test]
-async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
+async fn claim_skips_the_index_entries_of_claimed_runs() {
     let claim = |reached: &str| {
         format!(
             "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL",
@@ -300,16 +300,16 @@ async fn a_claim_reads_what_there_is_to_claim_and_not_what_was_taken() {
 }
 
 #[tokio::test]
-async fn who_looks_for_handlers_with_something_ready_leaves_out_what_was_taken() {
-    // The index is gone through up to that of the dead entries, and from there on, too.
+async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
+    // The index is read up to the dead entries, and after them, too.
     let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
     let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}'");
     let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}'");
     reads_what_is_ready_and_not_what_was_taken("handler_ready", (&known, 40), &unknown).await;
 }
 
-/// A run of two thousand steps, each with two children of two thousand runs; the newest child has gone through two thousand
-/// steps itself, and replied.
+/// A run of two thousand steps, each with two children of two thousand runs; the newest child has gone through two
+/// thousand steps itself, and replied.
 const LONG_RUN: &str = "
     INSERT INTO scoop.message (id, topic, payload)
     SELECT md5('message' || n)::uuid, 'asked', '{}' FROM generate_series(0, 4000) n;
@@ -382,8 +382,8 @@ async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
     done(pool, server).await;
 }
 
-/// Loops of 2,000 and of 20,000 iterations, each with a message and a value, and a step before them with a value. Of half of
-/// the second the rollback is done, and its newest part names a window of ten iterations.
+/// Loops of 2,000 and of 20,000 iterations, each with a message and a value, and a step before them with a value. Of
+/// half of the second the rollback is done, and its newest part names a window of ten iterations.
 const LOOPS: &str = "
     INSERT INTO scoop.message (id, topic, payload)
     SELECT md5(size || 'message' || n)::uuid, 'asked', '{}'
@@ -448,7 +448,7 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
     done(pool, server).await;
 }
 
-/// How many blocks of temporary files the parts of a plan wrote, each with those below it.
+/// The number of blocks of temporary files that the parts of a plan wrote, each with those below it.
 fn blocks_written_aside(plan: &serde_json::Value) -> i64 {
     let below = plan["Plans"].as_array().into_iter().flatten().map(blocks_written_aside);
     plan["Temp Written Blocks"].as_i64().unwrap() + below.sum::<i64>()
@@ -559,7 +559,7 @@ async fn rebuild_reads_hierarchies_that_are_not_at_rest() {
 }
 
 #[test]
-fn a_bad_plan_is_told_from_a_good_one() {
+fn bad_plan_is_distinguished_from_a_good_one() {
     let plan = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let good = plan(
         "Update on run r\n  ->  Index Scan using run_pkey on run r  (cost)\n        Index Cond: (id = $1)",

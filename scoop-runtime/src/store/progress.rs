@@ -1,9 +1,10 @@
-//! How far the queues of ready runs have been worked off.
+//! The progress of claims in the queues of ready runs.
 //!
-//! The oldest ready run comes first, and whoever takes it leaves a dead entry behind in the index, until that is
-//! vacuumed. Claims that began with the oldest each time would go through more of these with each run of a backlog.
-//! They still do for a handler of which nothing has been taken since all was forgotten, as the engine does every now and
-//! then; only so does an old run that comes to light come first when it is its turn.
+//! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum. Claims that start
+//! with the oldest entry would pass more dead ones with each run of a backlog.
+//!
+//! Progress is reset periodically, because an older run may become visible late (a slow commit) and must still be
+//! claimed in order. After a reset, the next claim of a queue starts with its oldest entry.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +12,25 @@ use time::OffsetDateTime;
 
 use super::Lanes;
 
-/// For each topic, handler and reservation, since when the newest run that was taken had been ready. What was ready before that has
-/// been taken as well, but for what was hidden then or has come since: of a transaction that had not been committed,
-/// locked by somebody else, or launched for a time that had passed.
+/// For each topic, handler and reservation, the `ready_at` of the newest claimed run. Runs that became ready before it
+/// have been claimed, except those that were invisible then (not committed yet), locked by another transaction, or
+/// launched later for a time in the past.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(BTreeMap<(String, String, i32), OffsetDateTime>);
 
 impl Progress {
-    /// Whether a claim that goes by it may overlook something.
+    /// Whether a claim that starts there may overlook a run.
     pub(crate) fn overlooks(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Since when to look, for each of these queues; nothing where that is not known.
+    /// The start of a claim in each of these queues; `None` where it is unknown.
     pub(super) fn of(&self, lanes: &Lanes) -> Vec<Option<OffsetDateTime>> {
         let key = |(topic, handler, lane): (&str, &str, i32)| (topic.to_owned(), handler.to_owned(), lane);
         lanes.each().map(|lane| self.0.get(&key(lane)).copied()).collect()
     }
 
-    /// The known queues: topic, handler, reservation, and since when to look.
+    /// The known queues: topic, handler, reservation, and start of a claim.
     pub(super) fn known(&self) -> Vec<(&str, &str, i32, OffsetDateTime)> {
         self.0
             .iter()
@@ -37,7 +38,7 @@ impl Progress {
             .collect()
     }
 
-    /// A run was taken from a queue.
+    /// Advances a queue to a claimed run.
     pub(crate) fn take(&mut self, (topic, handler, lane): (&str, &str, i32), ready_at: OffsetDateTime) {
         let reached = self.0.entry((topic.to_owned(), handler.to_owned(), lane)).or_insert(ready_at);
         *reached = ready_at.max(*reached);

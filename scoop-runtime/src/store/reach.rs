@@ -1,4 +1,4 @@
-//! Looks whether connections lead where they are said to, before anything depends on it.
+//! Checks where the connections lead, before anything depends on them.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use super::Sessions;
 use super::migrate::too_old;
 use crate::{RuntimeError, SetupError};
 
-/// How often to look whether a connection keeps its session. Each look finds out a proxy that nobody
-/// else uses at that moment.
+/// How often to check whether a connection keeps its session. Each check detects a proxy that has no other client at
+/// that moment.
 const LOOKS: usize = 8;
 
-/// How long it may take to be told why no connection can be had.
+/// The limit for learning why a connection is refused.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
-/// Checks that the server is not too old, that the connection that listens keeps one session of it, that all others
-/// lead to the same database, and that those of the user remember nothing that a proxy forgets. Tells all that is wrong.
+/// Checks the server's version and all connections, and reports every mistake. The listening connection has to keep one
+/// session of the server, and all others have to lead to the same database. Those of the user must not rely on prepared
+/// statements that a proxy deallocates.
 ///
 /// Opens all connections that the program needs at once, so that a server that allows fewer refuses the start.
 pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), RuntimeError> {
@@ -50,8 +51,8 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }
 
-/// Opens two connections as the one for listening, of which the second stands for a connection for statements; the other
-/// ones for statements; and one of the user's pool, which goes back there.
+/// Opens two connections like the listening one, of which the second stands for a connection for statements; the other
+/// connections for statements; and one of the user's pool, which is returned to it.
 async fn open_all(
     users: &PgPool,
     sessions: &Sessions,
@@ -103,7 +104,8 @@ async fn shares_session(asking: &mut PgConnection, holding: &mut PgConnection) -
         // In this order: where there is one session in all, the first would wait for the second.
         let mut shared = session_of(&mut held).await? == session || session_of(asking).await? != session;
         held.rollback().await?;
-        // Two queries: with one, a proxy that hands out two sessions in turns gives each connection the same in each round.
+        // Two queries: with one, a proxy that hands out two sessions in turns gives each connection the same in each
+        // round.
         shared |= session_of(asking).await? != session || session_of(asking).await? != session;
         if shared {
             return Ok(true);
@@ -119,8 +121,8 @@ async fn session_of(connection: &mut PgConnection) -> sqlx::Result<i32> {
     sqlx::Row::try_get(&row, 0)
 }
 
-/// Whether a lock that the listening session takes is held for everybody else, too: the others tell
-/// by such a lock that we live.
+/// Whether the other connections see a lock of the listening session: by such a lock, workers notice each other's
+/// death.
 async fn lead_to_one_database(listening: &mut PgConnection, sessions: &Sessions) -> sqlx::Result<bool> {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     let key = i64::from_ne_bytes(random.to_ne_bytes());
@@ -136,7 +138,7 @@ async fn lead_to_one_database(listening: &mut PgConnection, sessions: &Sessions)
     Ok(!is_free)
 }
 
-/// Whether connections of this pool count on statements being there that they prepared before.
+/// Whether connections of this pool rely on statements that they prepared before.
 async fn remembers_statements(pool: &PgPool) -> sqlx::Result<bool> {
     let mut transaction = pool.begin_with("BEGIN; DEALLOCATE ALL").await?;
     sqlx::query("SELECT 1").execute(&mut *transaction).await?;

@@ -1,5 +1,5 @@
-//! Reads all that is on record, and writes the working set that follows from it. A hierarchy that cannot be rebuilt keeps
-//! its rows, and the others are rebuilt.
+//! Rebuilds the working set from the recorded events. A hierarchy that cannot be rebuilt keeps its rows, and the others
+//! are rebuilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::patience::note;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, rebuild, root_of};
 use crate::repair::Remedy;
 
-/// How many runs are written at once.
+/// The number of runs written by one statement.
 const BATCH_MAX: usize = 1_000;
 
 /// Why hierarchies cannot be rebuilt.
@@ -35,8 +35,8 @@ struct Pass {
 }
 
 impl Tables {
-    /// Makes the working set anew, unless so many processes are alive. If some hierarchies turn out to be at fault, that is
-    /// repeated without them: in a transaction of its own, since their rows are gone in the first one.
+    /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are left
+    /// out of a further pass, in a transaction of its own: their rows are gone in the first one.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         let mut skipped = BTreeMap::new();
         loop {
@@ -53,10 +53,10 @@ impl Tables {
         }
     }
 
-    /// The same, except for these hierarchies. If others are at fault, nothing has changed.
+    /// The same, without these hierarchies. If others are at fault, nothing has changed.
     async fn rebuild_but(&self, skipped: &Reasons) -> sqlx::Result<Result<Pass, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        // Before others have to wait, who may have all other connections.
+        // Before the lock: those that wait for it may hold all other connections.
         let mut reader = self.sessions.lend().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
         let alive: i64 = sqlx::query_scalar(self.sql.rebuild_workers.clone()).fetch_one(&mut *tx).await?;
@@ -75,7 +75,7 @@ impl Tables {
         Ok(Ok(pass))
     }
 
-    /// Hierarchy by hierarchy. What is on record is read on another connection, as it comes.
+    /// Rebuilds hierarchy by hierarchy. The events are streamed on another connection.
     async fn rebuild_all(
         &self,
         tx: &mut PgConnection,
@@ -168,7 +168,7 @@ impl Tables {
         Ok(())
     }
 
-    /// What operators decided of a hierarchy that something of could not be undone.
+    /// The interventions in a hierarchy with a failed rollback.
     async fn revivals(&self, tx: &mut PgConnection, hierarchy: &[Recorded]) -> sqlx::Result<Vec<Revival>> {
         let Some(failed) = hierarchy.iter().find(|row| row.kind == EventKind::RollbackFailed) else {
             return Ok(vec![]);
@@ -197,7 +197,7 @@ impl Tables {
     }
 }
 
-/// What the steps returned, by step; of each the newest.
+/// The newest output of each step.
 pub(super) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
     let mut numbered: BTreeMap<(u32, String), Value> = BTreeMap::new();
     for (name, value) in values {

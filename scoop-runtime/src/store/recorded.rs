@@ -1,4 +1,4 @@
-//! What a worker has recorded, for one that lost the answer.
+//! Looks up events that a worker has recorded, after an answer was lost.
 
 use scoop_core::EventKind;
 

@@ -14,22 +14,22 @@ use super::engine::READ_COMMITTED;
 use crate::ids;
 use crate::patience::note;
 
-/// How many events are read in one statement.
+/// The number of events read by one statement.
 const EVENTS_MAX: i64 = 10_000;
 
-/// How far the clock of a program, by which it makes the ids of events, may be behind the server's.
+/// The largest lag of a program's clock, which makes the ids of events, behind the server's.
 const SKEW_MAX: Duration = Duration::MINUTE;
 
-/// What became of one page of a redelivery.
+/// The result of one page of a redelivery.
 #[derive(Debug, Default)]
 pub(crate) struct Redelivery {
-    /// The hierarchies that go on or begin, one for each message.
+    /// The hierarchies that continue or begin, one for each message.
     pub(crate) roots: BTreeSet<Uuid>,
-    /// The handlers that have something to do.
+    /// The handlers that have a new run.
     pub(crate) handlers: BTreeSet<String>,
-    /// Whether something becomes due at a certain time because of this.
+    /// Whether a message has a due time or a deadline.
     pub(crate) sets_a_time: bool,
-    /// Where to go on; none at the end of the record.
+    /// The event to continue after; `None` at the end.
     pub(crate) next: Option<Uuid>,
 }
 
@@ -39,15 +39,15 @@ struct Candidate {
     context: Context,
 }
 
-/// What one look at the record has found.
+/// The result of one search.
 struct Found {
     candidates: Vec<Candidate>,
     next: Option<Uuid>,
 }
 
 impl Tables {
-    /// Delivers up to `limit` messages of a topic that were launched without a handler, to the handlers that are
-    /// listed now. Begins after that event, or with those of that time.
+    /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered now.
+    /// Begins after the event `after`, or with the events of the time `since`.
     pub(crate) async fn redeliver(
         &self,
         topic: &str,

@@ -1,5 +1,4 @@
-//! What operators ask of the database: what could not be undone, or cannot be continued, and what is to
-//! become of it.
+//! The statements for operators: lists of failed rollbacks and stuck runs, and interventions in them.
 
 use scoop_core::{Context, OPERATOR};
 use sqlx::postgres::PgRow;
@@ -18,25 +17,25 @@ use crate::repair::{
     held_again,
 };
 
-/// What became of a request.
+/// The result of an intervention.
 #[derive(Debug)]
 pub(crate) struct Repaired {
-    /// Whose runs are ready now.
+    /// The handlers of the runs that are ready now.
     pub(crate) handlers: Vec<String>,
-    /// Who may wait for nobody any more.
+    /// The parent, which may wait for no child any more.
     pub(crate) parent: Option<Parent>,
 }
 
 impl Repaired {
-    /// The work left after an attempt whose answer was lost: the parent may have no child to wait for any more. Workers
-    /// find ready runs by themselves.
+    /// The work left after an attempt whose answer was lost: the parent may wait for no child any more. Workers find
+    /// ready runs without a notification.
     pub(super) fn before(target: &Target, at: OffsetDateTime) -> Self {
         let (root, above) = (target.lineage.root_id(), target.lineage.parent());
         Self { handlers: vec![], parent: above.map(|above| Parent { root, id: above.id(), at }) }
     }
 }
 
-/// Who asks for what, and why.
+/// A requested intervention, with its reason and requester.
 pub(crate) struct Remedied<'a> {
     pub(crate) remedy: Remedy,
     pub(crate) note: &'a str,
@@ -44,7 +43,7 @@ pub(crate) struct Remedied<'a> {
     pub(crate) asked: Asked,
 }
 
-/// Where the next page of a list begins.
+/// The start of a page of a list, and its size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) after: Option<(OffsetDateTime, Uuid)>,
@@ -52,7 +51,7 @@ pub(crate) struct Page {
 }
 
 impl Tables {
-    /// Does what an operator wants about a run, if that is possible.
+    /// Carries out an intervention on a run, if that is possible.
     pub(crate) async fn repair(
         &self,
         target: &Target,
@@ -93,7 +92,7 @@ impl Tables {
         Ok(Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
 
-    /// All of a hierarchy that could not be undone, and a time that is later than all of that.
+    /// The failed rollbacks of a hierarchy, and a time later than all of them.
     pub(crate) async fn unrolled(
         &self,
         connection: &mut PgConnection,
@@ -113,7 +112,7 @@ impl Tables {
         Ok((Unrolleds::new(runs), later.map_or(now, |later| later.max(now))))
     }
 
-    /// How far the run is, and whether anybody but these is at work below it.
+    /// The state of the run, and whether other runs below it are active than those in `known`.
     async fn others(
         &self,
         connection: &mut PgConnection,
@@ -129,7 +128,7 @@ impl Tables {
         Ok((row.try_get("state")?, row.try_get("others")?))
     }
 
-    /// Gives a run another chance that no program could continue, if that is still so.
+    /// Gives a stuck run another chance, if it is still stuck.
     async fn give_a_chance(
         &self,
         connection: &mut PgConnection,
@@ -212,7 +211,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Sets a run aside that could not be undone, once more, and puts that on record.
+    /// Parks a run for an operator after its rollback failed again, and records that failure.
     pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
         let held = sqlx::query(self.sql.run_hold.clone())
             .bind(key.root)
@@ -227,19 +226,19 @@ impl Tables {
         Ok(held.rows_affected() > 0)
     }
 
-    /// A page of what could not be undone, newest first.
+    /// A page of failed compensations, newest first.
     pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
         let rows = page.of(self.sql.repair_unrolled.clone(), &self.sessions).await?;
         rows.iter().map(FailedCompensation::from_row).collect()
     }
 
-    /// A page of what no program can continue, longest first.
+    /// A page of stuck runs, longest first.
     pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
         let rows = page.of(self.sql.run_stuck.clone(), &self.sessions).await?;
         rows.iter().map(StuckRun::from_row).collect()
     }
 
-    /// What operators did in a hierarchy, oldest first.
+    /// The interventions in a hierarchy, oldest first.
     pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
         let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).all(&self.sessions).await?;
         rows.iter().map(Intervention::from_row).collect()

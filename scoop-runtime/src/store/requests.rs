@@ -1,4 +1,4 @@
-//! What is asked of a hierarchy from outside: to give up, or to be undone.
+//! Requests to a hierarchy from outside: cancellation and rollback.
 
 use scoop_core::{Failure, Lineage};
 use sqlx::types::Json;
@@ -14,23 +14,23 @@ use crate::name::RUNS_NAMED;
 use crate::patience::note;
 use crate::{CancellationRequest, Named, RunId};
 
-/// What a request is about.
+/// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
 }
 
-/// A request as it is known by: repeated under its id it is carried out once.
+/// The identity of a request: repeated under its id, it is carried out once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) id: Uuid,
-    /// It was sent before, and what became of it is not known.
+    /// It was sent before, and its outcome is unknown.
     pub(crate) again: bool,
 }
 
 impl Asked {
-    /// A request that nothing is known of yet.
+    /// A new request.
     pub(crate) fn new() -> Self {
         Self { id: ids::now_v7(), again: false }
     }
@@ -41,10 +41,10 @@ impl Asked {
     }
 }
 
-/// What became of a request to give up.
+/// The result of a cancellation.
 #[derive(Debug)]
 pub(crate) struct Cancelled {
-    /// It was not on record before this request.
+    /// It was not recorded before this request.
     pub(crate) fresh: bool,
     /// A run gives up because of it, or has since an earlier attempt.
     pub(crate) any_marked: bool,
@@ -52,7 +52,7 @@ pub(crate) struct Cancelled {
     pub(crate) giving_up: Vec<Parent>,
 }
 
-/// What became of a request to roll back.
+/// The result of a rollback request.
 #[derive(Debug)]
 pub(crate) enum Undone {
     Begun(Vec<String>),
@@ -63,13 +63,13 @@ pub(crate) enum Undone {
 }
 
 impl Tables {
-    /// What has this id.
+    /// The run or message with this id.
     pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
         row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
     }
 
-    /// What this id names, if anything.
+    /// The thing that this id names, if any.
     pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
         let rows = sqlx::query(self.sql.request_named.clone())
             .bind(id)
@@ -95,13 +95,13 @@ impl Tables {
         }))
     }
 
-    /// The requests to give up that were made in this hierarchy, oldest first.
+    /// The cancellations requested in this hierarchy, oldest first.
     pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
         let rows = sqlx::query(self.sql.request_list.clone()).bind(root).all(&self.sessions).await?;
         Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
     }
 
-    /// Has all unfinished runs below the target give up.
+    /// Makes all unfinished runs below the target give up.
     pub(crate) async fn cancel(
         &self,
         target: &Target,
@@ -138,7 +138,7 @@ impl Tables {
         })
     }
 
-    /// Whether an earlier attempt has carried this request out. Asked once that cannot commit any more.
+    /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
     pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
         if !asked.again {
             return Ok(false);
@@ -146,7 +146,7 @@ impl Tables {
         sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
     }
 
-    /// Has all handlers of the target's message roll back, if all of it is finished.
+    /// Makes all handlers of the target's message roll back, if all of it is finished.
     pub(crate) async fn undo(
         &self,
         target: &Target,

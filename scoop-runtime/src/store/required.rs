@@ -1,4 +1,4 @@
-//! Settlements that launch messages which require a handler: `step_unhandled.sql` is asked after the fact, in the same
+//! Settlements that launch messages which require a handler: `step_unhandled.sql` checks that afterwards, in the same
 //! transaction.
 
 use std::collections::BTreeMap;

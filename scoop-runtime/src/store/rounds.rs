@@ -1,5 +1,4 @@
-//! Holds the store that the engine works with against the suite of the core, by the very operations the engine
-//! uses.
+//! Checks the engine's store against the suite of the core, by the operations that the engine uses.
 //!
 //! | in the suite | here |
 //! | --- | --- |
@@ -13,10 +12,9 @@
 //! | kill, take over | the end of that session, reap |
 //! | advance | the times of all runs are put back |
 //!
-//! *What does not fit.* A settlement knows no keys: the engine makes the ids of what it emits itself, and it is the
-//! fence that keeps a settlement from being applied twice. So this looks up which messages are there before
-//! it settles. Two rounds at once that say the same thing for the first time are more than it can
-//! do; the second fails as a whole.
+//! *What does not fit.* A settlement has no keys: the engine generates the ids of its emissions, and fencing keeps a
+//! settlement from being applied twice. So existing messages are looked up before the settlement. Two concurrent rounds
+//! with the same new messages are not supported: the second fails as a whole.
 
 mod outside;
 
@@ -50,10 +48,9 @@ static SAGA: Definition = Definition {
     steps: std::borrow::Cow::Borrowed(&[StepDefinition::new("step")]),
 };
 
-/// Who settles, in events.
+/// The settling worker's identifier in events.
 const IDENTIFIER: &str = "scoop-rs:rounds";
 
-/// What went wrong.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -76,7 +73,7 @@ impl ContextKey for Noted {
     const KEY: &'static str = "NotedKey";
 }
 
-/// By which a run is known: what a settlement needs of it.
+/// The identity of a run, as a settlement needs it.
 #[derive(Serialize, Deserialize)]
 struct Receipt {
     root: Uuid,
@@ -90,7 +87,7 @@ struct Tested {
     outside: Outside,
     faults: Faults,
     holders: Mutex<BTreeMap<String, Holder>>,
-    /// How far the clock was moved on without its knowing.
+    /// How far the suite's clock is ahead of the store's.
     advanced: std::sync::Mutex<Duration>,
     /// A worker that is never enlisted: it only takes over.
     heir: Uuid,
@@ -103,7 +100,7 @@ const NO_PAUSE: Backoff = Backoff { first: Duration::ZERO, longest: Duration::ZE
 struct Holder {
     worker: Uuid,
     session: Session,
-    /// What it knows to hold, each under which epoch.
+    /// The runs that it knows to hold, each with its epoch.
     in_flight: Vec<(Uuid, i64)>,
     /// Whether it has lost an answer, and may hold more.
     doubts: bool,
@@ -118,12 +115,12 @@ impl Holder {
 #[derive(Clone)]
 struct Handle(Arc<Tested>);
 
-/// A message that there can be once. Its context says what it is.
+/// A message that can be launched only once, with this context.
 fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context: Context) -> Launched {
     Launched::new(topic, payload, 0).unique(key).with(context)
 }
 
-/// The claim that a token stands for.
+/// The claim of a token.
 fn key_of(token: &Token) -> Result<(Receipt, Key), Error> {
     let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
     let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
@@ -132,7 +129,8 @@ fn key_of(token: &Token) -> Result<(Receipt, Key), Error> {
 }
 
 impl Tested {
-    /// An operation of the store, if it is not to fail. If it is, that happens while it is under way.
+    /// Executes an operation of the store. With a fault, the connection is lost before its end, or the answer after
+    /// that.
     async fn call<T>(
         &self,
         locks: &str,
@@ -152,7 +150,7 @@ impl Tested {
         *self.advanced.lock().unwrap()
     }
 
-    /// What a round says, as messages.
+    /// The messages of a round.
     fn messages(&self, round: &Round) -> Vec<Launched> {
         let (mut keys, number) = (BTreeSet::new(), Uuid::now_v7());
         let mut messages = vec![];
@@ -175,7 +173,7 @@ impl Tested {
         messages
     }
 
-    /// The holder's worker, which enlists when it is first asked for something.
+    /// The holder's worker, registered at its first use.
     async fn holder<T>(&self, name: &str, ask: impl FnOnce(&mut Holder) -> T) -> Result<T, Error> {
         let mut holders = self.holders.lock().await;
         if !holders.contains_key(name) {
@@ -186,7 +184,7 @@ impl Tested {
         Ok(ask(holders.get_mut(name).expect("it is there by now")))
     }
 
-    /// After an answer was lost: nothing is held but what is known.
+    /// Reconciles after a lost answer: all runs but the known ones are released.
     async fn disown(&self, holder: &str) -> Result<(), Error> {
         let (worker, in_flight, doubts) =
             self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
@@ -198,7 +196,7 @@ impl Tested {
         Ok(())
     }
 
-    /// Nobody works on this run any more, at least not under this epoch.
+    /// Removes this claim from the runs in flight of every holder.
     async fn forget(&self, key: Key) {
         for holder in self.holders.lock().await.values_mut() {
             holder.in_flight.retain(|held| *held != (key.id, key.epoch));
@@ -219,12 +217,12 @@ impl Tested {
 
     /// The topology that the worker knows.
     async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
-        // Not a call: no fault strikes what an engine does at another time.
+        // Without faults, since an engine reads it at another time.
         let living = self.outside.store().living_workers().await?;
         Ok(living.iter().find(|living| living.id == worker).map_or(0, |living| living.topology))
     }
 
-    /// What is not there yet.
+    /// The messages that do not exist yet.
     async fn unknown(&self, mut messages: Vec<Launched>) -> Result<Vec<Launched>, Error> {
         let look = async |store: &Store| {
             let mut known = vec![];
@@ -258,7 +256,7 @@ impl Tested {
     }
 }
 
-/// What follows when the one step of a run emits these messages, and is the last: what the engine makes of it.
+/// The engine's conclusion when these messages are emitted by the only step of a run.
 fn conclusion(run: &Run, messages: Vec<Launched>) -> Conclusion {
     let Ok(Continuation::Call(step)) = Continuation::of(&SAGA, run) else { unreachable!("it has a step") };
     let emission = |message: Launched| Emission {
@@ -371,24 +369,24 @@ fn tested(outside: Outside) -> Handle {
     Handle(Arc::new(Tested { store, outside, faults, holders, advanced, heir: Uuid::now_v7() }))
 }
 
-/// Lists who listens for items.
+/// Registers the handler of items.
 async fn list(store: &Store) {
     store.publish(&Subscription::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
 }
 
-/// What a claim took whose answer was lost is free as soon as its worker says so, and not only when that is dead.
+/// A claim with a lost answer is released when its worker reconciles, not only when the worker is dead.
 async fn a_lost_claim_is_disowned(world: &Handle) {
     assert_eq!(world.commit(&Round::new().enqueue("one", 1.into())).await.unwrap(), Verdict::Committed);
     world.faults().arm(Fault::Answer, 1);
     assert!(world.dequeue("a").await.is_err());
     assert!(world.faults().disarm());
-    assert!(world.dequeue("b").await.unwrap().is_none(), "it is `a` who has it, although it does not know");
+    assert!(world.dequeue("b").await.unwrap().is_none(), "`a` holds it without knowing");
     let held = world.dequeue("a").await.unwrap().expect("it was disowned, and claimed again");
     assert_eq!((&*held.item.key, held.token.epoch), ("one", 2));
     assert_eq!(world.commit(&Round::new().acknowledge(held.token)).await.unwrap(), Verdict::Committed);
 }
 
-/// Holds the store of this world against the suite.
+/// Checks the store of this world against the suite.
 async fn conforms(make: impl AsyncFn() -> Handle) {
     a_lost_claim_is_disowned(&make().await).await;
     conformance::check(make).await.unwrap_or_else(|violations| panic!("{violations}"));

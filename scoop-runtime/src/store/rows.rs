@@ -1,4 +1,4 @@
-//! What comes from the database, in Rust's terms.
+//! Rows of the database as Rust values.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// The length at which an unreadable value is cut.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// Which run, under which claim. What no longer holds under this claim is not touched.
+/// A run under a claim. A statement changes nothing if that claim no longer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) root: Uuid,
@@ -22,7 +22,7 @@ pub(crate) struct Key {
     pub(crate) epoch: i64,
 }
 
-/// What of a rollback failed that had failed before.
+/// A part of a rollback that has failed again.
 #[derive(Debug)]
 pub(crate) struct FailedPart {
     pub(crate) part: String,
@@ -31,16 +31,16 @@ pub(crate) struct FailedPart {
     pub(crate) failure: Failure,
 }
 
-/// A run that was claimed, with all that is needed to go on with it.
+/// A claimed run, with all that is needed to continue it.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) key: Key,
     pub(crate) topic: String,
     pub(crate) handler: String,
     pub(crate) payload: Value,
-    /// Attempts in vain since the last event.
+    /// Failed attempts since the last event that do not count as retries.
     pub(crate) attempts: i32,
-    /// Attempts since the last event that failed, but did not count.
+    /// Retries since the last event, after failures that did not count.
     pub(crate) retries: u32,
     /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
     pub(crate) tried_under: Vec<i32>,
@@ -54,12 +54,12 @@ pub(crate) struct Claimed {
     pub(crate) run: Run,
 }
 
-/// What a run is part of.
+/// The surroundings of a run in its hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Surroundings {
-    /// A run above it waits for it.
+    /// A parent run waits for it.
     pub(crate) has_parent: bool,
-    /// It belongs to a rollback, its own or that of a run above it. Nobody can ask it to give up.
+    /// It belongs to a rollback, its own or that of an ancestor. It cannot be cancelled.
     pub(crate) undoing: bool,
 }
 
@@ -77,7 +77,7 @@ struct ChildRow {
     told: bool,
 }
 
-/// So many that are not listed; without a type if they are unlike those that are.
+/// The number of unlisted failures of one kind; without a type if no listed one is like them.
 #[derive(Deserialize)]
 struct MoreRow {
     count: u64,
@@ -195,7 +195,7 @@ pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
         .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))
 }
 
-/// A failure that has to be on record.
+/// A failure that has to be recorded.
 pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
     let failure: Option<Json<Failure>> = row.try_get(column)?;
     let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");

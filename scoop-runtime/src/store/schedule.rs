@@ -1,4 +1,4 @@
-//! What the engine asks about schedules, one function for each statement.
+//! The statements about schedules, one function for each.
 
 use scoop_core::{ContextKey, Missed, Overlap, Recurrence, Schedule};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::ids;
 use crate::patience::note;
 use crate::timetable::{self, Timetable, Unfit};
 
-/// A saga that runs by itself, as it is listed.
+/// A scheduled saga, as it is registered.
 #[derive(Debug, Serialize)]
 pub(crate) struct Published<'a> {
     pub(super) topic: &'a str,
@@ -45,19 +45,19 @@ impl<'a> Published<'a> {
     }
 }
 
-/// A schedule that is due, and that nobody else looks at.
+/// A due schedule, locked by this transaction.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) topic: String,
     pub(crate) handler: String,
-    /// By what it goes, if this program can.
+    /// Its timetable, if this program supports that.
     pub(crate) timetable: Result<Timetable, Unfit>,
     pub(crate) next_at: OffsetDateTime,
-    /// How many runs there were.
+    /// The number of runs so far.
     pub(crate) fired: i64,
-    /// The hierarchy of the last.
+    /// The hierarchy of the last run.
     pub(crate) last_root: Option<Uuid>,
-    /// By the clock of the database.
+    /// The time by the clock of the database.
     pub(crate) now: OffsetDateTime,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Ticked<'a> {
     pub(super) context: scoop_core::Context,
 }
 
-/// How other participants know which run of a periodic saga this is.
+/// The number of a scheduled run, for other participants.
 #[derive(Serialize, Deserialize)]
 struct RunCount {
     value: u64,
@@ -114,19 +114,18 @@ impl<'a> Ticked<'a> {
     }
 }
 
-/// What became of a look for a schedule that is due.
+/// The result of a lookup of due schedules.
 #[derive(Debug)]
 pub(crate) enum Fired {
-    /// Somebody else is at it.
+    /// None is due, or another worker has locked it.
     Nothing,
-    /// It has been moved on, and its ticks are launched for these handlers.
+    /// It has been advanced, and its ticks are launched for these handlers.
     Launched(Vec<String>),
     /// This program cannot follow it.
     Unfit(Taken),
 }
 
-/// The ticks of a schedule that is due, and when to look again. `busy` says whether anything of the last
-/// run has not ended.
+/// The ticks of a due schedule, and its next time. `busy` tells that the hierarchy of the last run has not ended.
 pub(super) fn fired<'a>(
     taken: &'a Taken,
     timetable: &Timetable,
@@ -144,13 +143,13 @@ pub(super) fn fired<'a>(
 }
 
 impl Tables {
-    /// Lists which sagas run by themselves.
+    /// Registers the schedules of sagas.
     pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).done(&self.sessions).await?;
         Ok(())
     }
 
-    /// In how many seconds one of these is due; negative if it has been.
+    /// The seconds until one of these is due; negative if it has been.
     pub(crate) async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Option<f64>> {
         sqlx::query_scalar(self.sql.schedule_wait.clone())
             .bind(topics)
@@ -159,7 +158,7 @@ impl Tables {
             .await
     }
 
-    /// Launches what is due of one of these, and moves it on, in one transaction.
+    /// Launches the due ticks of one of these schedules and advances it, in one transaction.
     pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
         let mut tx = self.sessions.begin().await?;
         let Some(taken) = self.take_schedule(&mut tx, pairs).await? else {
@@ -183,7 +182,7 @@ impl Tables {
         Ok(Fired::Launched(handlers))
     }
 
-    /// Takes one of these that is due, until the end of the transaction.
+    /// Locks one of these that is due, until the end of the transaction.
     async fn take_schedule(
         &self,
         tx: &mut PgConnection,
@@ -198,12 +197,12 @@ impl Tables {
         sqlx::query_scalar(self.sql.schedule_busy.clone()).bind(root).fetch_one(tx).await
     }
 
-    /// Launches ticks; says for which handlers.
+    /// Launches ticks, and returns their handlers.
     async fn tick(&self, tx: &mut PgConnection, ticks: &[Ticked<'_>]) -> sqlx::Result<Vec<String>> {
         Ok(self.launch_any(tx, ticks).await?.handlers)
     }
 
-    /// Moves a schedule on that was taken, after these ticks.
+    /// Advances a locked schedule after these ticks.
     async fn move_schedule_on(
         &self,
         tx: &mut PgConnection,
@@ -222,8 +221,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Launches a tick now, beside the schedule: with this root, and the id of the request. Nothing if there is no
-    /// such schedule; else for which handlers it is.
+    /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers; `None`
+    /// if there is no such schedule.
     pub(crate) async fn trigger(
         &self,
         topic: &str,
@@ -236,7 +235,7 @@ impl Tables {
         let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
             return Ok(None);
         };
-        // The row of the schedule is locked: an earlier attempt has come to its end.
+        // The row of the schedule is locked, so an earlier attempt has ended.
         if self.is_done(&mut tx, asked).await? {
             return Ok(Some(vec![]));
         }

@@ -1,11 +1,10 @@
 //! The connections of the engine and of clients: those for statements, and the one that listens.
 //!
-//! They lead to the server itself, or through a proxy that hands out its sessions of the server
-//! transaction by transaction (PgBouncer with `pool_mode = transaction`). Behind such a proxy the two
-//! halves of one statement, preparing and executing it, may meet two sessions, and a setting or a
-//! prepared statement stays behind for whoever comes next. So there each statement has a transaction
-//! around it, which brings its settings along and begins by forgetting what others have prepared. The
-//! session that listens, and shows by a lock that this process lives, always leads to the server itself.
+//! They lead to the server itself, or through a proxy that hands out its sessions of the server transaction by
+//! transaction (PgBouncer with `pool_mode = transaction`). Behind such a proxy the two halves of one statement,
+//! preparing and executing it, may use two sessions, and a setting or a prepared statement leaks to the next client. So
+//! each statement there has a transaction around it, which makes its own settings and first deallocates the statements
+//! of others. The listening session, with the lock that marks this process as alive, always leads to the server itself.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -23,40 +22,39 @@ use crate::patience;
 use crate::uninterrupted::uninterrupted;
 use crate::warm::{USES_MAX, Warm};
 
-/// What our own sessions must not inherit from a role or a database: whatever ends a statement or a
-/// session for having taken long. And they keep to the one plan that serves all calls of a statement:
-/// left to itself, the server sometimes plans anew for each, which halves the rate. That plan goes along
-/// the indexes, in their order: a plan that was made when there was little to read, and reads all of it
-/// to sort it, goes on being used when there is much. Functions and operators are those of the server: another role may
-/// have put some of the same name into a schema of the role's `search_path`. Notices (of objects that a migration need not
-/// create) are not logged.
+/// Settings that the engine's sessions must not inherit from a role or a database. Timeouts, which end a slow statement
+/// or session, are off. Each statement has one generic plan: left to itself, the server sometimes plans anew for each
+/// call, which halves the rate. That plan uses the indexes, in their order: a plan made for few rows, which reads and
+/// sorts all of them, would stay in use for many. Functions and operators are those of the server: another role may
+/// have put some of the same name into a schema of the role's `search_path`. Notices (of objects that a migration need
+/// not create) are not logged.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
     SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
     SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
-/// The same for a transaction behind a proxy. What waits for locks is said by whoever begins it.
+/// The same for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL plan_cache_mode = force_generic_plan; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
     SET LOCAL search_path = pg_catalog, pg_temp";
 
-/// How a transaction begins that may wait for locks.
+/// The `BEGIN` of a transaction that may wait for locks.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0";
 
-/// There is never more than one in use, but one that was lost may take a while to be given up.
+/// At most one is in use, but a lost one may take a while to be dropped.
 const LISTENING_CONNECTIONS_MAX: u32 = 2;
 
-/// A connection that has rested for so long is tested before it is used: meanwhile the server may have ended it, or the
-/// network forgotten it.
+/// A connection that has rested for this long is tested before it is used: meanwhile the server may have ended it, or
+/// the network may have dropped it.
 const RESTED: Duration = Duration::from_secs(5);
 
-/// How long such a test may take.
+/// The limit of such a test.
 const TEST_MAX: Duration = Duration::from_secs(2);
 
-/// Connections for us alone. In the user's pool a connection may be left in the middle of
-/// a transaction (sqlx does not notice if a `begin` is cancelled while its answer is under way),
-/// and whatever ran on it then would never be committed.
+/// Connections for the engine alone. In the user's pool a connection may be left in the middle of a transaction (sqlx
+/// does not notice if a `begin` is cancelled while its answer is under way). Statements on it would then never be
+/// committed.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
     pool: PgPool,
@@ -64,7 +62,7 @@ pub(crate) struct Sessions {
     route: Route,
     /// Connections of `pool` that were just in use.
     warm: Warm<Session>,
-    /// How many wait for `pool` to have one: then none is kept.
+    /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -72,28 +70,29 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 struct Session {
     connection: PoolConnection<Postgres>,
-    /// How many statements it has served without a rest.
+    /// The number of statements that it has served without a rest.
     statements: u32,
 }
 
-/// How statements get to the server.
+/// The route of statements to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     Direct,
     Proxied,
 }
 
-/// How the user's pool gets to the server.
+/// The route of the user's pool to the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
     /// Through a proxy that pools transactions.
     pub(crate) behind_proxy: bool,
-    /// How to get to the server itself, if not the way of the pool.
+    /// The options of a direct route to the server, if they differ from the pool's.
     pub(crate) direct: Option<PgConnectOptions>,
 }
 
 impl Sessions {
-    /// So many connections, and one that listens, under a name of their own. None is made before it is needed.
+    /// Pools of `connections` connections and of the listening one, named as the engine's. None is opened before it is
+    /// needed.
     pub(crate) fn new(users: &PgPool, connections: u32, access: &Access) -> Self {
         let options = named((*users.connect_options()).clone());
         let direct = access.direct.clone().map_or_else(|| options.clone(), named);
@@ -109,8 +108,8 @@ impl Sessions {
 
     /// Runs a single statement, in a transaction of its own.
     ///
-    /// Behind a proxy nothing is done if the future is dropped before the end; otherwise the server
-    /// may come to that end by itself.
+    /// If the future is dropped early, nothing is done behind a proxy. On a direct route the server may still complete
+    /// the statement.
     pub(crate) async fn run<T>(
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
@@ -122,7 +121,7 @@ impl Sessions {
             return Ok(answer);
         }
         let Session { mut connection, statements } = self.session().await?;
-        // What was dropped in the middle is left to the pool.
+        // A connection dropped in the middle is left to the pool.
         let answer = match statement(&mut connection).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -164,7 +163,7 @@ impl Sessions {
         self.begin_with(BEGIN).await
     }
 
-    /// Begins a transaction by these statements.
+    /// Begins a transaction with these statements.
     pub(crate) async fn begin_with(
         &self,
         begin: &'static str,
@@ -186,8 +185,7 @@ impl Sessions {
         .await
     }
 
-    /// What a transaction on a connection of the user has to begin with, apart from `BEGIN`, for
-    /// statements to be prepared in it: nothing, or a statement.
+    /// The statement after `BEGIN` that a transaction on a user's connection needs for preparing statements, if any.
     pub(crate) fn preamble(&self) -> &'static str {
         match self.route {
             Route::Direct => "",
@@ -205,24 +203,23 @@ impl Sessions {
         self.pool.options().get_max_connections()
     }
 
-    /// The way to the server that statements take.
+    /// The connection options of statements.
     pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
         self.pool.connect_options()
     }
 
-    /// The connection that listens.
+    /// The pool of the listening connection.
     pub(crate) fn listening(&self) -> &PgPool {
         &self.listening
     }
 
-    /// Closes all of them.
     pub(crate) async fn close(&self) {
         self.pool.close().await;
         self.listening.close().await;
     }
 }
 
-/// Somebody who waits for the pool to have a connection: what is given back has to go there.
+/// A caller that waits for a connection of the pool: returned connections have to go there.
 struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
@@ -260,7 +257,7 @@ fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
         })
     });
     match route {
-        // What is set in a session would stay there for others.
+        // A session setting would leak to other clients.
         Route::Proxied => options,
         Route::Direct => options.after_connect(|connection, _| {
             Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
@@ -268,7 +265,7 @@ fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
     }
 }
 
-/// A connection for a while.
+/// A borrowed connection.
 pub(crate) enum Lent {
     Connection(PoolConnection<Postgres>),
     /// Rolled back in the end.
@@ -318,9 +315,9 @@ mod tests {
         done(pool, server).await;
     }
 
-    /// The only connection is never at rest, and yet whoever waits for it has it in turn.
+    /// The only connection is never idle, and yet each waiting caller gets it in turn.
     #[tokio::test]
-    async fn who_waits_for_a_connection_gets_it_from_who_keeps_it() {
+    async fn waiting_caller_gets_the_connection_of_a_busy_one() {
         let (pool, server) = database("wanted_sessions").await;
         let sessions = Sessions::new(&pool, 1, &Access::default());
         let asked = Arc::new(AtomicUsize::new(0));
@@ -358,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_failed_is_not_kept() {
+    async fn failed_connection_is_not_kept() {
         let (pool, server) = database("failed_sessions").await;
         let sessions = Sessions::new(&pool, 1, &Access::default());
         let end = async |session: &mut PgConnection| {

@@ -1,5 +1,5 @@
-//! A settlement leaves the same, whichever of the statements writes it: the short ones, in either lane, or the function
-//! that can do anything.
+//! A settlement leaves the same rows, whichever statement writes it: the short ones, in a step's transaction or
+//! batched, or the function `scoop.settle`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::registry::Subscription;
 
-/// A store in which somebody listens: one on the topic of the runs, two on `two`, none on `none`.
+/// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.
 async fn listening(pool: &PgPool) -> (Tables, Uuid) {
     let schema = Schema::new("scoop").unwrap();
     migrate(pool, &schema).await.unwrap();
@@ -30,7 +30,7 @@ async fn listening(pool: &PgPool) -> (Tables, Uuid) {
     (store, worker)
 }
 
-/// A run that was claimed, on its way back if so.
+/// A claimed run, in a rollback if `backward`.
 async fn claimed(pool: &PgPool, (store, worker): &(Tables, Uuid), backward: bool) -> Claimed {
     store.launch(pool, &[Launched::new("a", json!({}), 0)]).await.unwrap();
     let mut claimed = claim(store, *worker, &mut Progress::default()).await.pop().expect("one is ready");
@@ -54,10 +54,10 @@ fn cause() -> Failure {
     Failure::new("Felled", "it failed", "saga[w]")
 }
 
-/// What follows for a run.
+/// The conclusion for a run.
 type Following = fn(&Run) -> Conclusion;
 
-/// It has gone through a step, or a part of a rollback, which says where it is.
+/// The event and the run after a step, or after a part of a rollback, which records its position in `jump`.
 fn suspended(run: &Run, step: &str) -> (Event, Run) {
     let jump = step.starts_with("Rollback").then(|| "there".repeat(100));
     let mut event = Event::new(EventKind::Suspended, run.message).in_step(step).with(run.context.clone());
@@ -119,7 +119,7 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
     Conclusion { emissions, values, ..of(events, Fate::GoesOn(after)) }
 }
 
-/// What it had launched is told to roll back.
+/// Requests the rollback of earlier launches.
 fn tells(run: &Run, messages: &[u128]) -> Conclusion {
     let told: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
     let (event, after) = suspended(run, "Rollback of step (rolling back child scopes)");
@@ -137,8 +137,8 @@ fn launched_before(run: Uuid, nth: u128) -> Uuid {
     Uuid::from_u128(run.as_u128() ^ nth)
 }
 
-/// What a run launched before, and who handled it: its first message two handlers, of which one has turned back; its
-/// second, which was told to roll back by somebody else, one; and its third nobody.
+/// Earlier launches of a run, and their handlers. The first message has two handlers, of which one has begun to roll
+/// back. The second has one, and a rollback request that the run did not send. The third has none.
 const LAUNCHED_BEFORE: &str = "
     WITH launched AS (
         INSERT INTO scoop.message (id, topic, payload)
@@ -154,7 +154,7 @@ const LAUNCHED_BEFORE: &str = "
                  (2, 'ROLLBACK_EMITTED', NULL, '{}', NULL)
     ) AS e (nth, type, handler, exception, context)";
 
-/// All that is there of a hierarchy, but for ids and times; events in their order.
+/// All rows of a hierarchy, without ids and times; events in their order.
 async fn left_by(pool: &PgPool, root: Uuid) -> Value {
     sqlx::query_scalar(
         "SELECT jsonb_build_array(
@@ -225,7 +225,7 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
     done(pool, server).await;
 }
 
-/// How a settlement is written.
+/// The way in which a settlement is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Function,
@@ -234,7 +234,7 @@ enum Way {
     InStep,
 }
 
-/// Whether a run goes on, whether it has ended, and who has something to do.
+/// Whether a run goes on, whether it has ended, and the ready handlers.
 type Told = (bool, bool, Vec<String>);
 
 async fn write(pool: &PgPool, store: &Tables, way: Way, settlements: &[Settlement]) -> Vec<Told> {

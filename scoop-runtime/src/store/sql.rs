@@ -4,10 +4,11 @@
 //! program starts: in quotes, so that any name will do that the texts have room for.
 //!
 //! Statements on connections of the engine find functions and operators in `pg_catalog` alone, see `sessions.rs`. Some
-//! also run in transactions of the user, which have a `search_path` of the user: these name the schema of every function,
-//! operator and type. They avoid syntax that stands for an operator without a schema: `IN`, `BETWEEN`, `USING`, `nullif`,
-//! `CASE x WHEN`, `IS DISTINCT FROM`; `unnest` of several lists stands for that of the server. And since an operator with
-//! a schema has the same precedence as any other, each operand that is an expression has parentheses.
+//! also run in transactions of the user, which have a `search_path` of the user: these name the schema of every
+//! function, operator and type. They avoid syntax that stands for an operator without a schema: `IN`, `BETWEEN`,
+//! `USING`, `nullif`, `CASE x WHEN`, `IS DISTINCT FROM`; `unnest` of several lists stands for that of the server. And
+//! since an operator with a schema has the same precedence as any other, each operand that is an expression has
+//! parentheses.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use crate::SetupError;
 
-/// How the channel of a schema begins.
+/// The prefix of a schema's channel.
 const CHANNEL_PREFIX: &str = "scoop:";
 
-/// How long the name of a schema may be: PostgreSQL cuts names after 63 bytes, and that of the channel is longer.
+/// The longest name of a schema: PostgreSQL cuts names after 63 bytes, and that of the channel is longer.
 const BYTES_MAX: usize = 63 - CHANNEL_PREFIX.len();
 
 /// The name of a schema, checked.
@@ -200,7 +201,7 @@ statements! {
 mod tests {
     use super::*;
 
-    /// Those that also run in transactions of the user.
+    /// The statements that also run in transactions of the user.
     fn among_others(all: &Statements) -> Vec<(&'static str, &SqlStr)> {
         vec![
             ("message_launch_any", &all.message_launch_any),
@@ -233,7 +234,7 @@ mod tests {
         words
     }
 
-    /// What a schema of the user could capture.
+    /// The words that a schema of the user could capture.
     fn captured(words: &[String]) -> Vec<String> {
         const KEYWORDS: [&str; 24] = [
             "coalesce",

@@ -1,4 +1,4 @@
-//! What the statements leave, by themselves and beside each other.
+//! The rows that the statements leave, alone and concurrently.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::settings::Backoff;
 pub(super) const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 
-/// A database of our own, and what keeps its server alive.
+/// A database of our own, and the handle that keeps its server alive.
 pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
     let name = format!("{name}_{}", std::process::id());
     let (admin, server) = match std::env::var("DATABASE_URL") {
@@ -56,7 +56,7 @@ pub(crate) async fn done(pool: PgPool, server: Option<Embedded>) {
     }
 }
 
-/// What travels with some messages.
+/// A context value of some messages.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Sum(pub(super) u32);
 
@@ -64,7 +64,7 @@ impl scoop_core::ContextKey for Sum {
     const KEY: &'static str = "Sum";
 }
 
-/// A store, a worker that is listed in it, and a message that a saga listens for, with which something travels.
+/// A store, a worker registered in it, and a message with a context value that a saga handles.
 async fn launching_at_once(pool: &PgPool) -> (Tables, Uuid, Launched) {
     let (store, worker, launched) = launching(pool).await;
     let mut context = scoop_core::Context::default();
@@ -72,7 +72,7 @@ async fn launching_at_once(pool: &PgPool) -> (Tables, Uuid, Launched) {
     (store, worker, launched.with(context))
 }
 
-/// The same, but a message that has been due for long.
+/// The same, with a message that has been due for long.
 async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
     let schema = Schema::new("scoop").unwrap();
     migrate(pool, &schema).await.unwrap();
@@ -106,13 +106,13 @@ fn lanes() -> Lanes {
     Lanes { last_steps: vec!["one".into()], definitions: vec![7], ..lanes }
 }
 
-/// Up to ten runs of `saga`, by a worker who has none.
+/// Up to ten runs of `saga`, by a worker that has none.
 pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut Progress) -> Vec<Claimed> {
     let claimed = store.claim(worker, "w", &lanes(), 10, serde_json::json!({}), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 
-/// What a run is by the books and on record, but for ids and times.
+/// The row and the events of a run, without ids and times.
 async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
     sqlx::query_as(
         "SELECT (to_jsonb(r) - '{id,root,lineage,message_id,ready_at,last_event_at}'::text[])::text,
@@ -133,7 +133,7 @@ fn claimer(worker: Uuid) -> Claimer<'static> {
     Claimer { worker, identifier: "w", topology: 0 }
 }
 
-/// A worker launches a message of which it has room for some runs: by the statement for one, or by that for many.
+/// A worker launches a message and claims some of its runs, by the statement for one message or by that for many.
 async fn launch_here(
     store: &Tables,
     session: &mut PgConnection,
@@ -151,7 +151,7 @@ async fn launch_here(
 }
 
 #[tokio::test]
-async fn what_is_claimed_when_it_is_launched_is_as_any_claim_leaves_it() {
+async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
@@ -179,14 +179,14 @@ async fn what_is_claimed_when_it_is_launched_is_as_any_claim_leaves_it() {
 }
 
 #[tokio::test]
-async fn of_what_is_launched_only_that_is_claimed_for_which_there_is_room() {
+async fn launch_claims_only_the_runs_that_have_a_slot() {
     let (pool, server) = database("room_at_launch").await;
     let mut left = vec![];
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
         store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
         let key = launched.run_here("saga");
-        // Of whoever is not listed there is no run.
+        // An unregistered handler gets no run.
         launched.run_here("nobody");
         let mut session = pool.acquire().await.unwrap();
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
@@ -280,7 +280,7 @@ async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
+async fn unregistered_worker_claims_nothing_at_launch() {
     let (pool, server) = database("unlisted_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
@@ -296,9 +296,9 @@ async fn a_worker_that_is_not_listed_claims_nothing_when_it_launches() {
     done(pool, server).await;
 }
 
-/// Otherwise a run would be freed whose launch had not answered yet.
+/// Otherwise a run would be released before its launch has answered.
 #[tokio::test]
-async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
+async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
     let (pool, server) = database("disown_at_launch").await;
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
@@ -325,10 +325,9 @@ async fn what_is_in_flight_is_asked_when_no_launch_is_under_way() {
     done(pool, server).await;
 }
 
-/// It was struck out, and is listed anew and launches something in the moment in which it looks for what
-/// it has lost track of.
+/// The worker was deleted. While it reconciles, it registers again and launches a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_listed_frees_nothing() {
+async fn unregistered_worker_releases_nothing() {
     let (pool, server) = database("disown_unlisted").await;
     let (store, worker, mut launched) = launching(&pool).await;
     let key = launched.run_here("saga");
@@ -348,12 +347,12 @@ async fn who_is_not_listed_frees_nothing() {
     assert_eq!(
         store.disown(worker, Vec::new, BACKOFF).await.unwrap().freed.runs,
         1,
-        "it is listed, and does not work on it"
+        "a registered worker releases a run that is not in flight"
     );
     done(pool, server).await;
 }
 
-/// Three runs that wait for nobody, each for as long.
+/// Three waiting runs without children.
 async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
     let again = || Launched::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
@@ -367,7 +366,7 @@ async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Paren
 }
 
 #[tokio::test]
-async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
+async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     let (pool, server) = database("claimed_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
@@ -375,7 +374,7 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
     let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
     assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
     let again = store.wake_here(&parents, worker, "w", &lanes(), (3, false)).await.unwrap();
-    assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "nobody wakes twice");
+    assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "no run wakes twice");
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
     sqlx::query(held).bind(here.key.id).execute(&pool).await.unwrap();
@@ -388,7 +387,7 @@ async fn who_is_claimed_when_it_wakes_is_as_any_claim_leaves_it() {
     done(pool, server).await;
 }
 
-/// What goes on record of the end of a run, but for whose it is and when.
+/// The COMMITTED events of a run, without ids and times.
 async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
     let events = "
         SELECT (to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[])::text
@@ -398,7 +397,7 @@ async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_commits_when_it_wakes_leaves_what_any_end_leaves() {
+async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     const STEPS: &[StepDefinition] = &[StepDefinition::new("one")];
     static SAGA: Definition = Definition::new("saga", "a", STEPS);
     let (pool, server) = database("commits_at_wake_up").await;
@@ -463,7 +462,7 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
         assert!(committed(&pool, id).await.is_empty(), "{what}");
     }
-    // Nor does one of whose saga nothing is known here, or one that is asked for by somebody who is taken for dead.
+    // Nor does one of a saga that this worker does not have, or one that an unregistered worker asks for.
     let others = Lanes { handlers: vec!["other".into()], ..lanes() };
     for (parent, worker, lanes) in [(1, worker, others), (2, Uuid::now_v7(), lanes())] {
         let parent = &parents[parent..=parent];
@@ -473,9 +472,9 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
     done(pool, server).await;
 }
 
-/// Whoever declares him dead waits for that row, and so sweeps when all that he had asked for has come true.
+/// Reaping waits for that row, and so sweeps after the commits of this statement.
 #[tokio::test]
-async fn who_may_have_others_commit_holds_his_row_meanwhile() {
+async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
     let (pool, server) = database("holds_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
@@ -498,19 +497,19 @@ async fn who_may_have_others_commit_holds_his_row_meanwhile() {
     done(pool, server).await;
 }
 
-/// Returns when somebody waits for a lock.
+/// Returns when a session waits for a lock.
 async fn blocked(pool: &PgPool) {
     let blocked = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let since = std::time::Instant::now();
     while sqlx::query_scalar::<_, i64>(blocked).fetch_one(pool).await.unwrap() == 0 {
-        assert!(since.elapsed().as_secs() < 30, "nobody waits for a lock");
+        assert!(since.elapsed().as_secs() < 30, "no session waits for a lock");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn only_who_is_listed_and_has_the_handler_claims_what_wakes() {
+async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
     let (pool, server) = database("unlisted_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
@@ -609,7 +608,7 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     ready("t", "e", -3000.0).await;
     assert_eq!(found(&progress).await, "t/a t/b t/d u/b", "e is to begin later");
     let before = |seconds| time::OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
-    // What is left of these two had been hidden; nothing is known of those between and around them.
+    // The runs left in these two were invisible. Nothing is known of the queues between and around them.
     progress.take(("t", "b", 0), before(2000));
     progress.take(("t", "d", 0), before(2000));
     assert_eq!(found(&progress).await, "t/a u/b");

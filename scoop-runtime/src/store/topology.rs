@@ -1,4 +1,4 @@
-//! Who listens where, for operators.
+//! The subscriptions of handlers, for operators.
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -10,29 +10,29 @@ use super::{Parent, Tables};
 use crate::patience::note;
 use crate::topology::ListedHandler;
 
-/// What became of a handler that was struck out.
+/// The result of retiring a handler.
 #[derive(Debug)]
 pub(crate) struct Struck {
     pub(crate) was_listed: bool,
     pub(crate) waiting: i64,
     pub(crate) dropped: usize,
-    /// Who may wait for nobody any more.
+    /// The parents, which may wait for no child any more.
     pub(crate) parents: Vec<Parent>,
 }
 
 impl Tables {
-    /// Who is listed.
+    /// The registered handlers.
     pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
         let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
         rows.iter().map(ListedHandler::from_row).collect()
     }
 
-    /// The sagas that have ready runs, and no living worker, with their topics.
+    /// The sagas that have ready runs but no living worker, with their topics.
     pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
         sqlx::query_as(self.sql.handler_abandoned.clone()).all(&self.sessions).await
     }
 
-    /// Strikes a handler out, and, if wanted, what waits for it.
+    /// Retires a handler. With `drops`, its runs that have not begun are deleted.
     pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =

@@ -1,14 +1,15 @@
-//! The events as the guide lists them.
+//! Reads the events that the guide lists.
 
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../docs/telemetry.md");
 
-/// Target, name, level, and the fields but `event` and `message`, which every event has.
+/// Target, name, level and fields of an event. The fields `event` and `message` are left out, since every event has
+/// them.
 pub(crate) type Row = (String, String, String, BTreeSet<String>);
 
-/// The tables of the page: below the heading of a target a row for each name and level. *run* stands for the fields
-/// that the page says it stands for.
+/// Parses the tables of the page: below the heading of a target, a row for each name and level. *run* is an
+/// abbreviation that the page defines.
 pub(crate) fn rows() -> BTreeSet<Row> {
     let (mut target, mut of_a_run, mut rows) = (String::new(), vec![], BTreeSet::new());
     for line in PAGE.lines() {

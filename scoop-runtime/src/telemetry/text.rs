@@ -1,4 +1,4 @@
-//! Texts as they may be logged: in one line, of a bounded length, without payloads and passwords.
+//! Prepares texts for the log: in one line, of a bounded length, without payloads and passwords.
 
 use std::fmt::{self, Display, Write};
 
@@ -6,10 +6,10 @@ use scoop_core::{Escaped, Failure};
 
 use crate::payload::Unstorable;
 
-/// The length of a text in characters at which it is cut.
+/// The maximum length of a text, in characters.
 const CHARS_MAX: usize = 1_000;
 
-/// How many failures of several children are logged.
+/// The maximum number of logged failures of several children.
 const FAILURES_MAX: usize = 3;
 
 /// The types of failures that only pass others on.
@@ -29,17 +29,17 @@ pub(super) struct Told<'a>(pub(super) &'a Failure);
 /// A text without the passwords of connection strings.
 pub(super) struct Scrubbed<T>(pub(super) T);
 
-/// Whether a rollback failed because of that of a run below.
+/// Whether a rollback failed because of that of a child run.
 pub(super) fn comes_from_below(failure: &Failure) -> bool {
     simple_kind(failure) == "ChildRollbackFailedException"
 }
 
-/// Whether the text of this error quotes data: then it must not be logged.
+/// Whether the text of this error quotes data, so that it must not be logged.
 pub(crate) fn quotes_data(error: &scoop_core::Error) -> bool {
     error.downcast_ref::<serde_json::Error>().is_some() || error.downcast_ref::<Unstorable>().is_some()
 }
 
-/// The same for an error of the database.
+/// As [`quotes_data`], for an error of the database.
 pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
 }
@@ -90,12 +90,13 @@ impl<T: Display> Display for Scrubbed<T> {
     }
 }
 
-/// Where the first password is: in the authority of a URL, or after the keyword of a connection string.
+/// Finds the first password: in the authority of a URL, or after the keyword of a connection string.
 fn password(text: &str) -> Option<(usize, usize)> {
     [in_authority(text), after_keyword(text)].into_iter().flatten().min()
 }
 
-/// `scheme://user:password@host`. A password may contain what should have been escaped, so the last `@` counts.
+/// `scheme://user:password@host`. A password may contain characters that should have been escaped, so the last `@`
+/// counts.
 fn in_authority(text: &str) -> Option<(usize, usize)> {
     text.match_indices("://").find_map(|(at, separator)| {
         let start = at + separator.len();
@@ -110,7 +111,7 @@ fn in_authority(text: &str) -> Option<(usize, usize)> {
 /// `password=..`, up to a blank, a separator or a quote.
 fn after_keyword(text: &str) -> Option<(usize, usize)> {
     const KEYWORD: &str = "password=";
-    // Of the same length, so that offsets are those of the text.
+    // `to_ascii_lowercase` keeps the length, so offsets apply to the text.
     let lower = text.to_ascii_lowercase();
     lower.match_indices(KEYWORD).find_map(|(at, _)| {
         let start = at + KEYWORD.len();

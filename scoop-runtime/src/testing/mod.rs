@@ -1,18 +1,17 @@
-//! Rehearsals: for the tests of sagas, everything that can go wrong goes wrong once.
+//! Rehearsals: tests of sagas that inject each possible fault once.
 //!
-//! A saga that works when all goes well has shown little. Each function of this module runs a
-//! *rehearsal*, which you write, again and again: first as it is, and then once for each place where
-//! something can go wrong, with exactly that going wrong. The rehearsal gets a [`Builder`] to start from,
-//! launches what is to be tried, waits for its end, and looks whether everything is as it should be.
+//! Each function of this module runs a *rehearsal*, which you write, many times: first without a fault, and then once
+//! for each place where a fault is possible, with exactly that fault. The rehearsal gets a [`Builder`] to start from,
+//! launches messages, waits for their end, and checks the results.
 //!
-//! * [`fail_each_step`]: a step does all that it does, and then fails. Is everything undone?
-//! * [`run_each_step_twice`]: whatever a step did is lost and done again, as after a crash. Is nothing done twice?
-//! * [`crash_at_each_commit`]: the process forgets a run right before or right after something of it is
-//!   on record. Does it end as if nothing had happened?
+//! * [`fail_each_step`]: a step fails after all its effects. Is everything rolled back?
+//! * [`run_each_step_twice`]: the results of a step are lost and the step is repeated, as after a crash. Is nothing
+//!   done twice?
+//! * [`crash_at_each_commit`]: the process loses a run right before or right after a commit. Does the run end as if
+//!   nothing had happened?
 //!
-//! The rehearsal has to take the same course each time, as far as nothing goes wrong: the places are found
-//! by its first run. Each run of it should begin in a world of its own: dependencies, and a database that
-//! is empty.
+//! The rehearsal has to take the same course each time, apart from the fault: its first run finds the places. Each
+//! run of it should start from a fresh state: dependencies, and an empty database.
 //!
 //! ```
 //! # use scoop_core::Result;
@@ -20,7 +19,7 @@
 //! # async fn example() -> Result<()> {
 //! testing::fail_each_step(async |builder, failing| {
 //!     let scoop = builder.embedded().start().await?;
-//!     // Launch, wait, and compare: with `failing`, everything has to be undone.
+//!     // Launch, wait, and compare: with `failing`, everything has to be rolled back.
 //!     scoop.shutdown().await?;
 //!     Ok(())
 //! })
@@ -29,8 +28,8 @@
 //! # }
 //! ```
 //!
-//! Exhausting the places of a fault one by one is an old way to test storage engines; SQLite's tests do it for
-//! each allocation and each write.
+//! Exhaustive fault injection is an old way to test storage engines; SQLite's tests do it for each allocation and
+//! each write.
 
 mod rehearsal;
 
@@ -42,32 +41,31 @@ use crate::Builder;
 use rehearsal::Trouble;
 pub(crate) use rehearsal::{Commit, Rehearsal};
 
-/// A place in a rehearsal where something goes wrong.
+/// A place in a rehearsal with a possible fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
     /// The saga.
     pub saga: String,
-    /// Which of the saga's runs, in the order in which they first got to such a place, from 0.
+    /// The index of the run among those of the saga, from 0, in the order in which they first reached such a place.
     pub run: usize,
-    /// What of it: a step that fails, or the record that a crash is close to, such as
-    /// `SUSPENDED reserve`.
+    /// The step that fails, or the record next to which the process crashes, such as `SUSPENDED reserve`.
     pub what: String,
-    /// Which of several such places of this run, from 0: the iteration of a step, or the number of a record.
+    /// The index among several such places of this run, from 0: the iteration of a step, or the number of a record.
     pub number: usize,
-    /// What goes wrong there.
+    /// The fault at this place.
     pub fault: Fault,
 }
 
-/// What goes wrong.
+/// A fault that a rehearsal injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A step fails after it has done everything.
+    /// A step fails after all its effects.
     Fails,
-    /// The process forgets a run before what it did is committed.
+    /// The process loses a run before its results are committed.
     CrashBefore,
-    /// The process forgets a run after what it did was committed, before it learns of that.
+    /// The process loses a run after its results were committed, before the process gets the answer.
     CrashAfter,
 }
 
@@ -76,22 +74,22 @@ impl fmt::Display for Place {
         let Self { saga, run, what, number, fault } = self;
         match fault {
             Fault::Fails => write!(f, "step `{what}` of saga `{saga}` fails")?,
-            Fault::CrashBefore => write!(f, "crash of saga `{saga}` before `{what}` is on record")?,
-            Fault::CrashAfter => write!(f, "crash of saga `{saga}` after `{what}` was put on record")?,
+            Fault::CrashBefore => write!(f, "crash of saga `{saga}` before `{what}` is recorded")?,
+            Fault::CrashAfter => write!(f, "crash of saga `{saga}` after `{what}` was recorded")?,
         }
         write!(f, " (run {run}, number {number})")
     }
 }
 
-/// Has each step fail, one in each run of the rehearsal: its code runs to its end, and then counts as failed
-/// with a failure of the type `Rehearsed`. If it has a retry policy, that is asked as ever.
+/// Makes each step fail, one in each run of the rehearsal. The code of the step runs to its end, and the step then
+/// fails with a failure of the type `Rehearsed`. Its retry policy applies as usual.
 ///
-/// The rehearsal is told which step fails, and nothing the first time. Returns the steps.
+/// The rehearsal gets the failing step; `None` in the first run. Returns the steps.
 ///
 /// # Errors
 ///
-/// What the rehearsal returns, along with the step; and if a step that ran the first time does not
-/// run any more. If the rehearsal panics, the step is printed.
+/// The error of the rehearsal, with the step; or an error if a step of the first run is not reached in a later run.
+/// If the rehearsal panics, the step is printed.
 ///
 /// # Cancel safety
 ///
@@ -122,14 +120,13 @@ pub async fn fail_each_step(
     Ok(places)
 }
 
-/// Runs each step and each compensation twice: whatever it did the first time through its scope is lost, as
-/// if the process had crashed before the commit, and what it did elsewhere is there. Returns how much
-/// was lost in this way: a record for each step and compensation, and one for each sleep, or whatever else a run does that
-/// is no code of yours.
+/// Runs each step and each compensation twice. The first execution loses its effects through the scope, as if the
+/// process had crashed before the commit, and keeps its other effects. Returns the number of lost records: one for
+/// each step and compensation, and one for each sleep or other record without user code.
 ///
 /// # Errors
 ///
-/// What the rehearsal returns.
+/// The error of the rehearsal.
 ///
 /// # Cancel safety
 ///
@@ -149,14 +146,13 @@ pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) 
     Ok(rehearsal.struck())
 }
 
-/// Has the process forget a run at each commit, one in each run of the rehearsal: once right before it, and once
-/// right after it. The run is then found and gone on with, as by a process that takes over. Returns
-/// the commits.
+/// Makes the process lose a run at each commit, one in each run of the rehearsal: once right before it, and once
+/// right after it. The run is then found and continued, as by a process that takes over. Returns the commits.
 ///
 /// # Errors
 ///
-/// What the rehearsal returns, along with the commit; and if a commit that was there the first
-/// time is not there any more. If the rehearsal panics, the commit is printed.
+/// The error of the rehearsal, with the commit; or an error if a commit of the first run is not reached in a later
+/// run. If the rehearsal panics, the commit is printed.
 ///
 /// # Cancel safety
 ///
@@ -179,7 +175,7 @@ pub async fn crash_at_each_commit(
     Ok(places)
 }
 
-/// The steps of a run of the rehearsal in which nothing goes wrong.
+/// The steps of a run of the rehearsal without a fault.
 async fn steps_of(rehearse: &impl AsyncFn(Builder, Option<&Place>) -> Result<()>) -> Result<Vec<Place>> {
     let rehearsal = Rehearsal::new(Trouble::None);
     rehearse(Builder::new().rehearsed(rehearsal.clone()), None).await?;
@@ -199,20 +195,20 @@ async fn each(
         rehearsed.map_err(|error| Error::msg(format!("{place}: {error}")))?;
         if rehearsal.struck() == 0 {
             return Err(Error::msg(format!(
-                "{place}: the rehearsal never got there; it has to take the same course each time"
+                "{place}: the rehearsal never reached this place; it has to take the same course each time"
             )));
         }
     }
     Ok(())
 }
 
-/// Tells where a rehearsal panicked.
+/// Prints the place of the fault if the rehearsal panics.
 struct Told<'a>(&'a Place);
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the rehearsal panicked with this going wrong: {}", self.0);
+            eprintln!("the rehearsal panicked with this fault: {}", self.0);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine asks when it could go wrong.
+//! The fault injection of rehearsals, which the engine calls at each possible fault.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{Fault, Place};
 #[derive(Clone, Debug)]
 pub(crate) struct Rehearsal(Arc<Mutex<Course>>);
 
-/// What goes wrong in one run of a rehearsal.
+/// The faults in one run of a rehearsal.
 #[derive(Debug)]
 pub(super) enum Trouble {
     None,
@@ -23,20 +23,20 @@ pub(super) enum Trouble {
 #[derive(Debug)]
 struct Course {
     trouble: Trouble,
-    /// How often something went wrong.
+    /// The number of injected faults.
     struck: usize,
-    /// The steps that ended well, and the commits, as they came.
+    /// The steps that succeeded, and the commits, in order.
     steps: Vec<Place>,
     commits: Vec<Place>,
     /// The runs of each saga.
     runs: HashMap<String, Vec<Uuid>>,
-    /// How many commits of each run there were.
+    /// The number of commits of each run.
     committed: HashMap<Uuid, usize>,
-    /// What was lost already: which commits of which runs.
+    /// The commits that were lost already, by run and number.
     lost: HashSet<(Uuid, usize)>,
 }
 
-/// A commit that was let through.
+/// A commit that is not lost beforehand.
 #[derive(Debug)]
 pub(crate) struct Commit {
     place: Place,
@@ -56,7 +56,7 @@ impl Rehearsal {
         })))
     }
 
-    /// A step has ended well. Whether it fails all the same.
+    /// Called when a step has succeeded. Returns the failure to inject.
     pub(crate) fn fails(
         &self,
         saga: &str,
@@ -75,7 +75,7 @@ impl Rehearsal {
         fails.then(|| Failure::new("Rehearsed", format!("step `{step}` fails, as it was to"), source))
     }
 
-    /// This is about to be committed, unless the process forgets it, of which nothing tells.
+    /// Called before a commit. Returns `None` if the process loses the run before it.
     pub(crate) fn commits(&self, saga: &str, run: Uuid, conclusion: &Conclusion) -> Option<Commit> {
         let mut course = self.course();
         let number = course.committed.get(&run).copied().unwrap_or(0);
@@ -89,7 +89,7 @@ impl Rehearsal {
         (!forgets).then_some(Commit { place, run })
     }
 
-    /// This was committed. Whether the process forgets it.
+    /// Called after a commit. Returns whether the process loses the run.
     pub(crate) fn committed(&self, commit: Commit) -> bool {
         let mut course = self.course();
         *course.committed.entry(commit.run).or_default() += 1;
@@ -99,7 +99,7 @@ impl Rehearsal {
         forgets
     }
 
-    /// How often something went wrong.
+    /// The number of injected faults.
     pub(super) fn struck(&self) -> usize {
         self.course().struck
     }
@@ -127,14 +127,14 @@ impl Course {
         Place { saga: saga.to_owned(), run: at, what, number, fault }
     }
 
-    /// Whether it is here that something goes wrong.
+    /// Whether a fault is injected at this place.
     fn strikes(&mut self, place: &Place) -> bool {
         let strikes = matches!(&self.trouble, Trouble::At(at) if at == place);
         self.struck += usize::from(strikes);
         strikes
     }
 
-    /// Whether the first time does not count.
+    /// Whether the first execution is lost.
     fn loses(&mut self) -> bool {
         let loses = matches!(self.trouble, Trouble::EachTwice);
         self.struck += usize::from(loses);

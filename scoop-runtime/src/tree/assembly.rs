@@ -9,8 +9,8 @@ use super::{CancellationRequest, RunInfo, RunRow, Tree, TreeRows, UnhandledMessa
 use crate::Intervention;
 
 impl Tree {
-    /// The tree of these runs, parents before children, with what was done about them and the messages that they
-    /// launched without a handler. A row that cannot be read is given by the reason.
+    /// Builds the tree of these runs, parents before children, with their interventions and the messages that they
+    /// launched without a handler. An unreadable row is represented by the reason.
     pub(crate) fn of(
         read: TreeRows,
         interventions: Vec<Intervention>,
@@ -45,13 +45,14 @@ impl Tree {
 }
 
 impl CancellationRequest {
-    /// Whether it is about this run or one above it.
+    /// Whether it applies to this run: it names the run or an ancestor.
     fn concerns(&self, run: &RunInfo) -> bool {
         run.lineage.ids().starts_with(self.lineage.ids())
     }
 }
 
-/// Each run among the children of its parent: of the lowest ancestor to which all those between are there.
+/// Moves each run to the children of its parent. If ancestors are missing, that is the lowest ancestor with a
+/// complete path from the root.
 fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
     let mut places: BTreeMap<(Option<usize>, Uuid), usize> = BTreeMap::new();
     let mut parents = Vec::with_capacity(runs.len());
@@ -69,7 +70,7 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
         parents.push(parent);
         places.entry((parent, run.lineage.id())).or_insert(place);
     }
-    // From the end, so that a run has all its children when it goes to its parent.
+    // In reverse order, so that a run has all its children when it is moved to its parent.
     let mut runs: Vec<_> = runs.into_iter().map(Some).collect();
     let mut roots = vec![];
     for (place, parent) in parents.into_iter().enumerate().rev() {
@@ -88,8 +89,8 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 }
 
 impl RunInfo {
-    /// Finds the waits for children between the events. Structured cooperation tells whose children they are: those of
-    /// earlier steps ended before the event, and those of later steps begin after the next one.
+    /// Finds the waits for children between the events. Structured cooperation determines which event they belong to:
+    /// children of earlier steps ended before the event, and those of later steps begin after the next one.
     fn find_waits(&mut self) {
         let ends = self.children.iter().flat_map(|child| {
             let ends = child.events.iter().filter(|event| event.ends());
@@ -130,9 +131,9 @@ mod fuzz {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Also those whose ancestors are missing, or that have no root.
+        /// Includes runs without ancestors or root.
         #[test]
-        fn every_run_has_its_place(places in vec(vec(1..4u128, 1..5), 0..12)) {
+        fn every_run_is_in_the_tree_once(places in vec(vec(1..4u128, 1..5), 0..12)) {
             let tree = Tree::of(TreeRows::all(places.iter().map(|ids| Ok(row(ids))).collect()), vec![], vec![]);
             let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
             let mut expected: Vec<_> = places.iter().map(|ids| row(ids).lineage().clone()).collect();

@@ -10,10 +10,10 @@ use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, Unhand
 use crate::repair::no_program;
 use crate::shown::{ahead, humane, utc, utc_if_known};
 
-/// How many sagas that a run waits for are named.
+/// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
 
-/// Events that are written together are a microsecond apart.
+/// The shortest duration shown: events that are written together are a microsecond apart.
 const TOLD_MIN: Duration = Duration::from_micros(100);
 
 impl fmt::Display for RunState {
@@ -67,7 +67,7 @@ impl RunInfo {
         }
     }
 
-    /// For which of its children it waits.
+    /// The children that it waits for.
     fn awaited(&self) -> String {
         let (mut left, mut sagas) = (0_usize, BTreeMap::<&str, usize>::new());
         for child in self.unfinished_children() {
@@ -96,7 +96,7 @@ impl RunInfo {
         notes
     }
 
-    /// Its name, how long it took, and who executes it.
+    /// Its id, its duration and the worker that executes it.
     fn identity(&self) -> String {
         let mut identity = format!("run {}", self.id());
         if let Some(took) = self.took() {
@@ -108,7 +108,7 @@ impl RunInfo {
         identity
     }
 
-    /// Whether it has to give up, now or at a deadline.
+    /// The reasons for which it gives up now, or its deadline.
     fn giving_up(&self) -> Vec<String> {
         match (self.gives_up, self.deadline) {
             (false, None) => vec![],
@@ -200,7 +200,7 @@ impl fmt::Display for Happened<'_> {
     }
 }
 
-/// The time that something took, if that is worth a word.
+/// Formats a duration, unless it is too short to be shown.
 fn lasted(took: Option<Duration>) -> String {
     let took = took.filter(|took| *took >= TOLD_MIN);
     took.map_or_else(String::new, |took| format!("+ {}", humane(took)))
@@ -283,7 +283,7 @@ impl fmt::Display for Tree {
     }
 }
 
-/// One run and those below it, each with its events and their times.
+/// Writes a run and its descendants, each with its events and their times.
 fn write_run<'a>(
     f: &mut fmt::Formatter<'_>,
     run: &'a RunInfo,

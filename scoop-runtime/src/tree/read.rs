@@ -1,4 +1,4 @@
-//! How much of a hierarchy is read for its tree.
+//! Reads the tree of a hierarchy, or a part of it.
 
 use std::future::IntoFuture;
 
@@ -30,14 +30,15 @@ impl<'a> ReadTree<'a> {
         Self { handle, extent: Extent::default() }
     }
 
-    /// Leaves out the runs below this depth. The runs of the message that started the hierarchy have depth 1, those of
-    /// messages that they launched depth 2.
+    /// Leaves out the runs below this depth. The runs of the message that started the hierarchy have depth 1, their
+    /// children depth 2.
     pub fn depth(mut self, depth: usize) -> Self {
         self.extent.depth = Some(depth);
         self
     }
 
-    /// Reads so many runs at most, runs above before those below. [`Tree::is_complete`] says whether there are more.
+    /// Sets the maximum number of runs; ancestors come before descendants. [`Tree::is_complete`] returns whether no
+    /// run was left out.
     pub fn limit(mut self, runs: usize) -> Self {
         self.extent.runs = Some(runs);
         self
@@ -53,7 +54,7 @@ impl<'a> IntoFuture for ReadTree<'a> {
     }
 }
 
-/// The part of a hierarchy that is read; all of it without bounds.
+/// The part of a hierarchy that is read; by default all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     pub(crate) depth: Option<usize>,
@@ -61,33 +62,33 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Whether a run at this place is in it.
+    /// Whether a run of this lineage is in it.
     pub(crate) fn reaches(&self, lineage: &Lineage) -> bool {
         self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
     }
 
-    /// Whether a run at this place is in it, and those below are not.
+    /// Whether a run of this lineage is at the maximum depth or below it, so that its children are not in it.
     pub(crate) fn ends_at(&self, lineage: &Lineage) -> bool {
         self.depth.is_some_and(|depth| lineage.ids().len() > depth)
     }
 }
 
-/// What is read of a hierarchy, in the order of the lineages.
+/// The rows read of a hierarchy, in the order of the lineages.
 #[derive(Debug)]
 pub(crate) struct TreeRows {
-    /// A row that cannot be read is given by the reason.
+    /// The rows; an unreadable row is represented by the reason.
     pub(crate) rows: Vec<Result<RunRow, String>>,
     pub(crate) is_complete: bool,
 }
 
 impl TreeRows {
-    /// Of these rows as many as are in the extent. Whether there are `more` below, or runs beyond those, is kept.
+    /// Restricts the rows to the limit of the extent. `more` is whether there are runs below the maximum depth.
     pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, more: bool, extent: Extent) -> Self {
         let depth = |row: &Result<RunRow, String>| row.as_ref().map_or(0, |row| row.lineage().ids().len());
         let runs = rows.iter().enumerate();
         let runs = runs.filter(|(_, row)| !matches!(row, Ok(RunRow::Unhandled(..))));
         let beyond = extent.runs.is_some_and(|max| runs.clone().count() > max);
-        // The one too many is one of the lowest.
+        // A limited query reads one row more than the limit; one of the lowest is dropped.
         let lowest = runs.max_by_key(|(_, row)| depth(row)).map(|(at, _)| at);
         if let Some(lowest) = lowest.filter(|_| beyond) {
             drop(rows.remove(lowest));

@@ -1,4 +1,4 @@
-//! A run, or a message without a handler, as the database has it.
+//! Rows of the tree query: a run, or a message without a handler.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -33,7 +33,7 @@ pub(crate) struct Stands {
     pub(crate) attempts: u32,
     pub(crate) reason: Option<String>,
     pub(crate) backward: bool,
-    /// From when on it can be claimed, if it is ready.
+    /// The time from which it can be claimed, if it is ready.
     pub(crate) ready_at: Option<SystemTime>,
     pub(crate) give_up_at: Option<SystemTime>,
     pub(crate) gives_up: bool,
@@ -48,15 +48,15 @@ struct EventRow {
     kind: String,
     step: Option<String>,
     worker: Option<String>,
-    /// How often the children's failures had been handled before, if this is about that.
+    /// The number of earlier calls of the child failure handler, if this is the record of such a call.
     handling: Option<i32>,
     exception: Option<Value>,
-    /// Since 1970; nothing if the time is none of the years 1 to 9999.
+    /// Since 1970; `None` if the time is outside the years 1 to 9999.
     micros: Option<i64>,
 }
 
 impl RunRow {
-    /// A run of this saga, of this topic, when the database's clock said `read_at`.
+    /// A run of this saga and topic, read at `read_at` by the clock of the database.
     pub(crate) fn new(
         lineage: Lineage,
         message_id: Uuid,
@@ -104,7 +104,7 @@ impl RunRow {
         Self::Unhandled(emitter, UnhandledMessage { topic: topic.to_owned(), message_id, at, redelivered_as })
     }
 
-    /// Marks a run that is ready, and whose saga no living worker has, as `is_alive` tells of a topic and a handler.
+    /// Marks a ready run without a living worker that has its saga. `is_alive` takes a topic and a handler.
     pub(crate) fn check_alive(&mut self, is_alive: impl Fn(&str, &str) -> bool) {
         if let Self::Run(run) = self
             && matches!(run.state, RunState::NotBegun | RunState::Ready | RunState::Retrying { .. })
@@ -120,7 +120,7 @@ impl RunRow {
         }
     }
 
-    /// The row, or why the row cannot be read.
+    /// Decodes the row, or returns the reason for which it cannot be read.
     pub(crate) fn from_row(row: &PgRow) -> Result<Self, String> {
         Self::read(row).map_err(|error| {
             let handler: Option<&str> = row.try_get("handler").unwrap_or_default();
@@ -180,7 +180,7 @@ impl EventRow {
 }
 
 impl RunEvent {
-    /// The same event; `handles` if it is about the failures of children.
+    /// Sets the worker and the failure. `handles` is whether the event records a call of the child failure handler.
     pub(crate) fn written_by(self, worker: Option<String>, handles: bool, failure: Option<Failure>) -> Self {
         let role = if handles { Role::HandledFailures } else { Role::Plain };
         Self { worker, failure, role, ..self }
@@ -188,14 +188,15 @@ impl RunEvent {
 }
 
 impl CancellationRequest {
-    /// A request as it is on record.
+    /// A request as recorded.
     pub(crate) fn new(lineage: Lineage, request: Option<Failure>, at: Option<SystemTime>) -> Self {
-        let unknown = || Failure::new("Unknown", "no reason is on record", "unknown");
+        let unknown = || Failure::new("Unknown", "no reason is recorded", "unknown");
         let Failure { message, source, .. } = request.unwrap_or_else(unknown);
         Self { lineage, reason: message, source, at }
     }
 
-    /// The request; its unreadable parts are marked, and without a lineage it applies to no run.
+    /// Decodes a request. Unreadable parts are marked; `None` without a readable lineage, since it then applies to no
+    /// run.
     pub(crate) fn from_row(row: &PgRow) -> Option<Self> {
         let exception: Option<Json<Value>> = row.try_get("exception").ok()?;
         let (failure, _) = exception.map_or((None, None), |Json(exception)| readable(exception));
@@ -231,7 +232,7 @@ fn tell_apart(events: &mut [RunEvent]) {
     }
 }
 
-/// What the working set says counts while the run is in it; then its last event.
+/// The state in the working set while the run is in it; otherwise the state after its last event.
 fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
     let last = events.last();
     let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
@@ -253,7 +254,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
         (_, Some(EventKind::RollbackFailed)) => {
             RunState::RollbackFailed(RollbackFailure::new(failure(last), failure(turned_back)))
         }
-        // One statement reads both from one snapshot.
+        // Not reached: one statement reads working set and events from one snapshot.
         _ => RunState::Running,
     }
 }

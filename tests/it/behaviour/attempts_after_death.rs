@@ -1,4 +1,4 @@
-//! Attempts of a step in whose middle the process died, when another program has another step next.
+//! Attempts of a step in which the process died, when another program has another step next.
 
 use scoop::HierarchyId;
 
@@ -29,7 +29,7 @@ impl Hanging {
     }
 }
 
-/// A run in the middle of whose step `pay` the process died.
+/// A run with a process that died in the middle of its step `pay`.
 async fn left_by_the_dead(db: &Database) -> Result<HierarchyId> {
     let gate = Gate::default();
     in_a_process_that_dies(db, move |builder: scoop::Builder| async move {

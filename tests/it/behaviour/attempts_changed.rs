@@ -5,7 +5,7 @@ use scoop::HierarchyId;
 use super::*;
 use crate::support::{Database, Notes, eventually};
 
-/// A version of the saga: what it notes, and which step fails.
+/// A version of the saga, with its notes and its failing step.
 pub(super) trait Version: Saga {
     fn new(notes: &Notes, fails: Fails) -> Self;
 }
@@ -62,7 +62,7 @@ versions! {
     replaced { prepare []; check []; }
 }
 
-/// A run whose step `pay` failed under the original version, which has ended then.
+/// A run with a failed step `pay`, after the end of the original version.
 async fn tried(db: &Database) -> Result<HierarchyId> {
     let notes = Notes::default();
     let saga = original::Paying::new(&notes, Fails("pay", u32::MAX));
@@ -75,7 +75,7 @@ async fn tried(db: &Database) -> Result<HierarchyId> {
     Ok(root)
 }
 
-/// What becomes of the run in the version `S`, and what that notes.
+/// The outcome of the run in the version `S`, and the notes of that.
 pub(super) async fn goes_on_in<S: Version>(
     db: &Database,
     root: HierarchyId,
@@ -94,7 +94,7 @@ async fn fails_in<S: Version>(fails: Fails) -> Result<(Outcome, Vec<String>)> {
     goes_on_in::<S>(&db, root, fails).await
 }
 
-/// What the version `S` notes that finds the run cancelled.
+/// The notes of the version `S`, which finds the run cancelled.
 async fn cancelled_in<S: Version>() -> Result<Vec<String>> {
     let db = Database::new().await;
     let root = tried(&db).await?;

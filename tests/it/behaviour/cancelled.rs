@@ -10,7 +10,7 @@ use crate::support::{Database, eventually, takes};
 /// Begins a future and drops it.
 fn cancelled<T>(future: impl Future<Output = T>) {
     let mut future = Box::pin(future);
-    // Ready at once it is when another thread was quick; then it is dropped as it is.
+    // Another thread may have made it ready; then it is dropped as well.
     let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
@@ -48,7 +48,7 @@ mod of_a_step {
         for _ in 0..5 {
             let root = scoop.launch(Root).await?;
             assert_eq!(root.ends().await?, Outcome::Committed);
-            // What only the session knows that did it is no end.
+            // An end that only the session of its transaction sees does not count.
             let elsewhere = Scoop::client(db.another_pool(1).await).find(root.id()).await?;
             assert_eq!(elsewhere.ends().await?, Outcome::Committed);
         }
@@ -78,9 +78,9 @@ mod of_the_program {
         }
     }
 
-    /// As a handler of HTTP does whose client went away.
+    /// An HTTP handler does this when its client disconnects.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_cancelled_begin_on_the_pool_does_not_swallow_what_is_launched() -> Result<()> {
+    async fn cancelled_begin_on_the_pool_does_not_swallow_launches() -> Result<()> {
         let db = Database::new().await;
         let admin = db.another_pool(1).await;
         let scoop = db.scoop().only::<ChildHandler>().start().await?;
@@ -122,7 +122,7 @@ mod of_a_request {
         }
     }
 
-    /// What the engine writes afterwards, on whatever connection, is there for others to see.
+    /// Later writes of the engine are visible to other sessions, on every connection.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_cancelled_request_leaves_the_engine_no_open_transaction() -> Result<()> {
         let db = Database::new().await;

@@ -1,4 +1,4 @@
-//! What becomes of a run whose children fail.
+//! Runs with failing children.
 
 mod emitting;
 mod handled;

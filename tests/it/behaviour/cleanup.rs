@@ -1,4 +1,4 @@
-//! `finally`: what cleans up after a step.
+//! `finally`: cleaning up after a step.
 
 use super::*;
 use crate::support::{Database, Gate, Notes};
@@ -96,7 +96,7 @@ async fn play(fails: Fails) -> Result<Played> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_step_took_is_given_back_with_its_value() -> Result<()> {
+async fn successful_step_is_cleaned_up_after_with_its_value() -> Result<()> {
     let played = play(Fails::Nobody).await?;
     assert_eq!(played.outcome, Outcome::Committed);
     assert_eq!(played.calls, ["step", "clean up Some(7)", "later"]);
@@ -104,7 +104,7 @@ async fn what_a_step_took_is_given_back_with_its_value() -> Result<()> {
     Ok(())
 }
 
-/// What cleaning up does to the database is kept, unlike what the step did.
+/// The cleanup's changes in the database are kept, unlike those of the step.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_failed_is_cleaned_up_after_without_a_value() -> Result<()> {
     let played = play(Fails::Step).await?;
@@ -127,8 +127,8 @@ async fn a_cleanup_that_fails_adds_to_the_failure_of_the_step() -> Result<()> {
     Ok(())
 }
 
-/// Cleaning up is a step of its own. That it failed does not mean that it need not be done: once
-/// the children are undone, it is tried again on the way back, in vain here.
+/// Cleaning up is a step of its own. Its failure does not make it unnecessary: once the children are undone, the
+/// rollback tries it again, and fails here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cleanup_that_fails_by_itself_is_the_failure() -> Result<()> {
     let played = play(Fails::Cleanup).await?;
@@ -138,14 +138,14 @@ async fn a_cleanup_that_fails_by_itself_is_the_failure() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_cleaned_up_is_not_cleaned_up_again_on_the_way_back() -> Result<()> {
+async fn completed_cleanup_is_not_repeated_by_the_rollback() -> Result<()> {
     let played = play(Fails::LaterStep).await?;
     assert!(matches!(played.outcome, Outcome::RolledBack(_)));
     assert_eq!(played.calls, ["step", "clean up Some(7)", "later", "undo 7"]);
     Ok(())
 }
 
-/// Between the step and its cleaning up there are the children, and somebody may cancel.
+/// The children run between the step and its cleanup, and a cancellation may arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_run_is_cleaned_up_after() -> Result<()> {
     let db = Database::new().await;
@@ -163,8 +163,8 @@ async fn a_cancelled_run_is_cleaned_up_after() -> Result<()> {
     Ok(())
 }
 
-/// What a step did is discarded when it has to give up, or cannot be committed; what it did elsewhere
-/// is there all the same, so it is cleaned up after.
+/// The effects of a step that has to give up, or cannot be committed, are discarded. Its effects outside the database
+/// remain, so it is cleaned up after.
 mod discarded {
     use super::*;
 
@@ -289,10 +289,10 @@ mod with_retries_and_handlers {
         }
     }
 
-    /// Not between attempts, since the step has not failed yet; and after the children's failures
-    /// were handled.
+    /// A cleanup between attempts would be too early, since the step has not failed yet. So would one before the
+    /// children's failures are handled.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_tried_again_and_handled_is_cleaned_up_after_once() -> Result<()> {
+    async fn retried_step_with_a_handled_failure_is_cleaned_up_after_once() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<RootHandler>().only::<FailingChild>();
@@ -325,10 +325,10 @@ mod on_shaky_ground {
         }
     }
 
-    /// A cleanup that the ground lets down is not lost: as its step's failure is not on record yet, the
-    /// step runs again, and after it the cleanup.
+    /// A cleanup with an infrastructure failure is not lost. The failure of its step is not recorded yet, so the step
+    /// runs again, and then the cleanup.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_cleanup_that_the_ground_let_down_is_made_up_for() -> Result<()> {
+    async fn cleanup_with_an_infrastructure_failure_is_repeated() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });

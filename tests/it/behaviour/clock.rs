@@ -1,5 +1,4 @@
-//! What becomes due by the clock waits for nobody who happens to look: in these tests nobody looks
-//! for an hour.
+//! Due runs do not depend on polling: in these tests there is none for an hour.
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ async fn program(db: &Database) -> Result<Scoop> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_is_handled_when_it_is_due() -> Result<()> {
+async fn delayed_message_is_handled_when_due() -> Result<()> {
     let db = Database::new().await;
     let root = program(&db).await?.launch(Root).delay(SOON).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -38,7 +37,7 @@ async fn a_delayed_message_is_handled_when_it_is_due() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_of_a_transaction_is_handled_when_it_is_due() -> Result<()> {
+async fn delayed_message_of_a_transaction_is_handled_when_due() -> Result<()> {
     let db = Database::new().await;
     let scoop = program(&db).await?;
     let mut tx = db.pool().begin().await?;
@@ -49,7 +48,7 @@ async fn a_delayed_message_of_a_transaction_is_handled_when_it_is_due() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_message_of_another_process_is_handled_when_it_is_due() -> Result<()> {
+async fn delayed_message_of_another_process_is_handled_when_due() -> Result<()> {
     let db = Database::new().await;
     let _scoop = program(&db).await?;
     let elsewhere = Scoop::client(db.another_pool(1).await);
@@ -63,7 +62,7 @@ async fn a_delayed_message_gives_up_at_its_deadline() -> Result<()> {
     let db = Database::new().await;
     let root = program(&db).await?.launch(Root).delay(HOUR).deadline(SOON).await?;
     let Outcome::RolledBack(failure) = root.ends().await? else {
-        panic!("it was to be rolled back");
+        panic!("it did not roll back");
     };
     assert_eq!(failure.causes[0].kind, "MissedHappyPathDeadline");
     Ok(())
@@ -87,7 +86,7 @@ impl SleepyHandler {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_saga_sleeps_and_tries_again_no_longer_than_it_should() -> Result<()> {
+async fn sleeps_and_pauses_end_when_due() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<SleepyHandler>().poll_interval(HOUR).start().await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
@@ -122,7 +121,7 @@ impl ChildHandler {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_ends_a_step_that_looks_and_those_who_wait_for_it() -> Result<()> {
+async fn deadline_ends_a_step_that_looks_and_its_waiting_parent() -> Result<()> {
     let db = Database::new().await;
     let scoop =
         db.scoop().only::<WaitingHandler>().only::<ChildHandler>().poll_interval(HOUR).start().await?;

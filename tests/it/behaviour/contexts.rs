@@ -1,4 +1,4 @@
-//! The context, beyond what the scenarios of the catalogue say of it.
+//! The context, beyond the scenarios of the catalogue.
 
 use serde_json::json;
 
@@ -84,10 +84,10 @@ mod flow {
         }
     }
 
-    /// What is launched gets the context of that moment, and nothing comes back from it; what is
-    /// detached gets what it is given.
+    /// A launched message gets the context of that moment, and no change comes back from it. A
+    /// detached message gets the context that it is given.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_context_goes_down_and_along_but_neither_up_nor_into_what_is_detached() -> Result<()> {
+    async fn context_reaches_children_and_later_steps_but_not_parents_or_detached_messages() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<Detached>();
@@ -165,7 +165,7 @@ mod limits {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_cannot_be_kept_is_refused_by_its_key_and_changes_nothing() -> Result<()> {
+    async fn unstorable_element_is_refused_by_its_key_and_changes_nothing() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().context_bytes_max(100).start().await?;
         let refused = scoop.launch(Root).with(Bulk("x".repeat(200))).await;
@@ -233,10 +233,10 @@ mod numbers {
     const SOMEBODY_ELSES: &str =
         r#"{"price": 1.10, "huge": 12345678901234567890123456789.000000000000000000001, "null": null}"#;
 
-    /// W-41 and W-42: what nobody here knows is in every row to the last digit, whatever is merged
-    /// beside it.
+    /// W-41 and W-42: an element that this program does not know is in every row to the last digit,
+    /// also beside merged ones.
     #[tokio::test(flavor = "multi_thread")]
-    async fn w_41_w_42_numbers_that_nobody_knows_stay_exact_from_the_first_row_to_the_last() -> Result<()> {
+    async fn w_41_w_42_unknown_numbers_stay_exact_in_every_row() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let theirs: Theirs = serde_json::from_str(SOMEBODY_ELSES)?;
@@ -275,7 +275,7 @@ mod timeouts {
         }
     }
 
-    /// What a step changed of it outlives its failure, whatever that is.
+    /// The context changes of a step outlive its failure, of any kind.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_step_that_takes_too_long_leaves_its_context_behind() -> Result<()> {
         let db = Database::new().await;
@@ -334,7 +334,7 @@ mod given_up {
     }
 }
 
-/// Elements of the protocol that another participant wrote in a way that nobody can read.
+/// Elements of the protocol that another participant wrote in an unreadable form.
 mod unreadable {
     use super::*;
     use crate::support::{calls_of, compensated, invoked};
@@ -376,10 +376,10 @@ mod unreadable {
         }
     }
 
-    /// A deadline that nobody can read might have passed: the run gives up and says why, and its
-    /// rollback runs. A time to sleep that nobody can read is none.
+    /// An unreadable deadline might have passed: the run gives up with that reason, and is rolled
+    /// back. An unreadable time to sleep counts as none.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_nobody_can_read_ends_the_way_forward_by_name_and_strands_nobody() -> Result<()> {
+    async fn unreadable_deadline_ends_the_forward_path_by_name_and_strands_no_run() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).with(NoSleep { wake_after: "later".into() }).await?;

@@ -1,4 +1,4 @@
-//! Many children that fail at once, beside many that do not: what is on record of that.
+//! Many children that fail at once, beside many that do not: the recorded failures.
 
 use super::*;
 use crate::support::Database;

@@ -1,4 +1,4 @@
-//! Deadlines: who misses one gives up the moment it passes, whatever it is doing.
+//! Deadlines: a run that misses one gives up at once, in any state.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use scoop::{Deadline, DeadlineKind};
 use super::*;
 use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
 
-/// Nothing is found by polling within a test, so whatever gives up does so by the clock.
+/// Nothing is found by polling within a test, so runs give up by the clock.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 const SOON: Duration = Duration::from_millis(700);
 
-/// A parent and a child that holds out until it is told to stop.
+/// A parent, and a child that runs until its stop signal.
 mod family {
     use super::*;
 
@@ -70,10 +70,10 @@ mod family {
     }
 }
 
-/// The child inherits the deadline; its step comes to its end, and what it did is undone all the
-/// same. The parent, which waits, gives up for its own deadline, and its handler is not asked.
+/// The child inherits the deadline. Its step completes, and its effects are discarded. The waiting
+/// parent gives up for its own deadline, and its failure handler is not called.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_that_passes_ends_the_run_and_whoever_waits_for_it() -> Result<()> {
+async fn missed_deadline_ends_the_run_and_its_waiting_parent() -> Result<()> {
     let db = Database::new().await;
     let scoop = family::start(&db, &Gate::default()).await?;
     let root = scoop.launch(Root).deadline(SOON).source("somebody").await?;
@@ -104,7 +104,7 @@ async fn a_deadline_that_passes_ends_the_run_and_whoever_waits_for_it() -> Resul
     Ok(())
 }
 
-/// Before it is due, and before it has begun.
+/// The run is not due yet, and has not begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_before_the_delay_is_over_ends_the_run_in_time() -> Result<()> {
     let db = Database::new().await;
@@ -153,7 +153,7 @@ mod depth {
     #[derive(Message, Serialize, Deserialize)]
     #[message(topic = "descend")]
     struct Descend {
-        /// What each level wants, in milliseconds; those of the levels below.
+        /// The deadline of each level in milliseconds, and those of the levels below.
         deadlines: Vec<u64>,
     }
 
@@ -208,7 +208,7 @@ mod rollbacks {
 
     #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
     enum Compensation {
-        /// Holds out until it is to stop, then returns as if nothing had happened.
+        /// Runs until its stop signal, then returns normally.
         UntilStopped,
         /// Waits at the gate.
         Gate,
@@ -276,7 +276,7 @@ mod rollbacks {
         Ok(scoop.provide(ChildHandler { gate: gate.clone() }).start().await?)
     }
 
-    /// The child, which was told to roll back, gives up; and so does the parent, which waits for it.
+    /// The child, whose rollback was requested, gives up. So does the parent, which waits for it.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_rollback_deadline_ends_the_rollback_of_the_whole_hierarchy() -> Result<()> {
         for total in [false, true] {
@@ -304,10 +304,10 @@ mod rollbacks {
         Ok(())
     }
 
-    /// A deadline of the way back that had passed when the run turned back would leave nothing to
-    /// be undone by; it is as if there were none (W-08).
+    /// A rollback deadline that has passed before the rollback has no effect (W-08). Otherwise
+    /// there would be no time to undo anything.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_rollback_deadline_that_passed_before_the_rollback_began_does_not_end_it() -> Result<()> {
+    async fn rollback_deadline_passed_before_the_rollback_has_no_effect() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         gate.open(1);
@@ -321,9 +321,9 @@ mod rollbacks {
         Ok(())
     }
 
-    /// The way forward is over, and with it its deadline.
+    /// The deadline of the forward path ends with that path.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_deadline_of_the_way_forward_does_not_end_the_way_back() -> Result<()> {
+    async fn forward_deadline_does_not_end_the_rollback() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = start(&db, &gate).await?;
@@ -338,7 +338,7 @@ mod rollbacks {
     }
 }
 
-/// A time that nobody can write down is the step's own failure, by name.
+/// A time out of range is the step's own failure, by name.
 mod times {
     use super::*;
 
@@ -362,14 +362,14 @@ mod times {
         let refused = scoop.launch(Root).delay(Duration::MAX).await;
         assert!(matches!(refused, Err(RuntimeError::Time { .. })));
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
-            panic!("the step could not do what it was to");
+            panic!("the step did not fail");
         };
         assert!(failure.message.contains("the years 1 to 9999"), "{failure}");
         Ok(())
     }
 }
 
-/// A compensation that has others do its work.
+/// A compensation that launches a message for its work.
 mod compensations {
     use super::*;
 
@@ -433,10 +433,10 @@ mod compensations {
         }
     }
 
-    /// The deadlines that led to the rollback are in the context of what it launches; they have done
-    /// their work.
+    /// The deadlines that led to the rollback are in the context of its messages, but no longer
+    /// apply.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_compensation_launches_is_not_ended_by_the_deadline_that_led_to_it() -> Result<()> {
+    async fn deadline_behind_a_rollback_does_not_end_messages_of_compensations() -> Result<()> {
         for total in [false, true] {
             let db = Database::new().await;
             let scoop = db.scoop().only::<RootHandler>().only::<Undoer>().only::<Helper>().start().await?;
@@ -493,7 +493,7 @@ mod of_a_rollback_whose_children_are_away {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn nobody_is_waited_for_who_has_not_begun_to_roll_back() -> Result<()> {
+    async fn child_that_has_not_begun_its_rollback_is_not_waited_for() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let children = db.scoop().only::<ChildHandler>().start().await?;
@@ -505,7 +505,7 @@ mod of_a_rollback_whose_children_are_away {
         children.shutdown().await?;
         gate.open(1);
         let Outcome::RollbackFailed(failure) = root.ends().await? else {
-            panic!("the rollback was to be given up");
+            panic!("the rollback was not given up");
         };
         assert!(failure.report().contains("missed the rollback deadline"), "{}", failure.report());
         let types = "SELECT type::text FROM scoop.message_event WHERE coroutine_name = 'child-handler'

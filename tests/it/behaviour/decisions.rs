@@ -1,20 +1,20 @@
-//! Where this implementation does better than the reference, and the test that shows it. The numbers
-//! are those of the reference's known weaknesses; those whose test stands elsewhere:
+//! Where this implementation does better than the reference, and the test that shows it. The numbers are those of the
+//! reference's known weaknesses. Tests in other modules:
 //!
-//! | W | what holds here | test |
+//! | W | behaviour here | test |
 //! | --- | --- | --- |
 //! | 01 | a child failure that was handled is over | `im_02`, `lp_04`, `children` |
 //! | 02, 03 | runs of one saga do not concern each other | `im_17` |
 //! | 04 | each sleeper wakes in its own time | `im_16` |
-//! | 06, 44 | what nobody began ends with its emitter's way forward | `im_03` |
+//! | 06, 44 | a delivery that has not begun ends with its emitter's forward path | `im_03` |
 //! | 07 | rollback deadlines work, under either name | `im_15` |
 //! | 08 | a deadline missed on the way forward does not end the rollback | `im_14`, `deadlines` |
 //! | 09 | deadlines combine at any depth | `deadlines::depth` |
-//! | 11 to 15 | a request to roll back says what becomes of it | `im_07`, `requests_to_undo` |
+//! | 11 to 15 | a request to roll back is answered with its effect | `im_07`, `requests_to_undo` |
 //! | 16 | a compensation whose message fails has failed | `children::of_compensations` |
-//! | 17 | kept: a child that cannot roll back keeps its parent from it; but an operator can see to it | `children::of_compensations`, `repair` |
+//! | 17 | kept: a failed rollback of a child blocks its parent's; an operator can repair it | `children::of_compensations`, `repair` |
 //! | 18 | a restart strands nothing | `im_20`, `launching`, `sleeping` |
-//! | 19 | who is delivered to is fixed at emission | `im_10` |
+//! | 19 | the recipients are fixed at emission | `im_10` |
 //! | 23 | a second reply is an ordinary error | `replies` |
 //! | 25 | a database error that a step swallowed fails the step, and says so | `failures::transactions` |
 //! | 26, 27 | a failure needs no second connection | `ground` |
@@ -23,17 +23,17 @@
 //! | 31 | a panic is the step's failure | `failures::panicking`, `panics` |
 //! | 32 | a stop stops everything | `sh_01`, `processes`, `late_claim` |
 //! | 34 to 36 | names are checked, everything is bound, NUL never reaches the database | `setup`, `failures::payloads`, `cm_10`, the compiler's tests |
-//! | 37 | times rise within a lineage whatever the clock does | `hierarchies::around`, every history that is read |
+//! | 37 | times rise within a lineage even if the clock is put back | `hierarchies::around`, every history that is read |
 //! | 38, 39 | compensations and handlers get the iteration of the step they are about | `lp_05`, `im_18` |
-//! | 41, 42 | what nobody knows stays exact | `contexts::numbers` |
+//! | 41, 42 | unknown elements stay exact | `contexts::numbers` |
 //! | 45 | kept: a rollback cannot be cancelled | `requests_to_cancel` |
 //! | 46 | times are instants in UTC | `dl_01`, `sl_02` |
 //! | 48 | replies are those of the last step, in order | `replies::windows` |
-//! | 50 | what runs by itself hands on the run count only | `schedules` |
-//! | 51 | combined failures are in the order of the children's turning back | `im_19` |
+//! | 50 | a scheduled run hands on the run count only | `schedules` |
+//! | 51 | combined failures are in the order in which the children began to roll back | `im_19` |
 //!
-//! What concerns cost (W-60 to W-66) is measured, not tested; W-20 to W-22, W-24, W-43, W-47, W-49 and
-//! W-52 are about parts that do not exist here.
+//! Costs (W-60 to W-66) are measured, not tested; W-20 to W-22, W-24, W-43, W-47, W-49 and W-52 are about parts that do
+//! not exist here.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ mod w_05 {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn w_05_what_could_not_be_undone_below_one_run_does_not_concern_another() -> Result<()> {
+    async fn w_05_failed_rollback_below_one_run_does_not_affect_another() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
@@ -218,8 +218,8 @@ mod w_33 {
         }
     }
 
-    /// One program would be told at its start to give one of them another name; two services of one
-    /// database may not know of each other.
+    /// Two services of one database may not know of each other's names. A single program with both sagas would be
+    /// refused at its start.
     #[tokio::test(flavor = "multi_thread")]
     async fn w_33_sagas_of_one_name_on_two_topics_do_not_take_each_others_runs() -> Result<()> {
         let db = Database::new().await;
@@ -274,7 +274,7 @@ mod w_40 {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn w_40_that_a_parent_has_cleaned_up_does_not_keep_its_child_from_it() -> Result<()> {
+    async fn w_40_child_is_cleaned_up_although_its_parent_was() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<Handler>().provide(Handler { notes: notes.clone() }).start().await?;

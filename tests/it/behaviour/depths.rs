@@ -54,7 +54,7 @@ impl Miner {
 
 async fn ends(root: &scoop::Handle) -> Result<Outcome> {
     let outcome = tokio::time::timeout(PATIENCE, root.wait()).await;
-    Ok(outcome.map_err(|_| Error::msg("in vain waited for the end of a deep hierarchy"))??)
+    Ok(outcome.map_err(|_| Error::msg("timed out waiting for the end of a deep hierarchy"))??)
 }
 
 async fn counted(db: &Database, kind: &str) -> i64 {

@@ -42,7 +42,7 @@ async fn step_that_outlasts_the_limit_of_a_shutdown_is_named_and_goes_to_another
     assert_eq!((&*steps[0].saga, &*steps[0].step, steps[0].run), ("waiting", "wait", run));
     let text = format!("step `wait` of saga `waiting`, run {run}");
     assert!(shutdown.unwrap_err().to_string().contains(&text));
-    // Not by the death of the first, but by its own hand.
+    // The first worker has handed the run back; it did not have to die.
     second_gate.arrivals(1).await;
     second_gate.open(1);
     assert_eq!(second.find(root.id()).await?.ends().await?, Outcome::Committed);

@@ -7,8 +7,8 @@ use scoop::{HierarchyId, RuntimeError};
 use super::*;
 use crate::support::{Database, Gate};
 
-/// The failure with which the only step of this saga fails for a message, all of it undone and
-/// the engine none the worse for it.
+/// The failure of the saga's only step for this message. Asserts that another saga still runs
+/// afterwards.
 async fn failure_of<S: Saga>(db: &Database, message: impl Message) -> Result<Failure> {
     let scoop = db.scoop().only::<S>().only::<Bystander>().start().await?;
     let outcome = scoop.launch(message).await?.ends().await?;
@@ -19,7 +19,7 @@ async fn failure_of<S: Saga>(db: &Database, message: impl Message) -> Result<Fai
     }
 }
 
-/// Runs beside whatever fails.
+/// Runs beside the failing saga.
 #[derive(Default)]
 struct Bystander;
 
@@ -158,7 +158,7 @@ mod transactions {
 
     use super::*;
 
-    /// What the step does with its transaction.
+    /// The step's use of its transaction.
     #[derive(Message, Serialize, Deserialize)]
     #[message(topic = "transactions")]
     enum Deed {
@@ -225,7 +225,7 @@ mod transactions {
         db
     }
 
-    /// The message of the failure, of whose effects nothing is left.
+    /// The message of the failure. Asserts that no effect is left.
     async fn message_of(deed: Deed) -> Result<String> {
         let db = database().await;
         let failure = failure_of::<Doer>(&db, deed).await?;
@@ -263,15 +263,15 @@ mod transactions {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_step_that_rolls_its_transaction_back_fails_and_is_told_why() -> Result<()> {
+    async fn step_that_rolls_back_its_transaction_fails_with_the_reason() -> Result<()> {
         let message = message_of(Deed::Rollback).await?;
         assert!(message.starts_with("the step ended its transaction itself"), "{message}");
         Ok(())
     }
 
-    /// What the step committed itself cannot be undone; that is why it is told not to.
+    /// Effects that the step committed itself cannot be undone, hence the failure.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_step_that_commits_fails_and_is_told_why() -> Result<()> {
+    async fn step_that_commits_its_transaction_fails_with_the_reason() -> Result<()> {
         for deed in [Deed::Commit, Deed::CommitAndBegin] {
             let failure = failure_of::<Doer>(&database().await, deed).await?;
             assert!(failure.message.starts_with("the step ended its transaction itself"), "{failure}");
@@ -301,7 +301,7 @@ mod payloads {
     #[derive(Default)]
     struct Echo;
 
-    /// Does with its text whatever can be done with one.
+    /// Uses its text in every place: as a message, as a value, and as a launched message.
     #[saga(name = "echo")]
     #[subscribes(Text)]
     impl Echo {
@@ -359,14 +359,14 @@ mod payloads {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_too_large_is_refused_where_it_arises() -> Result<()> {
+    async fn oversized_payload_is_refused_at_its_origin() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Echo>().payload_bytes_max(20).start().await?;
         let refused = scoop.launch(Text("x".repeat(19))).await.err().expect("it is 21 bytes with its quotes");
         assert!(matches!(refused, RuntimeError::TooLarge { bytes: 21, limit: 20, .. }), "{refused}");
         assert_eq!(db.history().await.rows().len(), 0);
 
-        // Fits, but not what the step makes of it.
+        // The message fits, but the value of the step does not.
         let Outcome::RolledBack(failure) = scoop.launch(Text("x".repeat(10))).await?.ends().await? else {
             panic!("it did not fail");
         };
@@ -413,7 +413,7 @@ mod payloads {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_nul_in_what_a_step_launches_is_the_steps_failure() -> Result<()> {
+    async fn nul_in_a_launched_message_is_the_steps_failure() -> Result<()> {
         let db = Database::new().await;
         let failure = failure_of::<Spoiling>(&db, Root).await?;
         assert!(failure.message.contains("contains a NUL character"), "{failure}");

@@ -1,4 +1,4 @@
-//! What a service learns of a failure far below it: the error itself, and the way it took.
+//! Failures far below a service, as the service gets them: the error itself, and its path.
 
 use super::*;
 use crate::support::Database;
@@ -21,7 +21,7 @@ struct CannotTake(#[source] OutOfStock);
 struct Order {
     product: String,
     wanted: u32,
-    /// Whether the order takes what is left.
+    /// Whether the order takes the remaining products.
     content_with_less: bool,
 }
 
@@ -107,7 +107,7 @@ fn line_of(code: &str) -> usize {
     before.lines().count()
 }
 
-/// What becomes of an order.
+/// The outcome of an order.
 async fn order(db: &Database, order: Order) -> Result<Outcome> {
     let scoop = db.scoop().only::<Shop>().only::<Forwarder>().only::<Stock>().start().await?;
     Ok(scoop.launch(order).await?.ends().await?)
@@ -130,7 +130,7 @@ async fn a_handler_above_finds_the_error_and_does_something_else() -> Result<()>
 
 /// A NUL cannot be stored as such.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_finds_the_error_as_it_was() -> Result<()> {
+async fn client_finds_the_error_unchanged() -> Result<()> {
     let db = Database::new().await;
     let product = "\u{1F984}\" \\u0000 \\".to_owned();
     let Outcome::RolledBack(failure) = order(&db, Order { product: product.clone(), ..chairs(7) }).await?
@@ -143,7 +143,7 @@ async fn whoever_waits_finds_the_error_as_it_was() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_with_a_nul_in_it_comes_back_whole() -> Result<()> {
+async fn error_with_a_nul_comes_back_whole() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Nul>().start().await?;
     let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
@@ -167,7 +167,7 @@ impl Nul {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_report_tells_the_way_through_all_services_with_every_question_mark() -> Result<()> {
+async fn report_shows_the_path_through_all_services_with_every_question_mark() -> Result<()> {
     let db = Database::new().await;
     let Outcome::RolledBack(failure) = order(&db, chairs(7)).await? else {
         panic!("it did not fail");

@@ -1,4 +1,4 @@
-//! Who is taken first when there is more to do than there are slots.
+//! The order of claims when there are more runs than slots.
 
 use super::*;
 use crate::support::{Database, Gate};
@@ -17,7 +17,7 @@ impl Busy {
     }
 }
 
-/// Alone beside all that.
+/// The only run of its saga, beside all those.
 #[derive(Default)]
 struct Lone {
     gate: Gate,
@@ -33,7 +33,7 @@ impl Lone {
     }
 }
 
-/// What starts a program with so many slots.
+/// The builder of a program with so many slots.
 fn program(db: &Database, busy: &Gate, lone: &Gate, concurrency: usize) -> scoop::Builder {
     let scoop = db.scoop().only::<Busy>().only::<Lone>().concurrency(concurrency);
     scoop.provide(Busy { gate: busy.clone() }).provide(Lone { gate: lone.clone() })
@@ -70,8 +70,8 @@ async fn a_lone_run_that_is_launched_here_begins_beside_a_crowd_that_does_not_en
     lone.arrivals(1).await;
     lone.open(1);
     assert_eq!(child.ends().await?, Outcome::Committed);
-    // One of them may have been the first, while the claimer had all other slots in its hands.
-    assert!(busy.arrived() <= 1, "the crowd has taken what is spare");
+    // One of them may have been the first, while the claimer held all other slots.
+    assert!(busy.arrived() <= 1, "the crowd has taken the spare slots");
     busy.open(100);
     Ok(())
 }
@@ -96,9 +96,9 @@ async fn the_slots_go_to_the_handlers_in_turns() -> Result<()> {
     Ok(())
 }
 
-/// A run that somebody has locked is in nobody's way.
+/// A run that another session has locked does not block others.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_locked_is_passed_over() -> Result<()> {
+async fn locked_run_is_passed_over() -> Result<()> {
     let db = Database::new().await;
     let (busy, lone) = (Gate::default(), Gate::default());
     program(&db, &busy, &lone, 1).start().await?.shutdown().await?;
@@ -151,7 +151,7 @@ mod of_many {
         Q "many-q", R "many-r", S "many-s", T "many-t", U "many-u", V "many-v", W "many-w", X "many-x",
     }
 
-    /// Those of them that have something to do are looked for.
+    /// Claims look for the handlers that have ready runs.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_program_with_many_handlers_serves_them_all() -> Result<()> {
         let db = Database::new().await;

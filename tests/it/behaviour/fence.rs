@@ -42,7 +42,7 @@ async fn a_run_taken_over_by_the_same_process_is_settled_once() -> Result<()> {
     let scoop = scoop.start().await?;
     let root = scoop.launch(Root).await?;
     gate.arrivals(1).await;
-    // As another process does that found our session gone for a moment.
+    // Another process does this when it finds our session gone for a moment.
     db.execute(
         "UPDATE scoop.run SET state = 'ready', owner = NULL, ready_at = clock_timestamp()
          WHERE state = 'running'",
@@ -91,7 +91,7 @@ mod of_a_rollback {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_holds_an_epoch_of_the_way_forward_cannot_settle_the_way_back() -> Result<()> {
+    async fn owner_of_a_forward_epoch_cannot_settle_the_rollback() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
         let (late, open, way_back) = (Gate::default(), Gate::default(), Gate::default());
@@ -106,7 +106,7 @@ mod of_a_rollback {
         let root = zombie.launch(Root).await?;
         late.arrivals(1).await;
 
-        // Somebody takes it for dead, and does all that it had to do.
+        // Another process takes it for dead, and executes its run.
         let heir = start(&open).await?;
         db.execute(
             "UPDATE scoop.run SET state = 'ready', owner = NULL, ready_at = clock_timestamp()

@@ -1,4 +1,4 @@
-//! What becomes of a step whose run has to give up when the step ends.
+//! Steps of runs that have to give up when the step ends.
 
 use super::*;
 use crate::support::{Database, Gate};
@@ -37,7 +37,7 @@ async fn the_context_that_a_refused_step_left_behind_is_on_record() -> Result<()
     Ok(())
 }
 
-/// What cleans up runs once, however a step came to nothing.
+/// The cleanup runs once, for every way in which a step can fail.
 mod cleaning_up {
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
@@ -259,7 +259,8 @@ mod cleaning_up {
     }
 }
 
-/// A rollback that is given up ends with what is known, since nobody tells of it later.
+/// A rollback that is given up ends with all known failures, since there is no later report of
+/// them.
 mod in_a_rollback {
     use std::time::Duration;
 

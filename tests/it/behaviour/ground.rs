@@ -1,4 +1,4 @@
-//! What lies under a step gives way: the disk is full, all connections are taken.
+//! Infrastructure failures below a step: the disk is full, all connections are taken.
 
 use std::time::Duration;
 
@@ -73,7 +73,8 @@ async fn steps_that_hold_all_their_connections_leave_the_engine_its_own() -> Res
     let scoop = db.scoop().only::<Hoarding>().only::<Writing>().provide(saga).start().await?;
     db.execute("CREATE TABLE effect (n int)").await;
     let roots = scoop.launch_all((0..6).map(|_| Root)).await?;
-    // Two of five connections are for steps. The others still serve whoever needs no transaction.
+    // Two of five connections are for steps. The others still serve operations without a
+    // transaction.
     gate.arrivals(2).await;
     assert_eq!(roots[0].status().await?, scoop::Status::Unfinished);
     gate.open(6);
@@ -96,7 +97,7 @@ async fn a_pool_that_others_have_emptied_only_delays() -> Result<()> {
     }
     let root = scoop.launch(Root).await?;
     let attempts = "SELECT coalesce(max(attempts), 0)::bigint FROM scoop.run";
-    eventually("the step waited in vain for a connection", async || db.number(attempts).await > 0).await;
+    eventually("the step got no connection", async || db.number(attempts).await > 0).await;
     assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
     drop(taken);
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -124,7 +125,7 @@ impl Detaching {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_step_asks_of_the_engine_fails_no_saga_for_want_of_a_connection() -> Result<()> {
+async fn lost_connection_in_an_operation_of_a_step_fails_no_saga() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Detaching>().start().await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
@@ -148,7 +149,7 @@ impl Impatient {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_row_is_locked_for_long_is_no_failure_of_an_impatient_step() -> Result<()> {
+async fn long_lock_on_a_run_fails_no_step_with_a_short_lock_timeout() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = db.scoop().only::<Impatient>().provide(Impatient { gate: gate.clone() }).start().await?;
@@ -164,7 +165,8 @@ async fn a_run_whose_row_is_locked_for_long_is_no_failure_of_an_impatient_step()
              AND wait_event_type = 'Lock' AND query LIKE '{query}'"
         )
     };
-    // First the outcome waits for the lock, in vain, and then whoever hands the run back.
+    // The settlement waits for the lock and fails. Then the statement that hands the run back
+    // waits.
     eventually("the step is given back", async || db.number(&waiting("-- Hands runs back%")).await > 0).await;
     tx.commit().await?;
     gate.open(10);

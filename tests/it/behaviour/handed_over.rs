@@ -1,4 +1,4 @@
-//! Runs that begin in the process that launched them, without anybody claiming them.
+//! Runs that begin in the process that launched them, without a claim.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Elsewhere {
     }
 }
 
-/// From now on nobody can claim what is ready.
+/// Makes all claims fail from now on.
 async fn forbid_claims(db: &Database) {
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -46,7 +46,7 @@ async fn forbid_claims(db: &Database) {
     .await;
 }
 
-/// A program that claims only when it is told to, with so many slots.
+/// A program that claims only when notified, with so many slots.
 fn program(db: &Database, gate: &Gate, concurrency: usize) -> scoop::Builder {
     let scoop = db.scoop().only::<Here>().provide(Here { gate: gate.clone() });
     scoop.concurrency(concurrency).poll_interval(Duration::from_secs(3600))
@@ -58,7 +58,7 @@ const ENOUGH: usize = 300;
 const READY: &str = "SELECT count(*) FROM scoop.run WHERE state = 'ready' AND owner IS NULL AND epoch = 0";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_launched_here_begins_without_a_claim() -> Result<()> {
+async fn run_launched_here_begins_without_a_claim() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = program(&db, &gate, ENOUGH).start().await?;
@@ -93,7 +93,7 @@ async fn no_more_begin_than_there_are_slots() -> Result<()> {
     Ok(())
 }
 
-/// What was there before is not begun again, and holds no slot.
+/// A message launched before is not begun again, and holds no slot.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_was_made_before_begins_nothing() -> Result<()> {
     let db = Database::new().await;
@@ -114,7 +114,7 @@ async fn a_launch_that_was_made_before_begins_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_for_later_waits_for_its_time() -> Result<()> {
+async fn delayed_message_waits_for_its_time() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = program(&db, &gate, ENOUGH).start().await?;
@@ -127,7 +127,7 @@ async fn what_is_for_later_waits_for_its_time() -> Result<()> {
     Ok(())
 }
 
-/// The launcher's run begins, and the others get theirs. All of it is over when both are.
+/// Asserts that both handlers begin their runs, and that the hierarchy ends with the later one.
 async fn is_over_when_both_are(db: &Database, scoop: &Scoop, here: &Gate, elsewhere: &Gate) -> Result<()> {
     let root = scoop.launch(Root).await?;
     let waiting = tokio::spawn({
@@ -138,7 +138,8 @@ async fn is_over_when_both_are(db: &Database, scoop: &Scoop, here: &Gate, elsewh
     elsewhere.arrivals(1).await;
     here.open(1);
     eventually("one has committed", async || db.history().await.count("COMMITTED") == 1).await;
-    // Whoever waits has heard of it by the time another has been launched and is over.
+    // A notification of the first end would have arrived by the time another run is launched and
+    // over.
     let another = scoop.launch(Root).await?;
     here.open(1);
     elsewhere.arrivals(1).await;
@@ -171,9 +172,9 @@ async fn a_message_is_for_all_handlers_of_a_program() -> Result<()> {
     is_over_when_both_are(&db, &scoop, &here, &elsewhere).await
 }
 
-/// It may be dropped at any moment once it was polled.
+/// The future of a launch may be dropped at any moment once it was polled.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_has_to_wait_for_the_launch() -> Result<()> {
+async fn dropped_launch_takes_effect() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = program(&db, &gate, ENOUGH).start().await?;
@@ -188,7 +189,7 @@ async fn nobody_has_to_wait_for_the_launch() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_stops_begins_nothing() -> Result<()> {
+async fn stopping_program_begins_nothing() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = program(&db, &gate, ENOUGH).start().await?;
@@ -205,9 +206,9 @@ async fn who_stops_begins_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The launch is under way when the program stops: its run is left to others.
+/// The launch is under way during the shutdown. Its run is left to other programs.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_launched_in_the_moment_of_the_stop_is_left_to_others() -> Result<()> {
+async fn run_launched_in_the_moment_of_the_stop_is_left_to_others() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = program(&db, &gate, ENOUGH).start().await?;
@@ -231,9 +232,9 @@ async fn what_is_launched_in_the_moment_of_the_stop_is_left_to_others() -> Resul
     Ok(())
 }
 
-/// Who was declared dead owns nothing, whatever it thinks.
+/// An unregistered worker (presumed dead) owns no runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_dead_launch_is_for_the_living() -> Result<()> {
+async fn run_launched_by_an_unregistered_worker_is_left_to_others() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     let scoop = program(&db, &gate, ENOUGH).start().await?;

@@ -30,13 +30,13 @@ const CONNECTED: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE application_name IN ('idle-client', 'idle-client/scoop')
                          AND datname = current_database()";
 
-/// Connections that the test can tell from its own.
+/// Connections that the test can distinguish from its own.
 async fn pool(options: PgConnectOptions) -> Result<PgPool> {
     let pool = PgPoolOptions::new().min_connections(6).max_connections(6).test_before_acquire(false);
     Ok(pool.connect_with(options.application_name(NAME)).await?)
 }
 
-/// A client whose connections are all made, and rest.
+/// A client with all its connections open and idle.
 async fn idle_client(db: &Database, patience: Duration) -> Result<Scoop> {
     let pool = pool((*db.pool().connect_options()).clone()).await?;
     let client = Scoop::builder().postgres(pool).patience(patience).client().await?;
@@ -60,7 +60,8 @@ async fn cut(db: &Database) {
     assert!(end_sessions(db).await >= 5);
 }
 
-/// Ends the sessions that the program has now: how many. It may have new ones at once.
+/// Ends the present sessions of the program, and returns their number. The program may open new
+/// ones at once.
 async fn end_sessions(db: &Database) -> i64 {
     let now = db.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
     let older = format!("{CONNECTED} AND backend_start <= to_timestamp({now} / 1000000.0)");
@@ -257,7 +258,7 @@ async fn a_server_that_returns_within_the_patience_fails_no_operation() -> Resul
     Ok(())
 }
 
-/// What was never connected has lost no answer.
+/// Without a connection, no answer can be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_never_had_a_connection_knows_that_nothing_was_done() -> Result<()> {
     let db = Database::new().await;

@@ -1,5 +1,4 @@
-//! Hierarchies that are deep or wide, and what may be different around them: the clock, the
-//! isolation level, the pool.
+//! Deep and wide hierarchies, and different surroundings: the clock, the isolation level, the pool.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What an engine costs that has nothing to do.
+//! The cost of an idle engine.
 
 use sqlx::Connection;
 
@@ -17,7 +17,7 @@ impl Idle {
     }
 }
 
-/// Sessions tell what they did once a second.
+/// Sessions report their statistics once a second.
 const TRANSACTIONS: &str = "SELECT xact_commit + xact_rollback FROM pg_stat_database
     WHERE datname = current_database()";
 
@@ -30,13 +30,13 @@ async fn transactions_meanwhile(db: &Database) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_does_not_turn_around_what_it_cannot_have() -> Result<()> {
+async fn engine_does_not_spin_on_a_locked_run() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Idle>().start().await?;
     let idle = transactions_meanwhile(&db).await;
     assert!(idle < 60, "{idle} transactions of an idle engine in three seconds");
 
-    // A run that becomes due while somebody has its row locked.
+    // A run that becomes due while another session has its row locked.
     let mut other = db.another_pool(1).await.acquire().await?.detach();
     sqlx::raw_sql(
         "BEGIN; INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at, ready_at)

@@ -1,4 +1,4 @@
-//! A hierarchy leaves the same on record in memory as on PostgreSQL.
+//! A hierarchy records the same events in memory as on PostgreSQL.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ async fn both(builder: scoop::Builder) -> Result<[Outcome; 2]> {
     Ok(outcomes.try_into().expect("there were two"))
 }
 
-/// The rows of each run in order, and those of nobody's. Which of two runs was quicker is chance.
+/// The rows of each run in order, and those without a run. The order of two runs is chance.
 fn by_run(history: &History) -> BTreeMap<(String, Option<String>), Vec<String>> {
     let mut runs = BTreeMap::<_, Vec<String>>::new();
     for row in history.rows() {

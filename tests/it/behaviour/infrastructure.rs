@@ -46,7 +46,7 @@ impl Wrapped {
     }
 }
 
-/// A statement that fails at the first attempt, and what the step makes of that.
+/// A statement that fails at the first attempt, and the error that the step makes of it.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "fails")]
 struct Fails(String, Wrapped);
@@ -102,7 +102,7 @@ async fn wrapped_conflict_of_transactions_runs_the_step_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cut_connection_runs_the_step_again_whatever_error_it_becomes() -> Result<()> {
+async fn cut_connection_runs_the_step_again_for_every_kind_of_error() -> Result<()> {
     let cut = || "SELECT pg_terminate_backend(pg_backend_pid())".to_owned();
     let cases = Wrapped::ALL.into_iter().chain([Wrapped::Hidden]).map(|wrapped| (cut(), wrapped));
     assert_eq!(effects(cases).await?, [1; 6]);
@@ -204,7 +204,7 @@ async fn real_deadlock_rolls_no_saga_back() -> Result<()> {
     Ok(())
 }
 
-/// What the engine is to do in the transaction of a step that takes longer than its limits allow.
+/// The engine's operation in the transaction of a step, which takes longer than the limits of that.
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
 #[message(topic = "in-a-hurry")]
 enum Hurried {

@@ -17,7 +17,7 @@ pub(super) struct Calls(pub(super) Arc<Mutex<Vec<(&'static str, Uuid)>>>);
 impl Calls {
     /// Notes a call, and says how many of that name were before.
     pub(super) fn note(&self, name: &'static str, scope: &Scope<'_>) -> usize {
-        let mut calls = self.0.lock().expect("nobody panics here");
+        let mut calls = self.0.lock().expect("no thread panics here");
         let earlier = calls.iter().filter(|(known, _)| *known == name).count();
         calls.push((name, scope.idempotency_key()));
         earlier
@@ -25,7 +25,7 @@ impl Calls {
 
     /// The keys of the calls of that name.
     pub(super) fn keys(&self, name: &str) -> Vec<Uuid> {
-        let calls = self.0.lock().expect("nobody panics here");
+        let calls = self.0.lock().expect("no thread panics here");
         calls.iter().filter(|(known, _)| *known == name).map(|(_, key)| *key).collect()
     }
 }
@@ -84,7 +84,7 @@ async fn a_compensation_and_each_call_of_its_failure_handler_have_keys_of_their_
     let root = scoop.launch(Root).await?;
     let outcome = root.ends().await?;
     assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}\n{}", root.tree().await?);
-    let calls = calls.0.lock().expect("nobody panics here").clone();
+    let calls = calls.0.lock().expect("no thread panics here").clone();
     let names: Vec<_> = calls.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["begin", "fail", "undo", "cope", "cope", "cope"]);
     let keys: BTreeSet<_> = calls.iter().map(|(_, key)| key).collect();

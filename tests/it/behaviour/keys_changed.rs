@@ -1,4 +1,4 @@
-//! The idempotency key of a step whose saga changes while the step is tried.
+//! The idempotency key of a step while its saga changes between attempts.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ trait Version: Saga {
     fn new(calls: &Calls, pays: bool) -> Self;
 }
 
-/// What each step does. Those whose name ends with `often` repeat themselves.
+/// The action of each step. A step whose name ends with `often` repeats itself.
 fn ran<S>(calls: &Calls, pays: bool, step: &'static str, scope: &Scope<'_>) -> Result<Next<S>> {
     let earlier = calls.note(step, scope);
     if !pays && (step == "pay" || step == "pay_often" && earlier > 0) {
@@ -103,7 +103,7 @@ mod delayed {
     }
 }
 
-/// A run whose step failed `tries` times under the version `S`, which has ended then.
+/// A run with `tries` failed attempts of its step, after the end of the version `S`.
 async fn tried_by<S: Version>(
     db: &Database,
     (calls, step, tries): (&Calls, &'static str, usize),
@@ -150,7 +150,7 @@ async fn tried_step_behind_a_repeated_one_keeps_its_key() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tried_step_keeps_its_key_when_the_step_before_is_removed_or_it_is_to_wait() -> Result<()> {
+async fn tried_step_keeps_its_key_when_a_step_before_is_removed_or_a_wait_added() -> Result<()> {
     let (keys, calls) = keys_across::<removed::Paying>("pay").await?;
     assert_eq!(keys.len(), 1, "{calls:?}");
     let (keys, calls) = keys_across::<delayed::Paying>("pay").await?;

@@ -1,4 +1,4 @@
-//! The idempotency key of a step whose name changes while it is tried.
+//! The idempotency key of a step that is renamed between attempts.
 
 use scoop::HierarchyId;
 
@@ -6,7 +6,7 @@ use super::keys::Calls;
 use super::*;
 use crate::support::{Database, Gate, in_a_process_that_dies};
 
-/// Versions of a saga whose second step is renamed twice.
+/// Versions of a saga that rename its second step twice.
 mod renamed {
     use super::*;
 

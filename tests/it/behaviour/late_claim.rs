@@ -1,4 +1,4 @@
-//! A claim that is on its way when the program is told to stop.
+//! A claim that is under way when the program begins to stop.
 
 use std::time::Duration;
 

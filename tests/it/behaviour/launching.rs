@@ -1,4 +1,4 @@
-//! How messages get in, and how one learns what became of them.
+//! Launches of messages, and their outcomes.
 
 use std::future::{IntoFuture, poll_fn};
 use std::task::Poll;
@@ -92,7 +92,7 @@ async fn all_of_many_messages_are_launched_or_none() -> Result<()> {
 #[derive(Message, Serialize, Deserialize)]
 struct Long(String);
 
-/// What became of launches that were begun while somebody had the messages locked.
+/// The results of launches that begin while another session has the messages locked.
 async fn launched_at_once(
     db: &Database,
     texts: impl Iterator<Item = String>,
@@ -117,7 +117,7 @@ async fn launched_at_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_launches_at_once_is_committed_together() -> Result<()> {
+async fn simultaneous_launches_of_a_client_are_committed_together() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<LongHandler>().start().await?;
     let launched = launched_at_once(&db, (0..50).map(|n| n.to_string())).await?;
@@ -139,7 +139,7 @@ async fn what_a_client_launches_at_once_is_committed_together() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_refuses_does_not_stop_what_was_launched_with_it() -> Result<()> {
+async fn refused_launch_does_not_stop_the_others_of_its_batch() -> Result<()> {
     let db = Database::new().await;
     db.scoop().only::<LongHandler>().start().await?.shutdown().await?;
     db.execute("ALTER TABLE scoop.message ADD CHECK (payload <> '\"7\"')").await;
@@ -198,7 +198,7 @@ async fn of_several_handlers_the_worst_outcome_counts() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_failures_of_several_handlers_are_told_together() -> Result<()> {
+async fn failures_of_several_handlers_are_combined() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<AlsoFailingHandler>().only::<FailingHandler>().start().await?;
     let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else { panic!("both failed") };
@@ -223,9 +223,9 @@ async fn a_client_launches_waits_and_finds() -> Result<()> {
     Ok(())
 }
 
-/// What is launched while no process runs the handler waits for one.
+/// A message launched while no process runs its handler waits for one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listed_handler_gets_what_was_launched_while_it_was_away() -> Result<()> {
+async fn registered_handler_gets_messages_launched_in_its_absence() -> Result<()> {
     let db = Database::new().await;
     db.scoop().only::<RootHandler>().start().await?.shutdown().await?;
     let root = Scoop::client(db.pool().clone()).launch(Root).await?;

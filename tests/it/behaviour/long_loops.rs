@@ -33,7 +33,7 @@ impl Turning {
     }
 }
 
-/// What is known before the loops.
+/// A value from before the loops.
 #[derive(Serialize, Deserialize)]
 struct Price(u32);
 

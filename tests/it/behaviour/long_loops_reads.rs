@@ -52,7 +52,7 @@ async fn rows_read(iterations: u32) -> Result<i64> {
     drop(scoop);
     let others = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE '%/scoop'";
-    eventually("the engine's sessions have told what they read", async || db.number(others).await == 0).await;
+    eventually("the engine's sessions report their reads", async || db.number(others).await == 0).await;
     Ok(db
         .number(
             "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'message_event'",

@@ -1,4 +1,4 @@
-//! Answers of the database that get lost on their way: what was committed counts all the same.
+//! Lost answers of the database: committed changes count nevertheless.
 //!
 //! The program goes through a proxy that can cut a connection at the worst moment.
 
@@ -20,7 +20,7 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// What becomes of the connection on which the request came that was waited for.
+/// How the connection of the awaited request is cut.
 #[derive(Clone, Copy)]
 enum Cut {
     /// The server has carried the request out, and its answer is lost.
@@ -51,7 +51,7 @@ impl Drop for Folder {
 }
 
 impl Proxy {
-    /// Cuts, when armed, the connection on which a request comes that contains this.
+    /// Cuts, when armed, the connection of the next request that contains these bytes.
     fn new(request: &'static [u8], cut: Cut) -> Self {
         let name = format!("scoop-proxy-{}", uuid::Uuid::new_v4().simple());
         let folder = std::env::temp_dir().join(name);
@@ -63,7 +63,7 @@ impl Proxy {
         self.armed.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the request go that is late.
+    /// Releases the late request.
     fn let_go(&self) {
         self.late.notify_one();
     }
@@ -202,17 +202,17 @@ mod of_a_claim {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_claim_that_commits_after_its_connection_was_lost_is_found() -> Result<()> {
         let db = Database::new().await;
-        // What claims names the worker, whose settlements are done by then.
+        // A claim contains the name of the worker. So do settlements, but those are done by then.
         let proxy = Proxy::new(b"scoop-rs:", Cut::Unnoticed);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<LateHandler>();
-        // Claims only when it is told of a launch.
+        // Claims only when notified of a launch.
         let scoop = scoop.poll_interval(Duration::from_secs(3600)).start().await?;
         scoop.launch(Child).await?.ends().await?;
         let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                       AND state = 'active' AND pid <> pg_backend_pid()";
         eventually("it looks for no more work", async || db.number(active).await == 0).await;
 
-        // Holds claims up, as somebody does who thinks the worker dead.
+        // Holds claims up, as a process does that takes the worker for dead.
         let mut tx = db.pool().begin().await?;
         sqlx::query("SELECT FROM scoop.worker FOR UPDATE").execute(&mut *tx).await?;
         proxy.arm();
@@ -221,7 +221,7 @@ mod of_a_claim {
         proxy.has_cut().await;
         let held_up = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        eventually("the claim and who looks for it are held up", async || db.number(held_up).await >= 2)
+        eventually("the claim and its reconciliation are held up", async || db.number(held_up).await >= 2)
             .await;
         tx.commit().await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
@@ -245,9 +245,9 @@ mod of_a_launch {
         }
     }
 
-    /// Its run was claimed at once, for nobody who knows of it.
+    /// The run was claimed at once, for a worker that did not learn of it.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_run_is_found_that_began_with_a_launch_whose_answer_was_lost() -> Result<()> {
+    async fn run_claimed_by_a_launch_with_a_lost_answer_is_found() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
         let proxy = Proxy::new(b"unique-handler", Cut::Answer);
@@ -275,7 +275,7 @@ mod of_a_launch {
 mod of_a_late_launch {
     use super::*;
 
-    /// Says when it comes, so that one of them can be told from everything else that is sent.
+    /// Its text distinguishes one request from everything else that is sent.
     #[derive(Message, Serialize, Deserialize)]
     #[message(topic = "patience")]
     struct Coming(String);
@@ -296,9 +296,9 @@ mod of_a_late_launch {
         }
     }
 
-    /// What became of it was looked up before the server had even read it.
+    /// Its outcome was looked up before the server had even read the launch.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_run_is_found_that_began_with_a_launch_that_came_late() -> Result<()> {
+    async fn run_claimed_by_a_late_launch_is_found() -> Result<()> {
         let db = Database::new().await;
         let proxy = Proxy::new(b"comes late", Cut::Late);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<PatientHandler>();
@@ -313,7 +313,7 @@ mod of_a_late_launch {
         let launched = scoop.launch(coming("comes late")).unique("one").await;
         assert!(matches!(&launched, Err(error) if error.is_transient()), "its answer came");
         proxy.has_cut().await;
-        // Whoever claims looks first.
+        // A claimer reconciles first.
         let elsewhere = Scoop::client(db.another_pool(1).await);
         assert_eq!(elsewhere.launch(coming("meanwhile")).await?.ends().await?, Outcome::Committed);
         proxy.let_go();
@@ -523,12 +523,12 @@ mod of_a_wake_up {
         }
     }
 
-    /// It was claimed at once, for nobody who knows of it.
+    /// The parent was claimed at once, for a worker that did not learn of it.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_parent_goes_on_although_the_answer_to_its_wake_up_was_lost() -> Result<()> {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
-        // When a child ended is told by nothing else.
+        // No other request contains the time of a child's end.
         let proxy = Proxy::new(b"\"at\":\"", Cut::Answer);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?);
         let scoop = scoop.only::<LeftHandler>().only::<LastHandler>();

@@ -1,4 +1,4 @@
-//! What steps can do to the transaction and the connection that they get, beside ending it.
+//! Misuses of the transaction and the connection by steps, apart from ending them.
 
 use sqlx::Connection;
 
@@ -57,7 +57,7 @@ struct Innocent;
 impl Innocent {
     #[step]
     async fn write(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-        assert_eq!(scope.attempt(), 0, "an attempt was in vain");
+        assert_eq!(scope.attempt(), 0, "an attempt failed");
         sqlx::query("INSERT INTO effect VALUES (2)").execute(scope.tx().await?).await?;
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Tidy {
 }
 
 async fn look(scope: &mut Scope<'_>) -> Result<()> {
-    assert_eq!(scope.attempt(), 0, "an attempt was in vain");
+    assert_eq!(scope.attempt(), 0, "an attempt failed");
     let tx = scope.tx().await?;
     sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
     let traces = "SELECT concat_ws(' ', current_setting('search_path'), current_setting('statement_timeout'), current_user,

@@ -1,4 +1,4 @@
-//! What users rely on beyond the rows that other participants see.
+//! Guarantees to users beyond the rows that other participants see.
 
 mod attempts_after_death;
 mod attempts_changed;

@@ -101,7 +101,7 @@ async fn id_of_a_hierarchy_where_a_run_is_wanted_is_refused_with_the_run() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn id_of_a_message_is_refused_with_the_runs_that_handle_it() -> Result<()> {
+async fn id_of_a_message_is_refused_with_its_runs() -> Result<()> {
     let (_db, scoop, order) = committed().await?;
     let tree = order.tree().await?;
     let (root, message, hierarchy) = (tree.roots()[0].id(), order.message_id(), order.id());

@@ -15,7 +15,7 @@ struct Charged;
 #[message(topic = "no-handler.remark")]
 struct Remark;
 
-/// What a step launches.
+/// The launch of a step.
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
 #[message(topic = "no-handler.bill")]
 enum Bill {

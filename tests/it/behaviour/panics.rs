@@ -131,7 +131,7 @@ mod beside_the_step {
         }
     }
 
-    /// Panics when it is dropped; with itself, so often.
+    /// Panics when it is dropped, and so many times with another guard as its payload.
     struct Guard(u32);
 
     impl Drop for Guard {
@@ -259,7 +259,7 @@ mod beside_the_step {
     }
 }
 
-/// A message whose drop panics: once the run needs it no more, no step is left that could fail.
+/// A message that panics when dropped. Once the run no longer needs it, no step is left that could fail.
 mod in_drop_of_a_message {
     use super::*;
 

@@ -11,7 +11,7 @@ struct Strict;
 #[message(topic = "passed-on.plain")]
 struct Plain;
 
-/// Wants more of its own transaction than others do.
+/// Changes the settings of its transaction.
 #[derive(Default)]
 struct StrictHandler;
 
@@ -26,7 +26,7 @@ impl StrictHandler {
     }
 }
 
-/// Looks what it has been given: on which session, and in what state.
+/// Notes the session of its connection, and the state of that.
 struct PlainHandler {
     seen: Notes,
 }
@@ -46,7 +46,7 @@ impl PlainHandler {
 
 /// There are two connections for thirty steps at once, so they are passed on.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_step_has_set_for_its_transaction_ends_with_it() -> Result<()> {
+async fn settings_of_a_step_end_with_its_transaction() -> Result<()> {
     let db = Database::new().await;
     let seen = Notes::default();
     let scoop = db.scoop().only::<StrictHandler>().only::<PlainHandler>();

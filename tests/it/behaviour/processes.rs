@@ -35,7 +35,7 @@ mod shutdown {
     async fn a_step_that_runs_at_shutdown_is_recorded_and_the_next_start_goes_on() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
-        // Nothing but the launch makes it look for work, so that it does not when it is to stop.
+        // Only the launch makes it look for work, so that it does not during its shutdown.
         let never = Duration::from_secs(3600);
         let start = async || {
             let scoop = db.scoop().only::<RootHandler>().poll_interval(never);
@@ -44,7 +44,7 @@ mod shutdown {
         let first = start().await?;
         let root = first.launch(Root).await?;
         gate.arrivals(1).await;
-        // Asked to stop, but not waited for any longer than it takes to ask.
+        // Requests the shutdown, without waiting for its end.
         let asked = tokio::time::timeout(Duration::from_millis(1), first.shutdown()).await;
         assert!(asked.is_err(), "the step still runs");
         gate.open(1);
@@ -66,9 +66,9 @@ mod shutdown {
         Ok(())
     }
 
-    /// Others need not find out by themselves, which takes them a minute at most.
+    /// Other processes are notified. Otherwise they would find the run within a minute.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_process_hands_back_another_takes_at_once() -> Result<()> {
+    async fn run_handed_back_is_taken_by_another_process_at_once() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let start = async || {
@@ -84,11 +84,11 @@ mod shutdown {
         first.shutdown().await?;
         let root = second.find(root.id()).await?;
         let ends = tokio::time::timeout(Duration::from_secs(30), root.ends()).await;
-        assert_eq!(ends.expect("it was told")?, Outcome::Committed);
+        assert_eq!(ends.expect("the other process was notified")?, Outcome::Committed);
         Ok(())
     }
 
-    /// What is launched through a stopped program is left to the next.
+    /// A message launched through a stopped program is left to the next.
     #[tokio::test(flavor = "multi_thread")]
     async fn nothing_new_is_begun_after_a_shutdown() -> Result<()> {
         let db = Database::new().await;
@@ -158,7 +158,7 @@ mod death {
             invoke root-handler/0",
         );
         assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
-        eventually("the dead worker is struck out", async || {
+        eventually("the dead worker is removed", async || {
             db.number("SELECT count(*) FROM scoop.worker").await == 1
         })
         .await;
@@ -250,7 +250,7 @@ mod lost_connections {
         let soon = Duration::from_millis(50);
         let scoop = db.scoop().only::<Orders>().only::<Items>().poll_interval(soon).start().await?;
         let roots = scoop.launch_all((0..HIERARCHIES).map(Order)).await?;
-        // Each time when some more has been done.
+        // Cuts after some progress each time.
         for cut in 1..=5 {
             let done = || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM effect").fetch_one(&admin);
             eventually("there is progress", async || done().await.is_ok_and(|done| done >= cut * 15)).await;

@@ -1,4 +1,4 @@
-//! The working set equals what a rebuild from the record gives (I11), wherever all processes stopped.
+//! The working set equals a rebuild from the recorded events (I11), wherever all processes stopped.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use scoop::{CancelAnswer, Handle, RepairAnswer, RollbackAnswer, RunState, Runtim
 use super::*;
 use crate::support::{Database, Gate};
 
-/// A hierarchy of four sagas, and what is to go wrong in it.
+/// A hierarchy of four sagas, and its planned faults.
 #[derive(Clone, Default, Message, Serialize, Deserialize)]
 #[message(topic = "top")]
 struct Top {
@@ -88,7 +88,7 @@ impl TopHandler {
         Ok(())
     }
 
-    /// Tries something else first, and only then gives in.
+    /// Launches another message at its first call, and fails at the next.
     async fn once_more(&self, scope: &mut Scope<'_>, _: &Top, failure: &Failure) -> Result<()> {
         self.gate.pass().await;
         if scope.handler_iteration() > 0 || !failure.kind.contains("ChildRolledBack") {
@@ -173,8 +173,8 @@ impl RepairHandler {
     }
 }
 
-/// The working set without what a rebuild need not know. A run that nobody has begun has an id that
-/// nobody knows; one that could not be undone reads where it stands from the record.
+/// The working set without the parts that a rebuild may change. The id of a run that has not begun is not recorded yet.
+/// A run whose rollback failed reads its position from the recorded events.
 const WORKING_SET: &str = "
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'handler', r.handler, 'topic', r.topic, 'message', r.message_id, 'parent', r.parent,
@@ -196,7 +196,7 @@ const WORKING_SET: &str = "
     WHERE r.handler <> 'none'
     ORDER BY 1";
 
-/// That a rebuild changes nothing.
+/// Asserts that a rebuild changes nothing.
 async fn is_rebuilt(db: &Database) -> Result<()> {
     let before = db.texts(WORKING_SET).await;
     let rebuild = Scoop::client(db.pool().clone()).rebuild_working_set().await?;
@@ -214,7 +214,7 @@ async fn is_rebuilt(db: &Database) -> Result<()> {
     Ok(())
 }
 
-/// All sagas, whose steps pass this gate.
+/// A program with all sagas; their steps pass this gate.
 fn all(db: &Database, gate: &Gate) -> scoop::Builder {
     let gate = || gate.clone();
     let builder = db.scoop().provide(TopHandler { gate: gate() }).provide(MiddleHandler { gate: gate() });
@@ -240,7 +240,7 @@ async fn stopped_after(steps: usize, top: &Top) -> Result<Outcome> {
         gate.open(1);
     }
     gate.arrivals(1).await;
-    // Whoever is at the gate is let through when nothing new is begun any more.
+    // The gate opens when no new step is begun any more.
     tokio::join!(scoop.shutdown(), async { gate.open(10_000) }).0?;
     is_rebuilt(&db).await?;
 
@@ -252,7 +252,7 @@ async fn stopped_after(steps: usize, top: &Top) -> Result<Outcome> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hierarchy_that_succeeds_is_rebuilt_wherever_it_stood() -> Result<()> {
+async fn successful_hierarchy_is_rebuilt_after_every_step() -> Result<()> {
     for steps in 0..7 {
         assert_eq!(stopped_after(steps, &Top::default()).await?, Outcome::Committed);
     }
@@ -260,7 +260,7 @@ async fn a_hierarchy_that_succeeds_is_rebuilt_wherever_it_stood() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hierarchy_that_turns_back_at_its_end_is_rebuilt_wherever_it_stood() -> Result<()> {
+async fn hierarchy_rolled_back_at_its_end_is_rebuilt_after_every_step() -> Result<()> {
     let top = Top { top_fails: true, ..Top::default() };
     for steps in 5..12 {
         assert!(matches!(stopped_after(steps, &top).await?, Outcome::RolledBack(_)));
@@ -269,7 +269,7 @@ async fn a_hierarchy_that_turns_back_at_its_end_is_rebuilt_wherever_it_stood() -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hierarchy_with_a_handled_failure_is_rebuilt_wherever_it_stood() -> Result<()> {
+async fn hierarchy_with_a_handled_failure_is_rebuilt_after_every_step() -> Result<()> {
     let top = Top { middle_fails: true, ..Top::default() };
     for steps in 4..14 {
         assert!(matches!(stopped_after(steps, &top).await?, Outcome::RolledBack(_)));
@@ -278,7 +278,7 @@ async fn a_hierarchy_with_a_handled_failure_is_rebuilt_wherever_it_stood() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hierarchy_whose_children_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Result<()> {
+async fn hierarchy_with_failed_rollbacks_of_children_is_rebuilt_after_every_step() -> Result<()> {
     let top = Top { top_fails: true, middle_cannot_be_undone: true, ..Top::default() };
     for steps in 6..9 {
         assert!(matches!(stopped_after(steps, &top).await?, Outcome::RollbackFailed(_)));
@@ -287,7 +287,7 @@ async fn a_hierarchy_whose_children_cannot_be_undone_is_rebuilt_wherever_it_stoo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hierarchy_that_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Result<()> {
+async fn hierarchy_with_a_failed_rollback_is_rebuilt_after_every_step() -> Result<()> {
     let top = Top { middle_fails: true, middle_cannot_be_undone: true, ..Top::default() };
     for steps in 5..8 {
         assert!(matches!(stopped_after(steps, &top).await?, Outcome::RollbackFailed(_)));
@@ -295,7 +295,7 @@ async fn a_hierarchy_that_cannot_be_undone_is_rebuilt_wherever_it_stood() -> Res
     Ok(())
 }
 
-/// All sagas are listed, but only the topmost runs, until this has come to be.
+/// Registers all sagas, but executes only the topmost until the tree meets the condition.
 async fn only_top(db: &Database, comes: impl Fn(&Tree) -> bool) -> Result<Handle> {
     all(db, &open()).start().await?.shutdown().await?;
     let scoop = db.scoop().only::<TopHandler>().provide(TopHandler { gate: open() }).start().await?;
@@ -310,7 +310,7 @@ fn top_waits(tree: &Tree) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_that_nobody_has_begun_are_rebuilt() -> Result<()> {
+async fn unstarted_deliveries_are_rebuilt() -> Result<()> {
     let db = Database::new().await;
     let root = only_top(&db, top_waits).await?;
     is_rebuilt(&db).await?;
@@ -326,7 +326,7 @@ async fn deliveries_that_nobody_has_begun_are_rebuilt() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_asked_to_give_up_still_does_and_what_it_dropped_stays_away() -> Result<()> {
+async fn cancelled_run_still_gives_up_and_its_dropped_deliveries_stay_away() -> Result<()> {
     let db = Database::new().await;
     let root = only_top(&db, top_waits).await?;
     let client = Scoop::client(db.pool().clone());
@@ -367,7 +367,7 @@ async fn a_requested_rollback_is_rebuilt() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_operators_decided_is_rebuilt() -> Result<()> {
+async fn interventions_are_rebuilt() -> Result<()> {
     let db = Database::new().await;
     let scoop = all(&db, &open()).start().await?;
     let cannot = Top { middle_fails: true, middle_cannot_be_undone: true, ..Top::default() };
@@ -400,7 +400,7 @@ async fn what_operators_decided_is_rebuilt() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_an_operator_is_rebuilt() -> Result<()> {
+async fn runs_awaiting_an_operator_are_rebuilt() -> Result<()> {
     let db = Database::new().await;
     let scoop = all(&db, &open()).start().await?;
     let cannot = Top { top_fails: true, middle_cannot_be_undone: true, ..Top::default() };
@@ -435,7 +435,7 @@ async fn what_waits_for_an_operator_is_rebuilt() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_rebuilt_while_anybody_works() -> Result<()> {
+async fn rebuild_beside_a_live_worker_is_refused() -> Result<()> {
     let db = Database::new().await;
     let scoop = all(&db, &open()).start().await?;
     let client = Scoop::client(db.pool().clone());

@@ -1,14 +1,14 @@
 //! A changed program meets runs under way: one program after the other, and both at once.
 //!
-//! Each version of the saga `trip` is a module. A step notes in the database, in its own transaction, that it ran
-//! and in which version; so the notes are what took effect, once each.
+//! Each version of the saga `trip` is a module. A step notes itself and its version in the database, in its own
+//! transaction. So the notes are the committed effects, once each.
 
 use scoop::{Handle, Tree};
 
 use super::*;
 use crate::support::Database;
 
-/// What the steps do.
+/// A trip, and the actions of its steps.
 #[derive(Clone, Default, Message, Serialize, Deserialize)]
 #[message(topic = "trips")]
 pub(super) struct Book {
@@ -21,7 +21,7 @@ pub(super) struct Book {
     rounds: u32,
 }
 
-/// What `trip` launches and waits for.
+/// The message that `trip` launches and waits for.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "nights")]
 pub(super) struct Night;
@@ -41,7 +41,7 @@ impl Hotel {
 #[derive(Debug, Serialize, Deserialize)]
 struct Price(i64);
 
-/// What each step does: a note, a child, a failure.
+/// The actions of each step: a note, a child, a failure.
 async fn ran(scope: &mut Scope<'_>, book: &Book, version: &str, step: &str) -> Result<()> {
     note(scope, book, version, step).await?;
     if book.launches.split(' ').any(|launches| launches == step) {
@@ -85,7 +85,7 @@ macro_rules! versions {
     )*};
 }
 
-/// Declares versions with a step before `two` whose value `three` takes.
+/// Declares versions with a step before `two` that returns a value for `three`.
 macro_rules! priced {
     ($($version:ident: $input:ty,)*) => {$(
         mod $version {
@@ -174,7 +174,7 @@ partly_compensated! {
     note_compensated { #[step(rollback = undo)] one; #[step(rollback = undo)] note; #[step(rollback = undo)] two; #[step] three; }
 }
 
-/// The versions whose steps differ in other ways.
+/// Versions with other differences between their steps.
 mod at_and_finally {
     use super::*;
 
@@ -296,7 +296,7 @@ pub(super) async fn notes(db: &Database, number: i64) -> String {
     notes.join(" ")
 }
 
-/// What a trip does that was left in the original version after `two`, and goes on in version `S`.
+/// The outcome and the notes of a trip that was left in the original version after `two`, and goes on in version `S`.
 async fn goes_on_in<S: Saga>(book: Book) -> Result<(Outcome, String)> {
     let (db, left) = left_by::<original::Trip>(book).await?;
     let scoop = db.scoop().only::<S>().only::<Hotel>().start().await?;
@@ -305,7 +305,7 @@ async fn goes_on_in<S: Saga>(book: Book) -> Result<(Outcome, String)> {
     Ok((outcome, notes(&db, 0).await))
 }
 
-/// Why a trip is stuck that was left in version `From` after `step`, and meets version `S`. It goes on when `From` is back.
+/// The reason why a trip that version `From` left after `step` is stuck in version `S`. It goes on when `From` is back.
 async fn stuck_in<From: Saga, S: Saga>(step: &str) -> Result<String> {
     let (db, left) = left_by::<From>(launching_in(step)).await?;
     let scoop = db.scoop().only::<S>().only::<Hotel>().start().await?;
@@ -440,7 +440,7 @@ async fn rollback_without_a_compensation_waits_for_a_program_that_has_it() -> Re
     Ok(())
 }
 
-/// What became of the children of a run.
+/// The states of the children of a run.
 async fn children_of(run: &Handle) -> Result<Vec<RunState>> {
     let tree = run.tree().await?;
     Ok(tree.roots()[0].children.iter().map(|child| child.state.clone()).collect())
@@ -521,7 +521,7 @@ async fn settings_of_a_step_added_or_removed_skip_and_repeat_nothing() -> Result
     Ok(())
 }
 
-/// The run sleeps in a step whose setting is gone in the next version.
+/// The same step of the next version does not sleep.
 #[tokio::test(flavor = "multi_thread")]
 async fn sleeping_run_goes_on_in_a_version_that_does_not_sleep() -> Result<()> {
     let db = Database::new().await;
@@ -587,7 +587,7 @@ async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> 
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
     }
     assert!(new.stuck_runs().await?.is_empty());
-    // What begins now begins in the newer version.
+    // New runs begin in the newer version.
     let fresh = old.launch(Book { number: 99, ..Book::default() }).await?;
     assert_eq!(fresh.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 99).await, "one@moved_before three@moved_before two@moved_before");
@@ -597,7 +597,7 @@ async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn version_that_starts_last_wins_and_the_other_takes_over_when_it_ends() -> Result<()> {
+async fn last_started_version_wins_and_the_other_takes_over_at_its_end() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 3).await?;
     let new = db.scoop().only::<inserted_after::Trip>().start().await?;
     // The deployment is rolled back: the former version registers again, and wins again.
@@ -617,7 +617,7 @@ async fn version_that_starts_last_wins_and_the_other_takes_over_when_it_ends() -
     Ok(())
 }
 
-/// The saga has another name, and says which it had.
+/// The saga with a new name, and the former one in its settings.
 mod journey {
     use super::*;
 
@@ -649,7 +649,7 @@ mod journey {
     }
 }
 
-/// The same, without a word of the former name.
+/// The same without the former name.
 mod forgotten {
     use super::*;
 
@@ -678,7 +678,7 @@ async fn renamed_saga_takes_over_runs_under_way() -> Result<()> {
         .comes_to(|tree| tree.roots().iter().all(|run| matches!(run.state, RunState::RolledBack(_))))
         .await?;
     assert!(notes(&db, 0).await.ends_with("Rollback of two[0,]@undone Rollback of one[0,]@undone"));
-    // What is launched now is delivered once, under the new name.
+    // A message launched now is delivered once, under the new name.
     let fresh = new.launch(Book { number: 1, ..Book::default() }).await?;
     assert_eq!(fresh.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 1).await, "one@journey two@journey three@journey");
@@ -715,7 +715,7 @@ async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() 
     Ok(())
 }
 
-/// The newer program has renamed the saga, and ends: what it leaves, and what is launched after that, has the new name.
+/// The newer program renames the saga, and ends. Runs that it leaves, and those launched later, have the new name.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Result<()> {
     let db = Database::new().await;
@@ -753,7 +753,7 @@ async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Re
     Ok(())
 }
 
-/// Programs on other topics, and rows that newer ones have replaced, do not decide who handles a message.
+/// Programs on other topics, and rows that newer ones have replaced, do not determine the handlers of a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn names_on_other_topics_and_replaced_names_take_no_messages() -> Result<()> {
     let db = Database::new().await;
@@ -809,7 +809,7 @@ mod charged {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn message_that_only_an_older_program_can_decode_goes_to_it() -> Result<()> {
+async fn message_only_an_older_program_can_decode_goes_to_that_program() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE TABLE trip_note (id bigserial, number bigint, text text, version text)").await;
     let old = db.scoop().only::<original::Trip>().start().await?;
@@ -858,7 +858,7 @@ async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
 mod priced {
     use super::*;
 
-    /// Two versions, whose prices have different types.
+    /// Two versions with different types of the price.
     macro_rules! priced {
         ($($version:ident: $price:ident,)*) => {$(
             #[derive(Default)]
@@ -976,7 +976,7 @@ mod asked {
 
 /// The trip is the same in both versions but for the type of the reply that it reads.
 #[tokio::test(flavor = "multi_thread")]
-async fn reply_of_another_type_is_left_to_a_program_that_reads_it() -> Result<()> {
+async fn reply_of_another_type_is_left_to_a_fitting_program() -> Result<()> {
     use asked::{in_cents, in_words};
 
     let db = Database::new().await;
@@ -1000,7 +1000,8 @@ async fn reply_of_another_type_is_left_to_a_program_that_reads_it() -> Result<()
     let shops = db.number("SELECT count(*) FROM scoop.definition WHERE handler = 'shop'").await;
     assert_eq!(shops, 2, "the type of its replies belongs to the definition of a handler");
 
-    // Both at once: the one that started last takes what is launched, and what it cannot read goes to the other one.
+    // Both at once: the version that started last takes new messages. Runs with replies that it cannot read go to the
+    // other one.
     let old = db.scoop().only::<in_cents::Trip>().start().await?;
     assert_eq!(trip.ends().await?, Outcome::Committed);
     assert_eq!(notes(&db, 0).await, "one@in_cents two@in_cents");
@@ -1016,7 +1017,7 @@ async fn reply_of_another_type_is_left_to_a_program_that_reads_it() -> Result<()
     Ok(())
 }
 
-/// An older program meets a run whose newest step a newer one has renamed.
+/// A newer program has renamed the run's newest step.
 #[tokio::test(flavor = "multi_thread")]
 async fn step_renamed_by_a_newer_program_stops_an_older_one() -> Result<()> {
     let reason = stuck_in::<renamed::Trip, original::Trip>("zwei").await?;

@@ -25,7 +25,7 @@ async fn programs_that_start_and_end_at_once_do_so() -> Result<()> {
     Ok(())
 }
 
-/// The older program is taken for dead, and what only it can continue becomes stuck, until it has a session again.
+/// The older program is taken for dead. Runs that only it can continue become stuck, until it has a session again.
 #[tokio::test(flavor = "multi_thread")]
 async fn worker_with_a_new_session_takes_runs_stuck_meanwhile() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 2).await?;

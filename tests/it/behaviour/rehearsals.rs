@@ -18,13 +18,13 @@ struct MoneyArrives {
     cents: i64,
 }
 
-/// What was sent, and how often.
+/// How often each notice was sent, by its idempotency key.
 type Sent = Arc<Mutex<BTreeMap<String, u32>>>;
 
 #[derive(Default)]
 struct Payer {
     sent: Sent,
-    /// Whether it has forgotten how to undo what it did.
+    /// Whether its compensation does nothing.
     careless: bool,
 }
 
@@ -135,7 +135,7 @@ async fn a_compensation_that_does_nothing_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_step_runs_twice_and_what_it_wrote_is_there_once() -> Result<()> {
+async fn step_that_runs_twice_writes_once() -> Result<()> {
     let sent = Sent::default();
     let twice = run_each_step_twice(async |builder| {
         let (outcome, bookings) = moved(builder, Payer { sent: sent.clone(), careless: false }).await?;
@@ -166,7 +166,7 @@ async fn a_crash_at_any_commit_changes_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rehearsal_that_takes_another_course_is_told_so() {
+async fn rehearsal_with_another_course_is_an_error() {
     let strays = fail_each_step(async |builder, failing| match failing {
         None => moved(builder, Payer::default()).await.map(drop),
         Some(_) => Ok(()),

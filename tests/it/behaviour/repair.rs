@@ -1,4 +1,4 @@
-//! What operators do about compensations that failed.
+//! Repairs of failed compensations by operators.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use scoop::{FailedCompensation, Handle, Lineage, Mending, RepairAnswer, RunState
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, invoked};
 
-/// What is broken at the moment. Clones are the same.
+/// The present faults. Clones share them.
 #[derive(Clone, Default)]
 struct Faults(Arc<Mutex<BTreeSet<&'static str>>>);
 
@@ -168,7 +168,7 @@ impl Broken {
         Ok(Self { db, faults, scoop, root })
     }
 
-    /// The run of a handler, and what is being done about it.
+    /// The failed compensation of this handler, with the state of its repair.
     async fn failed(&self, handler: &str) -> Result<FailedCompensation> {
         let listed = self.scoop.failed_compensations().await?;
         let of_handler = listed.iter().find(|failed| failed.handler == handler);
@@ -183,13 +183,13 @@ impl Broken {
         Ok(self.scoop.retry(self.id_of(handler).await?).await?)
     }
 
-    /// All that is listed, each with what is being done about it.
+    /// All listed handlers, each with the state of its repair.
     async fn listed(&self) -> Result<Vec<(String, Mending)>> {
         let listed = self.scoop.failed_compensations().await?;
         Ok(listed.into_iter().map(|failed| (failed.handler, failed.mending)).collect())
     }
 
-    /// That it has come to be undone, with nothing left over.
+    /// Waits until the hierarchy is undone, and asserts that nothing is left over.
     async fn is_undone(&self) -> Result<()> {
         assert!(matches!(self.root.ends().await?, Outcome::RolledBack(_)), "{}", self.root.tree().await?);
         assert_eq!(self.listed().await?, []);
@@ -295,7 +295,7 @@ async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_again_waits_for_an_operator_and_no_program_wakes_it() -> Result<()> {
+async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<()> {
     let broken = Broken::by(&["root 1", "root 0"], alone).await?;
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
     let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
@@ -310,7 +310,7 @@ async fn what_fails_again_waits_for_an_operator_and_no_program_wakes_it() -> Res
     let broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
     assert!(is_stuck(&broken.root.tree().await?));
 
-    // The next time another part fails, and that is the one which is skipped.
+    // The retry fails in another part. The skip applies to that one.
     broken.faults.mend("root 1");
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
     broken.root.comes_to(is_stuck).await?;
@@ -330,9 +330,10 @@ async fn what_fails_again_waits_for_an_operator_and_no_program_wakes_it() -> Res
     Ok(())
 }
 
-/// It goes on after the first failure, and fails again because of what it launches then, which fails again itself.
+/// After the skip, the next part of the root fails because of the grandchild that it launches. The retried grandchild
+/// fails again.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_part_that_failed_last_is_skipped_by_whoever_waits_meanwhile() -> Result<()> {
+async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<()> {
     let faults = ["root 1", "root 0 needs a grandchild", "grandchild 1", "grandchild 0"];
     let broken = Broken::by(&faults, |builder, faults| {
         let grandchild = GrandchildHandler { faults: faults.clone() };
@@ -372,7 +373,7 @@ async fn the_part_that_failed_last_is_skipped_by_whoever_waits_meanwhile() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_above_go_on_where_they_stood() -> Result<()> {
+async fn ancestors_of_a_repaired_run_resume_where_they_failed() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     let mut listed = broken.listed().await?;
     listed.sort_by(|a, b| a.0.cmp(&b.0));
@@ -406,7 +407,7 @@ async fn those_above_go_on_where_they_stood() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn to_resolve_a_run_settles_what_failed_below_it() -> Result<()> {
+async fn resolved_run_settles_the_failures_below() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     let run = broken.id_of("child-handler").await?;
     assert_eq!(broken.scoop.resolve(run, "by hand").await?, RepairAnswer::Accepted);
@@ -428,7 +429,7 @@ async fn to_resolve_a_run_settles_what_failed_below_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn to_skip_what_failed_with_its_children_leaves_those_as_they_are() -> Result<()> {
+async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     let run = broken.id_of("child-handler").await?;
     assert_eq!(broken.scoop.skip(run, "never mind the grandchild").await?, RepairAnswer::Accepted);
@@ -440,7 +441,7 @@ async fn to_skip_what_failed_with_its_children_leaves_those_as_they_are() -> Res
         rollback child-handler/0",
     );
 
-    // It can be seen to later; nobody waits for it any more.
+    // The grandchild can still be repaired; no run waits for it any more.
     broken.faults.mend("grandchild 0");
     let grandchild = broken.failed("grandchild-handler").await?.lineage;
     assert_eq!(broken.scoop.retry(grandchild.id()).await?, RepairAnswer::Accepted);
@@ -452,7 +453,7 @@ async fn to_skip_what_failed_with_its_children_leaves_those_as_they_are() -> Res
     broken.is_undone().await
 }
 
-/// The child fails by itself while the parent goes forward (IM-01): the parent turns back, and cannot.
+/// The child fails on its own while the parent goes forward (IM-01). The parent begins to roll back, and fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_that_was_going_forward_is_undone_from_its_beginning() -> Result<()> {
     let broken = Broken::by(&["child 1 goes on", "child 0"], two_levels).await?;
@@ -486,7 +487,7 @@ async fn a_parent_that_was_going_forward_is_undone_from_its_beginning() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_above_wait_until_all_that_failed_below_them_is_settled() -> Result<()> {
+async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
     let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
     broken.faults.mend("child 0");
     let child = broken.failed("child-handler").await?.lineage;
@@ -509,7 +510,7 @@ async fn those_above_wait_until_all_that_failed_below_them_is_settled() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_above_can_be_resolved_while_it_waits_for_an_operator_below() -> Result<()> {
+async fn ancestor_of_a_run_awaiting_an_operator_can_be_resolved() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
     let held = |tree: &scoop::Tree| tree.to_string().contains("could not be undone again");
@@ -536,7 +537,7 @@ async fn of_two_operators_at_once_one_is_heard() -> Result<()> {
     assert_eq!(accepted, 1);
     broken.is_undone().await?;
     let retried = calls_of(&broken.root).of(&["root-handler"]);
-    assert_eq!(retried.len(), 6, "three steps, one compensation in vain and two");
+    assert_eq!(retried.len(), 6, "three steps, one failed compensation and two more");
     Ok(())
 }
 
@@ -566,7 +567,7 @@ async fn lists_come_in_pages() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_did_not_fail_is_left_alone() -> Result<()> {
+async fn run_without_a_failed_rollback_cannot_be_repaired() -> Result<()> {
     let db = Database::new().await;
     let scoop = alone(db.scoop(), &Faults::default()).start().await?;
     let root = scoop.launch(Root).await?;
@@ -635,9 +636,9 @@ mod messages_of_compensations {
         Ok(())
     }
 
-    /// That its message is undone in the end does not make the compensation done.
+    /// A retry of the message only undoes that. The compensation has to run again.
     #[tokio::test(flavor = "multi_thread")]
-    async fn nor_is_it_done_when_its_message_has_come_to_be_undone() -> Result<()> {
+    async fn compensation_whose_message_was_undone_is_not_done() -> Result<()> {
         let broken = Broken::by(&["root 1 goes on", "child 1 goes on", "child 0"], sagas).await?;
         broken.faults.mend("child 0");
         assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
@@ -660,7 +661,7 @@ mod messages_of_compensations {
 mod accepted {
     use super::*;
 
-    /// Takes what happens to its children as it is.
+    /// Accepts the failures of its children.
     #[derive(Default)]
     struct Accepting;
 
@@ -680,7 +681,7 @@ mod accepted {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_was_accepted_above_can_be_mended_by_itself() -> Result<()> {
+    async fn child_with_an_accepted_failure_can_be_repaired() -> Result<()> {
         let db = Database::new().await;
         let faults = Faults::of(&["child 1 goes on", "child 0"]);
         let child = ChildHandler { faults: faults.clone() };
@@ -740,7 +741,7 @@ mod deadlines {
         }
     }
 
-    /// Fails when it may.
+    /// Fails once its gate is open.
     struct Waiting {
         gate: Gate,
     }
@@ -766,9 +767,9 @@ mod deadlines {
         }
     }
 
-    /// Nobody was there to undo the child by the deadline. It is not forgotten for that.
+    /// No process could undo the child by the deadline. The retry still undoes it.
     #[tokio::test(flavor = "multi_thread")]
-    async fn whoever_was_not_waited_for_any_more_is_undone_when_the_rollback_goes_on() -> Result<()> {
+    async fn abandoned_child_is_undone_when_the_rollback_is_retried() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<Waiting>().provide(Waiting { gate: gate.clone() }).start().await?;
@@ -823,7 +824,7 @@ mod by_chance {
     const FAULTS: [&str; 6] =
         ["root 0", "root 1", "child 0", "child 1 goes on", "other child 0", "grandchild 0"];
 
-    /// Numbers that look like chance.
+    /// Pseudo-random numbers.
     struct Chance(u64);
 
     impl Chance {
@@ -838,12 +839,12 @@ mod by_chance {
         two_children(builder, faults).only::<GrandchildHandler>().provide(grandchild)
     }
 
-    /// Returns when everybody waits for an operator, or nobody waits.
+    /// Waits until every unfinished run waits for other runs or for an operator.
     async fn is_at_rest(db: &Database) {
         eventually("nothing can go on", async || db.able_to_go_on().await == 0).await;
     }
 
-    /// What somebody does who does not know what is best.
+    /// A random repair of a random failed run.
     async fn intervene(broken: &Broken, chance: &mut Chance) -> Result<RepairAnswer> {
         let listed = broken.scoop.failed_compensations().await?;
         let Some(failed) = listed.get(chance.below(listed.len().max(1))) else {
@@ -857,8 +858,8 @@ mod by_chance {
         })
     }
 
-    /// Whatever operators do, in whatever order, faults being mended meanwhile and the working set made
-    /// anew now and then: when all is settled, the hierarchy is undone, and nothing is left over.
+    /// Repairs at random, while faults are mended and the working set is rebuilt now and then. Once all failures are
+    /// settled, the hierarchy is undone, and nothing is left over.
     async fn ends(seed: u64) -> Result<()> {
         println!("seed {seed}");
         let mut chance = Chance(seed);
@@ -890,7 +891,7 @@ mod by_chance {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn whatever_operators_do_it_can_be_brought_to_an_end() -> Result<()> {
+    async fn hierarchy_can_be_undone_after_random_repairs() -> Result<()> {
         for seed in 10..16 {
             ends(seed).await?;
         }

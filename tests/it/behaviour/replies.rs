@@ -1,4 +1,4 @@
-//! What children answer, beyond the scenarios of the catalogue.
+//! Replies of children, beyond the scenarios of the catalogue.
 
 use super::*;
 use crate::support::{Database, Notes, calls_of, invoked};
@@ -44,7 +44,7 @@ mod twice {
     impl ChildHandler {
         #[step(name = "0", retry(max = 1, backoff = "1ms"))]
         async fn zero(&self, scope: &mut Scope<'_>, ask: &Ask) -> Result<()> {
-            // An attempt in vain has not answered.
+            // A failed attempt has not replied.
             scope.reply(ask, 7 + scope.attempt())?;
             self.notes.add(scope.reply(ask, 0).expect_err("it has answered").to_string());
             if scope.attempt() == 0 { Err(SIMULATED.into()) } else { Ok(()) }
@@ -131,7 +131,7 @@ mod windows {
 
         #[step(name = "2")]
         async fn two(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
-            assert!(scope.replies::<Ask>().await?.is_empty(), "the step before asked nobody");
+            assert!(scope.replies::<Ask>().await?.is_empty(), "the step before has asked nothing");
             assert_eq!(scope.all_replies::<Ask>().await?.len(), 6);
             assert!(scope.children().await?.is_empty());
             Ok(())
@@ -184,7 +184,7 @@ mod unreadable {
     mod asked {
         use super::*;
 
-        /// What the one who asks expects.
+        /// The reply type of the asking program.
         #[derive(Serialize, Deserialize)]
         pub(super) struct Price {
             pub(super) cents: u64,
@@ -198,7 +198,7 @@ mod unreadable {
     mod answered {
         use super::*;
 
-        /// What the one who answers has, in another version.
+        /// The reply type of the answering program, another version.
         #[derive(Serialize, Deserialize)]
         pub(super) struct Price {
             pub(super) euros: String,
@@ -242,7 +242,7 @@ mod unreadable {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn reply_that_cannot_be_read_makes_the_run_stuck_and_names_what_does_not_fit() -> Result<()> {
+    async fn unreadable_reply_makes_the_run_stuck_and_names_the_mismatch() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
@@ -307,9 +307,9 @@ mod children {
         }
     }
 
-    /// Sleeping is a message, too, but nobody's business.
+    /// Sleeping is a message, too, but is not listed.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_step_sees_what_became_of_what_the_last_one_launched() -> Result<()> {
+    async fn step_gets_the_outcomes_of_the_last_steps_children() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();

@@ -274,7 +274,7 @@ mod on_the_way_back {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn compensation_gets_the_children_of_the_whole_step_that_it_undoes() -> Result<()> {
+    async fn compensation_gets_the_children_of_its_whole_step() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let outcome = run(db.scoop().only::<Trip>().provide(Trip { notes: notes.clone() })).await?;

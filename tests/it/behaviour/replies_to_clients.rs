@@ -97,7 +97,7 @@ async fn failed_hierarchy_gives_its_failure_instead_of_a_result() -> Result<()> 
     let failure = error.failure().expect("it has failed");
     assert_eq!(failure.root_causes()[0].message, SIMULATED.0);
     assert!(matches!(error, RuntimeError::NoResult { why: NoResult::RolledBack(_), .. }), "{error}");
-    assert!(asked.replies::<AskPrice>().await?.is_empty(), "what was rolled back has not replied");
+    assert!(asked.replies::<AskPrice>().await?.is_empty(), "a handler that was rolled back has not replied");
     Ok(())
 }
 

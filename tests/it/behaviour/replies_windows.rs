@@ -1,4 +1,4 @@
-//! Whose replies a step gets.
+//! The window of messages whose replies a step gets.
 
 use std::time::SystemTime;
 
@@ -24,8 +24,7 @@ impl Answering {
 #[derive(Default)]
 struct Asking;
 
-/// Between asking and collecting lie a step that cleans up and one that waits, which nobody has
-/// written as steps.
+/// Between `ask` and `collect` lie two generated steps: one cleans up, and one waits.
 #[saga(name = "asking")]
 #[subscribes(Root)]
 impl Asking {
@@ -69,7 +68,7 @@ impl Asking {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_or_cleans_up_in_between_hides_no_reply() -> Result<()> {
+async fn wait_or_cleanup_in_between_hides_no_reply() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Asking>().only::<Answering>().start().await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);

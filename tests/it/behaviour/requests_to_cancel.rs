@@ -1,4 +1,4 @@
-//! What is cancelled, whatever it is doing, and what is not.
+//! Cancellation of runs in every state, and runs that cannot be cancelled.
 
 use std::time::Duration;
 
@@ -118,9 +118,9 @@ mod of_a_part {
         Ok(())
     }
 
-    /// A part that nobody has begun yet is known by its place in the tree, too.
+    /// A run that has not begun also has an id in the tree.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_part_that_nobody_has_begun_can_be_cancelled() -> Result<()> {
+    async fn unstarted_part_can_be_cancelled() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         db.scoop().only::<Sleepy>().provide(Sleepy { gate: gate.clone() }).start().await?.shutdown().await?;
@@ -187,8 +187,8 @@ mod of_a_running_step {
         }
     }
 
-    /// The signal comes from another process, which notifies; and a step that looks may stop in
-    /// the middle. It is not tried again.
+    /// Another process signals by a notification. A step that checks the signal may stop in the middle, and is not
+    /// retried.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_step_that_looks_stops_in_the_middle() -> Result<()> {
         for how in [How::Signal, How::Check] {
@@ -248,7 +248,7 @@ mod of_a_rollback {
         }
     }
 
-    /// What a compensation launches: two steps, and something of its own.
+    /// Handles the message of a compensation: two steps, and a message of its own.
     struct Undoer {
         gate: Gate,
     }
@@ -285,10 +285,9 @@ mod of_a_rollback {
         }
     }
 
-    /// W-45: neither the rollback nor what compensations launch is cancelled, whether that runs, or is
-    /// launched afterwards.
+    /// W-45: neither a rollback nor the messages of its compensations are cancelled, be they running or launched later.
     #[tokio::test(flavor = "multi_thread")]
-    async fn w_45_neither_a_rollback_nor_what_it_launches_is_cancelled() -> Result<()> {
+    async fn w_45_rollback_and_its_messages_are_not_cancelled() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().only::<Undoer>().only::<Helper>();
@@ -332,7 +331,7 @@ mod of_what_nobody_runs {
 
     /// The request waits with the message for a process; the step is never entered.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_message_that_is_cancelled_before_anybody_has_it_is_never_begun() -> Result<()> {
+    async fn message_cancelled_before_its_claim_is_never_begun() -> Result<()> {
         let db = Database::new().await;
         let notes = Notes::default();
         let start = async || {
@@ -399,8 +398,8 @@ mod races {
         }
     }
 
-    /// Whatever the moment: all of a hierarchy is done, or nothing of it is; nothing is left over,
-    /// and nobody waits for ever. Deadlines take the same way as requests.
+    /// At any moment, a hierarchy is done or undone as a whole. Nothing is left over, and no client waits for ever.
+    /// Deadlines take the same path as requests.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_hierarchy_that_is_cancelled_at_any_moment_is_done_or_undone() -> Result<()> {
         const TREES: u32 = 40;
@@ -446,13 +445,13 @@ mod races {
             db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await == 0
         })
         .await;
-        // One SEEN, one end, for each handler and message (I3), is what reading the history checks.
+        // Reading the history checks that there is one SEEN and one end for each handler and message (I3).
         db.history().await;
         Ok(())
     }
 }
 
-/// Who asks, who waits and who works need not be in one process, nor live on.
+/// The requesting, the waiting and the executing process may differ, and may end.
 mod processes {
     use super::*;
     use crate::support::in_a_process_that_dies;
@@ -493,7 +492,7 @@ mod processes {
         }
     }
 
-    /// With polling switched off everybody is told by notifications, the one who works included.
+    /// With polling switched off all processes learn of the request by notifications, the executing one included.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_request_reaches_other_processes_at_once() -> Result<()> {
         let db = Database::new().await;
@@ -515,7 +514,7 @@ mod processes {
         Ok(())
     }
 
-    /// The step does not run again: whoever takes over finds that the run is to give up.
+    /// The step does not run again: the next owner finds that the run is to give up.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_request_outlives_the_process_that_was_to_obey() -> Result<()> {
         let db = Database::new().await;
@@ -545,7 +544,7 @@ mod processes {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn of_many_who_ask_at_once_one_is_on_record() -> Result<()> {
+    async fn concurrent_requests_are_recorded_once() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
@@ -585,8 +584,8 @@ mod of_one_that_launches {
         }
     }
 
-    /// What happens between the snapshot of the request and its lock on the parent: that has launched a
-    /// child, which is at work, and has missed a deadline, while it was locked by somebody.
+    /// Changes between the snapshot of the request and its lock on the parent. The parent, which another session has
+    /// locked, launches a child that runs, and misses a deadline.
     const LAUNCHES_AND_IS_LATE: [&str; 2] = [
         "INSERT INTO scoop.run
              (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, last_event_at)
@@ -595,9 +594,9 @@ mod of_one_that_launches {
         "UPDATE scoop.run SET gives_up = true WHERE handler = 'parent'",
     ];
 
-    /// It marks none of those that it sees at first, since a deadline has; but there are others by then.
+    /// The request marks none of the runs in its snapshot, since a deadline has. But the child is newer.
     #[tokio::test(flavor = "multi_thread")]
-    async fn its_child_gives_up_although_a_deadline_came_first() -> Result<()> {
+    async fn child_launched_meanwhile_gives_up_after_an_earlier_deadline() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<Parent>().provide(Parent { gate: gate.clone() }).start().await?;

@@ -1,4 +1,4 @@
-//! Rolling back what has ended, on request: every answer, and what comes of it.
+//! Rollback of ended runs on request: every answer, and its consequences.
 
 use super::*;
 use crate::support::{Database, Gate, Notes, calls_of, compensated, invoked};
@@ -154,7 +154,7 @@ mod family {
     }
 
     impl Program {
-        /// A hierarchy that has ended well.
+        /// A committed hierarchy.
         pub(super) async fn ended(&self, child_fails: bool) -> Result<scoop::Handle> {
             self.root_gate.open(1);
             let order = Order { child_fails, fails: false };
@@ -175,10 +175,10 @@ mod family {
 
 use family::*;
 
-/// Values, replies and contexts are what they were when the hierarchy ended, long ago; of the context
-/// the parent's elements count.
+/// Values, replies and contexts are those at the end of the hierarchy, long ago. Of the context, the parent's elements
+/// count.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_of_a_finished_hierarchy_is_undone_with_what_it_had() -> Result<()> {
+async fn finished_hierarchy_is_undone_with_its_values_and_contexts() -> Result<()> {
     let program = start().await?;
     let root = program.ended(false).await?;
     assert_eq!(program.scoop.rollback(root.id(), "sent back").await?, RollbackAnswer::Accepted);
@@ -206,10 +206,10 @@ async fn all_of_a_finished_hierarchy_is_undone_with_what_it_had() -> Result<()> 
     Ok(())
 }
 
-/// W-11: that something below was rolled back by itself does not bar it; and W-14: nor does that a
-/// part was undone on request, with everybody who handled the message (W-13).
+/// Neither a failure below that was rolled back (W-11) nor a requested rollback of a part (W-14) bars the request. The
+/// request for the part covers every handler of its message (W-13).
 #[tokio::test(flavor = "multi_thread")]
-async fn w_11_w_13_w_14_the_whole_can_be_undone_after_a_part_of_it() -> Result<()> {
+async fn w_11_w_13_w_14_hierarchy_can_be_undone_after_a_part() -> Result<()> {
     for child_fails in [false, true] {
         let program = start().await?;
         let root = program.ended(child_fails).await?;
@@ -219,7 +219,7 @@ async fn w_11_w_13_w_14_the_whole_can_be_undone_after_a_part_of_it() -> Result<(
         let undone =
             |run: &RunInfo| run.handler == "root-handler" || matches!(run.state, RunState::RolledBack(_));
         root.comes_to(|tree| tree.runs().into_iter().all(undone)).await?;
-        // Who is above is not told, and does not change.
+        // The ancestor gets no request, and does not change.
         assert_eq!(root.ends().await?, Outcome::Committed);
         assert_eq!(calls_of(&root).of(&["root-handler"]).len(), 2);
         let again = program.scoop.rollback(part, "not this").await?;
@@ -241,9 +241,9 @@ async fn w_11_w_13_w_14_the_whole_can_be_undone_after_a_part_of_it() -> Result<(
     Ok(())
 }
 
-/// W-15: whatever of it runs, above or below.
+/// W-15: any unfinished run of the hierarchy bars the request, above or below.
 #[tokio::test(flavor = "multi_thread")]
-async fn w_15_what_is_unfinished_is_refused() -> Result<()> {
+async fn w_15_rollback_of_an_unfinished_hierarchy_is_refused() -> Result<()> {
     let program = start().await?;
     let root = program.scoop.launch(Order { child_fails: false, fails: false }).await?;
     program.root_gate.arrivals(1).await;
@@ -254,7 +254,7 @@ async fn w_15_what_is_unfinished_is_refused() -> Result<()> {
     program.root_gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
 
-    // While a part is undone, neither what is above nor what is below can be.
+    // While a part is undone, requests for the part and for the whole are refused.
     let child = run_of(&root, "child-handler").await?;
     assert_eq!(program.scoop.rollback(child, "now").await?, RollbackAnswer::Accepted);
     program.undo_gate.arrivals(1).await;
@@ -265,11 +265,11 @@ async fn w_15_what_is_unfinished_is_refused() -> Result<()> {
     let undone =
         |run: &RunInfo| run.handler == "root-handler" || matches!(run.state, RunState::RolledBack(_));
     root.comes_to(|tree| tree.runs().into_iter().all(undone)).await?;
-    assert_eq!(db_requests(&program.db).await, 1, "what was refused is not on record");
+    assert_eq!(db_requests(&program.db).await, 1, "refused requests are not recorded");
     Ok(())
 }
 
-/// How often somebody outside demanded a rollback: in no step.
+/// The number of recorded rollback requests by clients, which name no step.
 async fn db_requests(db: &Database) -> usize {
     let history = db.history().await;
     let rows = history.rows().iter().map(ToString::to_string);
@@ -277,7 +277,7 @@ async fn db_requests(db: &Database) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_handled_or_what_failed_by_itself_needs_no_undoing() -> Result<()> {
+async fn unhandled_or_failed_hierarchy_needs_no_rollback() -> Result<()> {
     let program = start().await?;
     let unhandled = program.scoop.launch(Finally).await?;
     assert_eq!(program.scoop.rollback(unhandled.id(), "x").await?, RollbackAnswer::Unhandled);
@@ -291,8 +291,7 @@ async fn what_nobody_handled_or_what_failed_by_itself_needs_no_undoing() -> Resu
     Ok(())
 }
 
-/// Of many who ask at the same time, for the whole or for parts, one is obeyed; in the end each
-/// compensation has run once at most.
+/// Of simultaneous requests for a run, the whole or a part, one is accepted. Each compensation runs once at most.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_requests_at_once_one_is_obeyed() -> Result<()> {
     let program = start().await?;
@@ -364,7 +363,7 @@ mod failed {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn where_something_below_could_not_be_undone_somebody_has_to_look_first() -> Result<()> {
+    async fn request_above_a_failed_rollback_is_refused() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;
@@ -413,9 +412,9 @@ mod told_in_vain {
         }
     }
 
-    /// Nobody may take it for undone, asked for the part or for the whole.
+    /// The failed rollback is never reported as done, for the part or for the whole.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_request_that_failed_is_not_answered_as_if_it_had_not() -> Result<()> {
+    async fn request_after_a_failed_rollback_is_answered_with_the_failure() -> Result<()> {
         for whole in [false, true] {
             let db = Database::new().await;
             let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
@@ -468,9 +467,9 @@ mod of_two_handlers {
         }
     }
 
-    /// Of the handlers of a message those are undone that are not yet.
+    /// The request is for those handlers of the message that are not undone yet.
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_succeeded_is_undone_although_another_handler_failed() -> Result<()> {
+    async fn committed_handler_is_undone_although_another_one_failed() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Succeeding>().only::<Failing>().start().await?;
         let root = scoop.launch(Root).await?;

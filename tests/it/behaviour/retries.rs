@@ -45,7 +45,7 @@ mod steps {
             let before = invoked(scope);
             assert_eq!(scope.attempt() as usize, before);
             self.notes.add(scope.idempotency_key().to_string());
-            assert!(scope.get::<Mark>()?.is_none(), "what an attempt in vain did to the context is gone");
+            assert!(scope.get::<Mark>()?.is_none(), "the context changes of a failed attempt are gone");
             scope.set(Mark { attempt: scope.attempt() })?;
             scope.launch(Child).await?;
             sqlx::query("INSERT INTO effect VALUES (1)").execute(scope.tx().await?).await?;
@@ -55,7 +55,7 @@ mod steps {
             match message.with {
                 Why::Transient => Err(SIMULATED.into()),
                 Why::Permanent => Err(Error::from(SIMULATED).into_permanent()),
-                Why::Panic => panic!("an attempt in vain"),
+                Why::Panic => panic!("a failed attempt"),
                 Why::NotWorthIt => Err(RuntimeException("not worth it").into()),
             }
         }
@@ -70,7 +70,7 @@ mod steps {
         db.execute("CREATE TABLE effect (n int)").await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
-        // The pauses end by the clock, not because somebody looks.
+        // The pauses end by the clock, not by polling.
         let scoop = scoop.poll_interval(NEVER).start().await?;
         let outcome = scoop.launch(Try { fails, with }).await?.ends().await?;
         Ok((db, outcome, notes.all()))
@@ -88,7 +88,7 @@ mod steps {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn attempts_in_vain_leave_nothing_behind() -> Result<()> {
+    async fn failed_attempts_leave_nothing_behind() -> Result<()> {
         for with in [Why::Transient, Why::Panic] {
             let (db, outcome, keys) = play(2, with).await?;
             assert_eq!(outcome, Outcome::Committed);
@@ -113,7 +113,7 @@ mod steps {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_not_worth_it_is_not_tried_again() -> Result<()> {
+    async fn failure_not_worth_a_retry_is_not_retried() -> Result<()> {
         failed(9, Why::Permanent, 1).await?;
         failed(9, Why::NotWorthIt, 1).await
     }
@@ -221,7 +221,7 @@ mod pauses {
 
     /// W-29 and W-30: the pause is the run's own.
     #[tokio::test(flavor = "multi_thread")]
-    async fn w_29_w_30_a_run_that_pauses_is_in_nobodys_way_and_can_be_cancelled() -> Result<()> {
+    async fn w_29_w_30_pausing_run_blocks_no_other_and_can_be_cancelled() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = start(&db, &gate).await?;
@@ -246,7 +246,7 @@ mod pauses {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_is_cancelled_in_an_attempt_does_not_pause_after_it() -> Result<()> {
+    async fn run_cancelled_during_an_attempt_does_not_pause() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = start(&db, &gate).await?;
@@ -271,7 +271,7 @@ mod pauses {
         Ok(())
     }
 
-    /// What counts is on record, so another process goes on counting.
+    /// The number of attempts is stored, so another process continues the count.
     #[tokio::test(flavor = "multi_thread")]
     async fn attempts_are_counted_over_a_death() -> Result<()> {
         let db = Database::new().await;
@@ -290,7 +290,7 @@ mod pauses {
         })
         .await?;
         let counted = "SELECT count(*) FROM scoop.run WHERE retries = 1 AND state = 'ready'";
-        eventually("the attempt is on record", async || db.number(counted).await == 1).await;
+        eventually("the attempt is recorded", async || db.number(counted).await == 1).await;
         // The hour has passed.
         db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
         for count in 2..=4 {
@@ -303,13 +303,13 @@ mod pauses {
                 assert_eq!(
                     calls_of(&root).len(),
                     1 + 4 + 1,
-                    "first attempt and three more, and the way back"
+                    "the first attempt, three more, and the rollback"
                 );
                 return Ok(());
             }
             let counted =
                 format!("SELECT count(*) FROM scoop.run WHERE retries = {count} AND state = 'ready'");
-            eventually("the attempt is on record", async || db.number(&counted).await == 1).await;
+            eventually("the attempt is recorded", async || db.number(&counted).await == 1).await;
             scoop.shutdown().await?;
             db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
         }

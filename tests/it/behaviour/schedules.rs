@@ -1,4 +1,4 @@
-//! Sagas that run by themselves: when, how often, and after what pauses.
+//! Scheduled sagas: when, how often, and after what pauses.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::support::{Database, Gate, eventually};
 
-/// What a saga tells the test of its ticks.
+/// Sends the ticks of a saga to the test.
 #[derive(Clone)]
 struct Told(mpsc::UnboundedSender<Tick>);
 
-/// Where the test hears of them.
+/// Receives the ticks.
 struct Heard(mpsc::UnboundedReceiver<Tick>);
 
 fn ticks() -> (Told, Heard) {
@@ -22,13 +22,13 @@ fn ticks() -> (Told, Heard) {
 
 impl Told {
     fn tell(&self, tick: &Tick) {
-        // A test that has heard enough is gone.
+        // The test may have ended.
         let _ = self.0.send(tick.clone());
     }
 }
 
 impl Heard {
-    /// The next so many, in the order in which they were counted.
+    /// The next ticks, in the order of their counts.
     async fn next(&mut self, count: usize) -> Vec<Tick> {
         let mut ticks = vec![];
         while ticks.len() < count {
@@ -41,7 +41,7 @@ impl Heard {
     }
 }
 
-/// Declares a saga that tells of its ticks.
+/// Declares a saga that sends its ticks to the test.
 macro_rules! sagas {
     ($($name:ident($($setting:tt)*))*) => {$(
         struct $name {
@@ -79,7 +79,7 @@ async fn fired(db: &Database) -> i64 {
     db.number("SELECT sum(fired)::bigint FROM scoop.schedule").await
 }
 
-/// Every tick that was launched is one of those that were counted, and is for a time of its own.
+/// Asserts that every launched tick was counted, and is for a time of its own.
 async fn assert_each_once(db: &Database) {
     let launched = "SELECT count(*) FROM scoop.message WHERE topic LIKE 'ticks.%'";
     let distinct = |field| {
@@ -115,7 +115,7 @@ mod times {
         let first = ticks[0].due();
         for pair in ticks.windows(2) {
             assert!(pair[1].due() > pair[0].due());
-            // However late this process was, the times stay where they are.
+            // Delays of this process do not shift the due times.
             let since = pair[1].due().duration_since(first)?;
             assert_eq!(since.as_micros() % 50_000, 0, "{ticks:?}");
         }
@@ -137,7 +137,7 @@ mod times {
         Ok(())
     }
 
-    /// A tick is a message like any other, so that one can look at what became of it.
+    /// A tick is a message like any other, so its hierarchy can be inspected.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_starts_a_hierarchy_of_its_own() -> Result<()> {
         let db = Database::new().await;
@@ -173,7 +173,8 @@ mod missed {
         (next_at(db, saga).await.remove(0), first)
     }
 
-    /// How far the next time is from that which was missed first, when it lies ahead again.
+    /// The distance of the next time from the first missed one, once the next time is in the
+    /// future.
     async fn moved_on(db: &Database, first: &str) -> Vec<String> {
         eventually("the schedule has moved on", async || {
             db.number("SELECT count(*) FROM scoop.schedule WHERE next_at > clock_timestamp()").await == 1
@@ -286,9 +287,9 @@ mod processes {
         Ok(())
     }
 
-    /// As by a process that is stopped in the middle of it.
+    /// A process that is stopped in the middle of a launch leaves such a lock.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_somebody_else_has_taken_holds_up_nobody() -> Result<()> {
+    async fn locked_schedule_does_not_block_others() -> Result<()> {
         let db = Database::new().await;
         let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
         let builder = db.scoop().only::<Once>().only::<Brisk>();
@@ -302,7 +303,7 @@ mod processes {
         .await?;
         brisk_heard.next(3).await;
         taken.commit().await?;
-        // Taken again before anybody looks, or not: it makes no difference.
+        // The lock may come before or after the next launch: it makes no difference.
         let mut taken = somebody.begin().await?;
         sqlx::query("SELECT FROM scoop.schedule WHERE handler = 'hourly-once' FOR UPDATE")
             .execute(&mut *taken)
@@ -315,8 +316,8 @@ mod processes {
         Ok(())
     }
 
-    /// A tick is launched and its schedule moved on in one transaction, so that it does not matter
-    /// where that is cut off.
+    /// A tick is launched and its schedule advanced in one transaction, so that a cut at any point
+    /// does no harm.
     #[tokio::test(flavor = "multi_thread")]
     async fn connections_that_are_cut_lose_and_repeat_nothing() -> Result<()> {
         let db = Database::new().await;
@@ -332,14 +333,14 @@ mod processes {
         let scoop = start().await?;
         let fired = async || -> i64 {
             let fired = sqlx::query_scalar("SELECT fired FROM scoop.schedule").fetch_one(&admin).await;
-            fired.expect("nobody cuts this connection")
+            fired.expect("this connection is never cut")
         };
-        // Each time when some more have been launched, most often in the middle of the next.
+        // Cuts after some progress each time, most often in the middle of the next launch.
         for _ in 0..5 {
             let before = fired().await;
             eventually("there is progress", async || fired().await > before).await;
-            // One that is being ended may have made this progress, before a new one is there.
-            eventually("there is somebody to cut off", async || {
+            // A session that is ending may have made this progress, before a new one exists.
+            eventually("there is a session to end", async || {
                 let cut = sqlx::query_scalar(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                      WHERE datname = current_database() AND pid <> pg_backend_pid()",
@@ -374,7 +375,7 @@ mod changes {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_schedule_that_stays_is_left_where_it_is() -> Result<()> {
+    async fn unchanged_schedule_keeps_its_next_time() -> Result<()> {
         let db = Database::new().await;
         let (told, _heard) = ticks();
         let start = async || db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await;
@@ -391,7 +392,7 @@ mod changes {
         let (told, _heard) = ticks();
         let daily = db.scoop().only::<Daily>().provide(Daily { told: told.clone() }).start().await?;
         daily.shutdown().await?;
-        // Had it stayed, this would be made up for.
+        // An unchanged schedule would make up for this.
         db.execute("UPDATE scoop.schedule SET next_at = clock_timestamp() - interval '2 days'").await;
         let by_cron = db.scoop().only::<DailyByCron>().provide(DailyByCron { told }).start().await?;
         let found = db.texts(
@@ -404,7 +405,7 @@ mod changes {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_saga_that_the_program_lacks_waits_for_one_that_has_it() -> Result<()> {
+    async fn schedule_of_an_absent_saga_waits_for_its_program() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
         let both = async || {
@@ -430,7 +431,7 @@ mod changes {
 
     /// As a later version may have stored it.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_schedule_of_an_unknown_kind_is_left_to_those_who_know_it() -> Result<()> {
+    async fn schedule_of_an_unknown_kind_is_left_unchanged() -> Result<()> {
         let db = Database::new().await;
         let (told, mut heard) = ticks();
         let builder = db.scoop().only::<Once>().only::<Brisk>();
@@ -543,7 +544,7 @@ mod by_hand {
 mod setup {
     use super::*;
 
-    /// By another name, the attribute cannot know it.
+    /// The attribute does not recognize an alias as `Tick`.
     type Alias = Tick;
 
     #[derive(Default)]
@@ -559,7 +560,7 @@ mod setup {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_saga_that_nobody_would_ever_run_keeps_the_program_from_starting() {
+    async fn saga_of_ticks_without_a_schedule_prevents_the_start() {
         let db = Database::new().await;
         let Err(RuntimeError::Setup(found)) = db.scoop().only::<Never>().start().await else {
             panic!("it started");
@@ -568,7 +569,7 @@ mod setup {
         assert!(found[0].to_string().contains("#[saga(every = \"1h\")]"), "{}", found[0]);
     }
 
-    /// What is no `Tick` of ours may be called so.
+    /// A message type of the user may have the name `Tick`.
     mod another {
         use super::*;
 

@@ -1,4 +1,4 @@
-//! Functions, operators and tables of another role that have the names of those that the engine uses.
+//! Functions, operators and tables of another role, with names that the engine uses.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn planted_functions_and_operators_are_never_called() -> Result<()> {
     assert!(scoop.stuck_runs().await?.is_empty());
     scoop.shutdown().await?;
 
-    // The next worker finds one that is dead, strikes it out, and sweeps.
+    // The next worker finds a dead one, removes it, and sweeps.
     db.execute(
         "INSERT INTO scoop.worker
              (id, lock_key, backend, backend_since, role, topics, handlers, definitions, started_at)

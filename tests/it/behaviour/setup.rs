@@ -1,4 +1,4 @@
-//! What keeps a program from starting, and where its tables are.
+//! Mistakes that prevent a start, and the location of the tables.
 
 use scoop::{RuntimeError, SetupError};
 
@@ -47,7 +47,7 @@ impl Namesake {
     }
 }
 
-/// Not `Default`, and of another opinion on what a root message is.
+/// Not `Default`, and with another type for the topic of root messages.
 struct Needy {
     _dependency: u32,
 }
@@ -91,7 +91,7 @@ impl SecondHeir {
     }
 }
 
-/// Why it does not start.
+/// The mistakes that prevent its start.
 async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
     match builder.start().await {
         Ok(_) => panic!("it started"),
@@ -101,7 +101,7 @@ async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_mistakes_of_a_program_are_told_at_once() {
+async fn all_mistakes_of_a_program_are_reported_at_once() {
     let builder = Scoop::builder().schema("Not\nGood").concurrency(0).payload_bytes_max(0);
     let builder = builder.only::<RootHandler>().only::<Namesake>().only::<Needy>().provide(ChildHandler);
     let builder = builder.only::<RootHandler>();
@@ -162,7 +162,7 @@ async fn a_schema_of_a_later_version_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_schema_that_is_not_as_this_version_made_it_is_left_alone() {
+async fn schema_unlike_that_of_this_version_is_left_alone() {
     let db = Database::new().await;
     db.execute("UPDATE scoop.migration SET checksum = 'other' WHERE version = 1").await;
     let found = mistakes(db.scoop().only::<RootHandler>()).await;
@@ -191,7 +191,7 @@ async fn two_schemas_of_one_database_do_not_see_each_other() -> Result<()> {
     let ours = db.scoop().only::<RootHandler>().start().await?;
     let theirs = Scoop::builder().postgres(db.another_pool(5).await).schema("theirs");
     let theirs = theirs.only::<ChildHandler>().start().await?;
-    // Here nobody listens for the child, although somebody does there.
+    // The child has no handler here, although it has one in the other schema.
     assert_eq!(ours.launch(Root).await?.ends().await?, Outcome::Committed);
     assert_eq!(ours.launch(Child).await?.ends().await?, Outcome::Unhandled);
     assert_eq!(theirs.launch(Root).await?.ends().await?, Outcome::Unhandled);

@@ -28,7 +28,7 @@ mod steps {
         async fn zero(&self, scope: &mut Scope<'_>, nap: &Nap) -> Result<()> {
             invoked(scope);
             scope.sleep(nap.until).await?;
-            // Whoever launches something as well waits for both.
+            // A step that also launches a message waits for both.
             scope.launch(Child).await?;
             Ok(())
         }
@@ -66,7 +66,7 @@ mod steps {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_sleeps_and_waits_goes_on_when_both_are_over() -> Result<()> {
+    async fn run_that_sleeps_and_waits_resumes_after_both() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = start(&db, &gate).await?;
@@ -84,9 +84,9 @@ mod steps {
         Ok(())
     }
 
-    /// It sleeps while nobody is there, and the next program knows when to wake it, by the clock.
+    /// The run sleeps while no program lives. The next one wakes it by the clock.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_restart_neither_wakes_nor_forgets_who_sleeps() -> Result<()> {
+    async fn restart_neither_wakes_nor_forgets_a_sleeping_run() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         gate.open(1);
@@ -112,7 +112,7 @@ mod steps {
         Ok(())
     }
 
-    /// A time that has passed is no reason to wait; and what slept has nothing to undo.
+    /// A time that has passed is no reason to wait. The sleep itself has nothing to undo.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_sleep_that_is_over_is_undone_with_the_step() -> Result<()> {
         let db = Database::new().await;
@@ -226,7 +226,7 @@ mod delays {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_launched_for_later_begins_later() -> Result<()> {
+    async fn delayed_messages_begin_when_due() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().only::<Later>().only::<AtOnce>();
         let scoop = scoop.poll_interval(NEVER).start().await?;
@@ -243,7 +243,7 @@ mod delays {
             let due =
                 seen.context().expect("it was launched for later")["SleepUntilKey"]["wakeAfter"].as_str();
             let due = OffsetDateTime::parse(due.expect("a time"), &Rfc3339).expect("a time");
-            let due = i64::try_from(due.unix_timestamp_nanos() / 1_000).expect("nobody lives to see it");
+            let due = i64::try_from(due.unix_timestamp_nanos() / 1_000).expect("the time fits into 64 bits");
             assert!(seen.micros() >= due, "{handler}:\n{history}");
             due
         };
@@ -252,9 +252,9 @@ mod delays {
         Ok(())
     }
 
-    /// Claims go on from where the last one has come to; what was due before that is found all the same.
+    /// Claims go on from the position of the last one. They still find runs that were due before that.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_was_due_long_ago_begins_soon() -> Result<()> {
+    async fn run_due_long_ago_begins_soon() -> Result<()> {
         let db = Database::new().await;
         let (client, scoop) = (db.client(), db.scoop().only::<AtOnce>().poll_interval(NEVER).start().await?);
         let long_ago = db.time().await - Duration::from_secs(3_600);

@@ -1,5 +1,5 @@
-//! Statements that take long, or that can never succeed: the step that runs them suffers, and
-//! nobody else.
+//! Slow statements, and statements that can never succeed: they affect only the step that runs
+//! them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use sqlx::postgres::PgPoolOptions;
 use super::*;
 use crate::support::Database;
 
-/// Runs beside whatever is slow.
+/// Runs beside the slow saga.
 #[derive(Default)]
 struct Bystander;
 
@@ -157,7 +157,7 @@ mod outcomes {
             FOR EACH ROW WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION slow();";
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn outcomes_slower_than_the_statement_timeout_are_written_and_hold_up_nobody() -> Result<()> {
+    async fn outcomes_slower_than_the_statement_timeout_are_written_and_block_no_other() -> Result<()> {
         let db = Database::new().await;
         db.execute(SLOW_PARTS).await;
         let options = (*db.pool().connect_options()).clone().options([("statement_timeout", "100ms")]);

@@ -19,7 +19,7 @@ impl HeirHandler {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_standby_refuses_may_be_tried_again() -> Result<()> {
+async fn operation_refused_by_a_standby_may_be_retried() -> Result<()> {
     if !Embedded::is_installed() {
         eprintln!("not tested: there is no PostgreSQL on this machine");
         return Ok(());

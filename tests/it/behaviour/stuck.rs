@@ -32,7 +32,7 @@ mod before {
     }
 }
 
-/// What its first step waits for.
+/// Handles the message of the first step.
 #[derive(Default)]
 struct ChildHandler;
 
@@ -107,8 +107,8 @@ mod demanding {
     }
 }
 
-/// A run that has ended its first step and waits for a child whose handler is away. The handle
-/// asks through a client.
+/// A run after its first step, which waits for a child without a running handler. The handle is
+/// that of a client.
 async fn left_half_way(db: &Database) -> Result<Handle> {
     db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<before::Checkout>().start().await?;
@@ -118,7 +118,7 @@ async fn left_half_way(db: &Database) -> Result<Handle> {
     Ok(db.client().find(root.id()).await?)
 }
 
-/// Why the run is stuck, when it has come to be.
+/// Waits until the run is stuck, and returns the reason.
 async fn reason(root: &Handle) -> Result<String> {
     let stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     let tree = root.comes_to(stuck).await?;
@@ -128,7 +128,7 @@ async fn reason(root: &Handle) -> Result<String> {
     }
 }
 
-/// That the run is stuck with such a program, that others are not, and that it goes on with a
+/// Asserts that such a program makes the run stuck, but no others, and that the run goes on with a
 /// program that fits.
 async fn stuck_with<S: Saga>(other: impl Message, why: &str) -> Result<()> {
     let db = Database::new().await;
@@ -160,7 +160,7 @@ async fn run_with_a_replaced_completed_step_waits_for_its_return() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_message_no_longer_fits_waits_for_a_program_that_reads_it() -> Result<()> {
+async fn run_with_an_unreadable_message_waits_for_a_fitting_program() -> Result<()> {
     stuck_with::<demanding::Checkout>(Root, "does not fit the message type of saga `checkout`").await
 }
 
@@ -216,9 +216,9 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     Ok(())
 }
 
-/// The request is on record, but only a program that fits can say how the run is undone.
+/// The request is recorded, but only a program that fits can undo the run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stuck_run_gives_up_when_it_can_go_on() -> Result<()> {
+async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
     let db = Database::new().await;
     let root = left_half_way(&db).await?;
     let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;

@@ -144,7 +144,7 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
 
     let order = unreadable(&db, &scoop).await?;
     let tree = order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
-    assert!(tree.to_string().contains(SECRETS[0]), "it is on record: {tree}");
+    assert!(tree.to_string().contains(SECRETS[0]), "it is recorded: {tree}");
     eventually("it is reported", async || !events.of("unreadable").is_empty()).await;
     let run = tree.roots()[0].lineage.id().to_string();
     assert_eq!(events.of("unreadable")[0].fields["run"], run);

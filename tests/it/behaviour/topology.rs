@@ -1,4 +1,4 @@
-//! Who is listed, and what becomes of those who do not come back.
+//! Registered handlers, and those that do not come back.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn listed(scoop: &Scoop) -> Result<Vec<String>> {
     Ok(ours.map(|listed| format!("{} on {}", listed.handler, listed.topic)).collect())
 }
 
-/// A root that waits for a child whose handler is away.
+/// A root that waits for a child without a running handler.
 async fn waiting(db: &Database) -> Result<(Scoop, scoop::Handle)> {
     db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<RootHandler>().start().await?;
@@ -50,7 +50,7 @@ async fn waiting(db: &Database) -> Result<(Scoop, scoop::Handle)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retired_handler_gets_no_more_messages_but_what_waits_for_it_waits() -> Result<()> {
+async fn retired_handler_gets_no_more_messages_but_keeps_its_waiting_runs() -> Result<()> {
     let db = Database::new().await;
     let (scoop, root) = waiting(&db).await?;
     assert_eq!(listed(&scoop).await?, ["child-handler on child-topic", "root-handler on root-topic"]);
@@ -62,7 +62,7 @@ async fn a_retired_handler_gets_no_more_messages_but_what_waits_for_it_waits() -
     assert_eq!(listed(&scoop).await?, ["root-handler on root-topic"]);
     assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Unhandled);
 
-    // It comes back all the same.
+    // The handler can still come back.
     let back = Scoop::builder().postgres(db.another_pool(6).await).only::<ChildHandler>().start().await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(listed(&scoop).await?.len(), 2);
@@ -71,7 +71,7 @@ async fn a_retired_handler_gets_no_more_messages_but_what_waits_for_it_waits() -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_retired_handler_can_be_dropped() -> Result<()> {
+async fn waiting_runs_of_a_retired_handler_can_be_dropped() -> Result<()> {
     let db = Database::new().await;
     let (scoop, root) = waiting(&db).await?;
     let retired = scoop.retire_handler("child-topic", "child-handler").dropping_what_waits().await?;
@@ -87,9 +87,9 @@ async fn what_waits_for_a_retired_handler_can_be_dropped() -> Result<()> {
     Ok(())
 }
 
-/// A root message that nobody handles any more is over, and stays so.
+/// A root message without a remaining handler is over, and stays so.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_dropped_is_not_rebuilt() -> Result<()> {
+async fn dropped_run_is_not_rebuilt() -> Result<()> {
     let db = Database::new().await;
     db.scoop().only::<ChildHandler>().start().await?.shutdown().await?;
     let client = Scoop::client(db.pool().clone());

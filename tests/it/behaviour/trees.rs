@@ -100,7 +100,7 @@ impl Shop {
         Ok(self.scoop.launch(Order { plan }).await?)
     }
 
-    /// An order whose children need not wait, when it has ended.
+    /// An order that has ended; its children do not wait.
     async fn ended(plan: Plan) -> Result<(Self, Handle, Outcome)> {
         let shop = Self::open().await?;
         shop.gate.open(1);
@@ -156,7 +156,7 @@ async fn waiting_run_names_its_children_and_a_running_one_its_worker() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_that_backs_off_says_why_and_when_it_goes_on() -> Result<()> {
+async fn run_that_backs_off_shows_its_reason_and_next_attempt() -> Result<()> {
     let shop = Shop::open().await?;
     let order = shop.order(Plan::Retry).await?;
     let backs_off = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Retrying { .. });
@@ -192,7 +192,7 @@ async fn run_that_sleeps_says_until_when() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancellation_is_shown_as_pending_until_it_is_obeyed() -> Result<()> {
+async fn cancellation_is_shown_as_pending_until_obeyed() -> Result<()> {
     let shop = Shop::open().await?;
     let order = shop.order(Plan::Commit).await?;
     shop.gate.arrivals(1).await;
@@ -246,7 +246,7 @@ async fn run_with_nothing_to_undo_shows_no_rollback_of_a_step() -> Result<()> {
     let text = tree.to_string();
     assert!(!text.contains("Rollback of") && !text.contains("undone"), "{text}");
     let end = tree.roots()[0].events.last().expect("it has ended");
-    assert_eq!(end.step.as_deref(), Some("Rollback of reserve[0,]"), "it is on record");
+    assert_eq!(end.step.as_deref(), Some("Rollback of reserve[0,]"), "it is recorded");
     assert_eq!((end.word(), end.subject()), ("rolled back, nothing to undo", None));
     Ok(())
 }
@@ -303,7 +303,7 @@ async fn text_of_an_error_cannot_forge_a_line() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delayed_run_says_when_it_is_due() -> Result<()> {
+async fn delayed_run_shows_its_due_time() -> Result<()> {
     let shop = Shop::open().await?;
     let order = shop.scoop.launch(Order { plan: Plan::Commit }).delay(Duration::from_secs(3600)).await?;
     let tree = order.tree().await?;

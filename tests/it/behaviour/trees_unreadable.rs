@@ -67,7 +67,7 @@ async fn times_without_end_and_before_1970_are_shown() -> Result<()> {
     .await;
     let tree = order.tree().await?;
     let events = &tree.roots()[0].events;
-    let at = |kind| events.iter().find(|event| event.kind == kind).expect("it is on record").at;
+    let at = |kind| events.iter().find(|event| event.kind == kind).expect("it is recorded").at;
     assert!(at(EventKind::Seen).is_some_and(|seen| seen < SystemTime::UNIX_EPOCH));
     assert_eq!((at(EventKind::RollingBack), at(EventKind::RolledBack)), (None, None));
     assert_eq!(tree.cancellations()[0].at, None);

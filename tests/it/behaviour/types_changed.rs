@@ -1,4 +1,4 @@
-//! Programs whose sagas have the same steps, but read other types.
+//! Programs with the same steps, but other types of messages, values and replies.
 
 use scoop::Handle;
 
@@ -27,7 +27,7 @@ struct Amount {
     cents: i64,
 }
 
-/// A version of the saga, which notes what it runs.
+/// A version of the saga, which notes its steps.
 trait Version: Saga {
     fn new(notes: &Notes) -> Self;
 }
@@ -159,7 +159,7 @@ async fn value_that_the_newer_program_cannot_read_is_left_to_the_older_one() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_newer_program_cannot_read_waits_for_the_older_one() -> Result<()> {
+async fn run_unreadable_in_the_newer_program_waits_for_the_older_one() -> Result<()> {
     let reason = stuck_in::<other_message::Shop>().await?;
     assert!(reason.contains("does not fit the message type of saga `shop`"), "{reason}");
     let reason = stuck_in::<other_value::Shop>().await?;
@@ -241,7 +241,7 @@ async fn reply_that_the_newer_program_cannot_read_is_left_to_the_older_one() -> 
     }
     assert_eq!(notes.all(), ["7@cents"; RUNS]);
     seller.shutdown().await?;
-    // The reverse: what the older one cannot read goes to the newer one.
+    // The reverse: replies that the older one cannot read go to the newer one.
     let seller = db.scoop().only::<words::Seller>().start().await?;
     for _ in 0..RUNS {
         assert_eq!(old.launch(Order::default()).await?.ends().await?, Outcome::Committed);

@@ -1,4 +1,4 @@
-//! What a request to undo something is told.
+//! Answers to requests for a rollback.
 
 use scoop::RollbackAnswer;
 
@@ -22,7 +22,7 @@ impl Unrepeatable {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_could_not_be_undone_on_request_is_not_said_to_be_undone() -> Result<()> {
+async fn failed_rollback_on_request_is_not_reported_as_undone() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Unrepeatable>().start().await?;
     let root = scoop.launch(Root).await?;
@@ -55,7 +55,7 @@ impl Broken {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_is_what_could_not_be_undone_by_itself() -> Result<()> {
+async fn failed_rollback_without_a_request_is_not_reported_as_undone() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Broken>().start().await?;
     let root = scoop.launch(Child).await?;
@@ -65,7 +65,7 @@ async fn nor_is_what_could_not_be_undone_by_itself() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_put_back_puts_no_rollback_before_what_it_undoes() -> Result<()> {
+async fn clock_put_back_records_no_rollback_before_its_run() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Unrepeatable>().start().await?;
     let root = scoop.launch(Root).await?;

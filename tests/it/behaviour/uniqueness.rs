@@ -1,4 +1,4 @@
-//! Messages that are launched once, however often somebody tries.
+//! Messages with a key, which are launched once for any number of launches.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl RootHandler {
         let (again, fresh_again) = scope.detach_unique(Child, "the key").await?;
         assert_eq!((again, fresh_again), (id, false));
         self.notes.add(format!("{id} {fresh}"));
-        // What an attempt in vain launched was not launched.
+        // The launches of a failed attempt are discarded.
         if scope.attempt() == 0 { Err(SIMULATED.into()) } else { Ok(()) }
     }
 }
@@ -49,7 +49,7 @@ async fn start(db: &Database, worker: &Notes, root: &Notes) -> Result<Scoop> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_launch_at_once_one_does() -> Result<()> {
+async fn concurrent_launches_with_one_key_launch_once() -> Result<()> {
     let db = Database::new().await;
     let notes = Notes::default();
     let scoop = start(&db, &notes, &Notes::default()).await?;
@@ -76,8 +76,7 @@ async fn of_many_who_launch_at_once_one_does() -> Result<()> {
     Ok(())
 }
 
-/// Whoever comes second waits for the first one's transaction, and launches it if that is rolled
-/// back.
+/// The second launch waits for the transaction of the first. It takes effect if that is rolled back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_that_is_rolled_back_leaves_the_key_to_others() -> Result<()> {
     let db = Database::new().await;
@@ -102,9 +101,9 @@ async fn a_launch_that_is_rolled_back_leaves_the_key_to_others() -> Result<()> {
     Ok(())
 }
 
-/// Each waits for a transaction of the user, who takes his time. The engine has other connections to work on.
+/// Each launch waits for a slow transaction of the user. The engine has other connections to work on.
 #[tokio::test(flavor = "multi_thread")]
-async fn launches_that_wait_for_their_key_keep_nobody_else_from_working() -> Result<()> {
+async fn launches_that_wait_for_their_key_do_not_block_others() -> Result<()> {
     let db = Database::new().await;
     let notes = Notes::default();
     let scoop = start(&db, &notes, &Notes::default()).await?;
@@ -118,7 +117,7 @@ async fn launches_that_wait_for_their_key_keep_nobody_else_from_working() -> Res
     let locked = "SELECT count(*) FROM pg_stat_activity
                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
     eventually("two of them wait", async || db.number(locked).await == 2).await;
-    // In the server, even if nobody here does any more.
+    // They still wait in the server, although their futures are dropped.
     given_up.shutdown().await;
     let waiting: tokio::task::JoinSet<_> = (0..3).map(again).collect();
     assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Committed);
@@ -130,7 +129,7 @@ async fn launches_that_wait_for_their_key_keep_nobody_else_from_working() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_steps_detach_under_one_key_is_launched_once() -> Result<()> {
+async fn messages_that_steps_detach_under_one_key_are_launched_once() -> Result<()> {
     let db = Database::new().await;
     let (worker, steps) = (Notes::default(), Notes::default());
     let scoop = start(&db, &worker, &steps).await?;

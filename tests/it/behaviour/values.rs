@@ -1,4 +1,4 @@
-//! What steps return, and who gets it.
+//! Values of steps, and their recipients.
 
 use std::sync::Mutex;
 
@@ -88,7 +88,7 @@ mod to_the_compensation {
 
         async fn refund(&self, _: &mut Scope<'_>, _: &Root, paid: &Payment, why: &Failure) -> Result<()> {
             assert_eq!(why.message, SIMULATED.to_string());
-            self.undone.0.lock().expect("nobody failed").push(paid.id);
+            self.undone.0.lock().expect("no thread panicked").push(paid.id);
             Ok(())
         }
     }
@@ -99,7 +99,7 @@ mod to_the_compensation {
         let undone: &'static Undone = Box::leak(Box::default());
         let scoop = db.scoop().only::<Checkout>().provide(Checkout { undone }).start().await?;
         assert!(matches!(scoop.launch(Root).await?.ends().await?, Outcome::RolledBack(_)));
-        assert_eq!(*undone.0.lock().expect("nobody failed"), [7]);
+        assert_eq!(*undone.0.lock().expect("no thread panicked"), [7]);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Parents that go on in the process in which their last child ended, without anybody claiming them.
+//! Parents that resume in the process in which their last child ended, without a claim.
 
 use std::time::Duration;
 
@@ -39,13 +39,13 @@ impl Below {
     }
 }
 
-/// A program with both, which claims only when it is told to.
+/// A program with both sagas, which claims only when notified.
 fn program(db: &Database, below: &Gate, second: &Gate) -> scoop::Builder {
     let scoop = db.scoop().only::<Above>().only::<Below>().poll_interval(Duration::from_secs(3600));
     scoop.provide(Below { gate: below.clone() }).provide(Above { second: second.clone() })
 }
 
-/// From now on nobody can claim what is ready.
+/// Makes all claims fail from now on.
 async fn forbid_claims(db: &Database) {
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -95,7 +95,7 @@ async fn a_parent_goes_on_in_the_slot_of_its_child() -> Result<()> {
     let others = scoop.launch_all([Child, Child]).await?;
     below.open(1);
     second.arrivals(1).await;
-    assert_eq!(below.arrived(), 0, "somebody else got the slot");
+    assert_eq!(below.arrived(), 0, "another run got the slot");
     second.open(1);
     below.open(2);
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -119,7 +119,7 @@ async fn a_parent_of_another_program_goes_on_there() -> Result<()> {
     Ok(())
 }
 
-/// Its last child ends when the program is to stop: it is left to others.
+/// Its last child ends during the shutdown. The parent is left to other programs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_that_is_woken_in_the_moment_of_the_stop_is_left_to_others() -> Result<()> {
     let db = Database::new().await;
@@ -146,9 +146,9 @@ async fn a_parent_that_is_woken_in_the_moment_of_the_stop_is_left_to_others() ->
     Ok(())
 }
 
-/// Who was declared dead owns nothing, whatever it thinks.
+/// An unregistered worker (presumed dead) owns no runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_dead_wake_is_for_the_living() -> Result<()> {
+async fn parent_woken_by_an_unregistered_worker_is_left_to_others() -> Result<()> {
     let db = Database::new().await;
     let (below, second) = (Gate::default(), Gate::default());
     let scoop = program(&db, &below, &second).start().await?;
@@ -165,7 +165,7 @@ async fn what_the_dead_wake_is_for_the_living() -> Result<()> {
     Ok(())
 }
 
-/// Parents that nobody here can claim, without children, and rows before and behind the second of them.
+/// Three parents without children, which no program here can claim. The sweep finds the second one between the others.
 const PARENTS: &str =
     "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at)
      SELECT id, id, ARRAY[id, id], id, 'nowhere', 'nobody', 'waiting', 2, clock_timestamp()
@@ -180,7 +180,7 @@ const GOES_ON: &str = "UPDATE scoop.run SET epoch = epoch + 2 WHERE id::text LIK
 
 /// The sweep is held up by others before it comes to the parent, which goes on meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_wakes_nobody_who_waits_anew() -> Result<()> {
+async fn parent_that_waits_again_is_not_woken_by_the_sweep() -> Result<()> {
     let db = Database::new().await;
     let idle = || program(&db, &Gate::default(), &Gate::default());
     idle().start().await?.shutdown().await?;

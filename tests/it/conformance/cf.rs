@@ -37,7 +37,7 @@ struct IllegalArgumentException;
 
 /// The names of Rust types stand where the reference has those of classes.
 #[test]
-fn cf_02_an_error_is_the_same_after_it_was_a_failure_and_json() {
+fn cf_02_error_is_unchanged_after_conversion_to_a_failure_and_json() {
     let error = Error::from(RuntimeException(IllegalArgumentException));
     let failure = error.into_failure("test-system");
     let [place] = &*failure.stack_trace else { panic!("{failure:?}") };

@@ -68,8 +68,8 @@ fn written(context: &Context) -> String {
     serde_json::to_string(context).expect("a context is JSON")
 }
 
-/// Written three times, with the same text each time, and the element is as it was. Returns the
-/// context.
+/// Asserts that the context has the same text each time it is written, and that the element is
+/// unchanged. Returns the context.
 #[track_caller]
 fn survives<K: ContextKey + PartialEq + Debug + Clone>(element: K) -> Context {
     let mut context = Context::default();
@@ -115,7 +115,7 @@ fn texts() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn cm_01_to_cm_09_cm_11_to_cm_27_texts_survive_whatever_is_in_them() {
+fn cm_01_to_cm_09_cm_11_to_cm_27_texts_of_all_characters_survive() {
     for (case, text) in texts() {
         println!("{case}");
         let context = survives(Text { value: text.clone() });
@@ -200,7 +200,7 @@ const UNKNOWN: [&str; 6] = [
 ];
 
 #[test]
-fn cm_51_to_cm_56_what_nobody_knows_stays_to_the_letter() {
+fn cm_51_to_cm_56_unknown_elements_stay_to_the_letter() {
     for text in UNKNOWN {
         assert_eq!(written(&read(&written(&read(text)))), text);
         // Also if something else is added.
@@ -251,8 +251,8 @@ fn cm_63_a_list_of_variants_keeps_its_tags() {
     );
 }
 
-/// What a step finds is what the client gave, after PostgreSQL had it: its `jsonb` keeps values,
-/// not blanks or the order of keys.
+/// A step finds the values that the client gave, after PostgreSQL stored them. `jsonb` keeps
+/// values, not blanks or the order of keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn cm_contexts_survive_postgresql() -> Result<()> {
     let db = Database::new().await;

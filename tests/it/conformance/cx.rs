@@ -31,7 +31,7 @@ fn cx_01_to_cx_05_nothing_is_lost_nulls_least_of_all() {
 }
 
 #[test]
-fn cx_06_what_is_known_and_what_is_not_lie_side_by_side() -> Result<()> {
+fn cx_06_known_and_unknown_elements_lie_side_by_side() -> Result<()> {
     let x = r#"{"TestKey":{"value":"test-value"},"unknown-key":"test-value"}"#;
     let context = read(x);
     assert_eq!(written(&context), x);

@@ -196,7 +196,7 @@ mod gt_04 {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn gt_04_a_rollback_follows_what_happened_not_the_definition() -> Result<()> {
+    async fn gt_04_rollback_follows_the_executed_steps_not_the_definition() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
@@ -278,7 +278,7 @@ mod gt_05 {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn gt_05_the_children_of_an_iteration_are_undone_with_it() -> Result<()> {
+    async fn gt_05_children_are_undone_with_their_iteration() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;

@@ -1,4 +1,4 @@
-//! IF: failures of the ground a step stands on.
+//! IF: infrastructure failures below a step.
 
 use super::*;
 use crate::support::{Database, calls_of, invoked};

@@ -1,5 +1,4 @@
-//! IM: what follows from the protocol without a scenario of its own, with what this implementation
-//! does better.
+//! IM: consequences of the protocol without a scenario of their own, and the improvements of this implementation.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::support::{Database, Gate, Notes, calls_of, compensated, handled, invoked};
 
-/// Lists a saga as a listener whose process is not there any more.
+/// Registers a saga and stops its process.
 macro_rules! list {
     ($db:expr, $saga:ty, $value:expr) => {
         $db.scoop().only::<$saga>().provide($value).start().await?.shutdown().await?
@@ -87,7 +86,7 @@ mod im_02 {
     }
 }
 
-/// A parent of two steps, both of which can be undone, and a child that may be away.
+/// A parent of two compensated steps, and a child whose process may be absent.
 mod family {
     use super::*;
 
@@ -150,11 +149,11 @@ mod im_03 {
         M0 SUSPENDED root-handler RB(0[0,])
         M0 ROLLED_BACK root-handler RB(0[0,])";
 
-    /// Unlike in the reference, where the parent then waits for ever, a delivery that nobody began
-    /// ends with its emitter's way forward (W-06): no rows, and nobody waits for it, whether the whole
-    /// is cancelled or only the emitter (W-44).
+    /// A delivery that has not begun ends when its emitter gives up (W-06). It writes no rows, and no run waits for it.
+    /// This holds whether the hierarchy or only the emitter is cancelled (W-44). In the reference the parent waits for
+    /// ever.
     #[tokio::test(flavor = "multi_thread")]
-    async fn im_03_w_06_w_44_a_child_that_nobody_began_never_begins_once_its_parent_gave_up() -> Result<()> {
+    async fn im_03_w_06_w_44_unstarted_child_never_begins_after_its_parent_gave_up() -> Result<()> {
         for whole in [true, false] {
             let db = Database::new().await;
             list!(db, ChildHandler, ChildHandler);
@@ -212,8 +211,8 @@ mod im_07 {
     use super::family::*;
     use super::*;
 
-    /// Unlike in the reference, a request says what became of it, and an id that nobody has is the
-    /// caller's error (W-11 to W-15).
+    /// Requests are answered with their effect, unlike in the reference. An unknown id is the caller's error (W-11 to
+    /// W-15).
     #[tokio::test(flavor = "multi_thread")]
     async fn im_07_requests_are_idempotent_and_may_be_void() -> Result<()> {
         let db = Database::new().await;
@@ -221,7 +220,7 @@ mod im_07 {
         let root = scoop.launch(Root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
 
-        // A cancellation that comes too late is on record, and has no effect.
+        // A cancellation after the end is recorded, and has no effect.
         assert_eq!(scoop.cancel(root.id(), "late").await?, CancelAnswer::NothingToDo);
         assert_eq!(scoop.cancel(root.id(), "later").await?, CancelAnswer::AlreadyRequested);
         assert_eq!(root.ends().await?, Outcome::Committed);
@@ -229,7 +228,7 @@ mod im_07 {
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         assert_eq!(scoop.rollback(root.id(), "undo").await?, RollbackAnswer::AlreadyRolledBack);
 
-        // The id of a message is none of a run, and one that nothing has is neither.
+        // The id of a message is not the id of a run. An unknown id is neither.
         let message = scoop.cancel(root.message_id(), "who?").await;
         assert!(
             matches!(message, Err(RuntimeError::WrongId { id, .. }) if id == root.message_id()),
@@ -335,9 +334,9 @@ mod im_08 {
         away.shutdown().await?;
         gate.open(1);
 
-        // Told, but its process is away: nothing on record says that it knows.
+        // The rollback is requested, but the child's process is absent: the child has recorded nothing.
         let told = |tree: &Tree| tree.runs().iter().any(|run| run.state == RunState::Waiting);
-        crate::support::eventually("the child is told", async || {
+        crate::support::eventually("the child's rollback is requested", async || {
             db.number("SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_EMITTED'").await == 2
         })
         .await;
@@ -372,7 +371,7 @@ mod im_09 {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn im_09_where_nobody_listens_nobody_is_waited_for() -> Result<()> {
+    async fn im_09_message_without_handlers_is_not_waited_for() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
@@ -425,11 +424,11 @@ mod im_10 {
         }
     }
 
-    /// Unlike in the reference, where that depends on when the handler looks, it is fixed at emission
-    /// who is delivered to (W-19): a handler that comes later gets what is emitted later, and neither
-    /// what was before, nor what was launched from outside before.
+    /// The recipients of a message are fixed at its emission (W-19). In the reference they depend on when a handler
+    /// looks. A later handler gets later emissions. It gets neither earlier ones, nor what was launched from outside
+    /// before.
     #[tokio::test(flavor = "multi_thread")]
-    async fn im_10_w_19_a_late_handler_gets_what_is_emitted_after_it_came() -> Result<()> {
+    async fn im_10_w_19_late_handler_gets_only_later_emissions() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { gate: gate.clone() });
@@ -563,10 +562,10 @@ mod im_15 {
         source: String,
     }
 
-    /// Unlike in the reference, rollback deadlines work, under either name (W-07). What the deadline
-    /// interrupted is not on record: its effects are gone.
+    /// Rollback deadlines work under either name, unlike in the reference (W-07). The part that the deadline
+    /// interrupted is not recorded: its effects are gone.
     #[tokio::test(flavor = "multi_thread")]
-    async fn im_15_w_07_a_rollback_deadline_that_passes_during_the_rollback_ends_it() -> Result<()> {
+    async fn im_15_w_07_rollback_deadline_missed_during_the_rollback_ends_the_rollback() -> Result<()> {
         for misspelt in [false, true] {
             let db = Database::new().await;
             let scoop = db.scoop().only::<RootHandler>().start().await?;
@@ -637,7 +636,7 @@ mod im_16 {
         }
     }
 
-    /// Unlike in the reference, whoever sleeps longer is not woken with whoever sleeps less (W-04).
+    /// A run that sleeps longer is not woken with one that sleeps less, unlike in the reference (W-04).
     #[tokio::test(flavor = "multi_thread")]
     async fn im_16_w_04_of_two_sleepers_each_wakes_in_its_own_time() -> Result<()> {
         let db = Database::new().await;
@@ -719,13 +718,13 @@ mod im_17 {
         let scoop = db.scoop().only::<Parent>().only::<Online>().start().await?;
         let waits = |tree: &Tree| tree.runs().len() == 2 && tree.runs()[0].state == RunState::Waiting;
 
-        // One whose child has not started keeps nobody else waiting.
+        // A run whose child has not started does not block others.
         let x = scoop.launch(Want { wants: Wants::Offline }).await?;
         x.comes_to(waits).await?;
         let y = scoop.launch(Want { wants: Wants::Online }).await?;
         assert_eq!(y.ends().await?, Outcome::Committed);
 
-        // One that is cancelled does not have the others go on without their children.
+        // A cancelled run does not make the others continue without their children.
         let z = scoop.launch(Want { wants: Wants::Offline }).await?;
         z.comes_to(waits).await?;
         scoop.cancel(x.id(), "enough").await?;
@@ -833,10 +832,10 @@ mod im_19 {
         }
     }
 
-    /// Unlike in the reference, the order of the causes is fixed: that in which the children turned
-    /// back (W-51), whatever the order in which they were launched.
+    /// The order of the causes is fixed, unlike in the reference. It is the order in which the children began to roll
+    /// back (W-51), not that of their launches.
     #[tokio::test(flavor = "multi_thread")]
-    async fn im_19_w_51_two_children_fail_and_both_failures_are_told_in_order() -> Result<()> {
+    async fn im_19_w_51_failures_of_two_children_are_combined_in_order() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().only::<First>().only::<Second>();

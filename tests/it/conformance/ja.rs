@@ -1,4 +1,4 @@
-//! JA: what a step writes commits with its rows or not at all.
+//! JA: the writes of a step commit with its rows or not at all.
 
 use super::*;
 use crate::support::Database;

@@ -1,4 +1,4 @@
-//! ME: which events are on record for a message, and how many.
+//! ME: the recorded events of a message, and their number.
 
 use super::*;
 use crate::support::{Database, calls_of, invoked};
@@ -82,9 +82,9 @@ async fn me_03_of_two_processes_with_one_saga_one_processes_the_message() -> Res
     Ok(())
 }
 
-/// ME-04 and ME-06: `wait` returns as soon as COMMITTED is on record.
+/// ME-04 and ME-06: `wait` returns as soon as COMMITTED is recorded.
 #[tokio::test(flavor = "multi_thread")]
-async fn me_04_me_06_what_succeeds_is_committed_once() -> Result<()> {
+async fn me_04_me_06_successful_run_is_committed_once() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Succeeding>().start().await?;
     assert_eq!(scoop.launch(Event).await?.ends().await?, Outcome::Committed);
@@ -98,9 +98,9 @@ async fn me_04_me_06_what_succeeds_is_committed_once() -> Result<()> {
     Ok(())
 }
 
-/// ME-05 and ME-07: `wait` returns as soon as ROLLED_BACK is on record.
+/// ME-05 and ME-07: `wait` returns as soon as ROLLED_BACK is recorded.
 #[tokio::test(flavor = "multi_thread")]
-async fn me_05_me_07_what_fails_is_rolled_back_once() -> Result<()> {
+async fn me_05_me_07_failed_run_is_rolled_back_once() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Failing>().start().await?;
     assert!(matches!(scoop.launch(Event).await?.ends().await?, Outcome::RolledBack(_)));

@@ -1,4 +1,4 @@
-//! MQ: the messages themselves, and who is served when.
+//! MQ: the messages themselves, and the order in which they are handled.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ impl Greeting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mq_01_a_launched_message_is_stored_as_it_is() -> Result<()> {
+async fn mq_01_launched_message_is_stored_unchanged() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().client().await?;
     let root = scoop.launch(Greeting::new("Hello, World!")).await?;

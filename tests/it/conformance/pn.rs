@@ -1,4 +1,4 @@
-//! PN, MH, SH: who is woken by a notification, and who is not any more.
+//! PN, MH, SH: processes that a notification wakes, and stopped ones that it does not.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ impl Other {
     }
 }
 
-/// Here notifications go from process to process, and do not name a topic; so a message of
-/// another process is what can be seen of one.
+/// Here notifications go from process to process, and name no topic. So a test observes one by a
+/// message of another process.
 #[tokio::test(flavor = "multi_thread")]
 async fn pn_01_mh_01_one_notification_of_another_process_wakes_all_sagas_of_the_topic() -> Result<()> {
     let db = Database::new().await;
@@ -45,7 +45,7 @@ async fn pn_01_mh_01_one_notification_of_another_process_wakes_all_sagas_of_the_
     gate.open(1);
     let engine = db.scoop().only::<One>().only::<Other>().provide(One { gate }).poll_interval(NEVER);
     let engine = engine.start().await?;
-    // Whatever it does at the beginning is over when this has gone through.
+    // The engine's work at its start is over when this has gone through.
     let client = Scoop::builder().postgres(db.another_pool(5).await).client().await?;
     let root = client.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);

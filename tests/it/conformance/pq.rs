@@ -1,25 +1,24 @@
-//! PQ: in the reference a query over the whole history finds which runs are candidates, what they
-//! emitted, which children they have, and which of them are ready. Here the working set says so, so
-//! the facts of the history are made by real runs, which stop where the scenario wants them, and it is
-//! the state in the working set that is looked at.
+//! PQ: in the reference a query over the whole history finds the candidate runs, their messages and children, and which
+//! of them are ready. Here the working set has these facts. So real runs make the history, and stop where the scenario
+//! wants them; the tests look at the state in the working set.
 //!
 //! | ids | test |
 //! | --- | --- |
-//! | PQ-01 to -04, -09 to -11, -18 to -21, -27 to -29 (a run before, between and after its steps, and on its way back, is resumed and nobody else is in the way) | `pq_01`: three runs of one saga that their process left in these states |
-//! | PQ-05, -15, -24, -32 (told to roll back) | `im_08` |
+//! | PQ-01 to -04, -09 to -11, -18 to -21, -27 to -29 (a run before, between and after its steps, and in its rollback, is resumed, and no other run is in the way) | `pq_01`: three runs of one saga that their process left in these states |
+//! | PQ-05, -15, -24, -32 (rollback requested) | `im_08` |
 //! | PQ-06 to -08 (at its end: never again) | `pq_06` |
-//! | PQ-12, -13, -16 (what was emitted, what was told, in the newest window) | `hp_01` to `hp_03`, `gt_05`: exactly that is waited for and undone |
+//! | PQ-12, -13, -16 (emissions and rollback requests in the newest window) | `hp_01` to `hp_03`, `gt_05`: exactly these are waited for and undone |
 //! | PQ-14, -17 (children in all states) | `pq_14` |
 //! | PQ-22, -23, -25, -26, -31, -33, -34 (ready when all expected children have ended, and not before) | `pq_22` |
 //! | PQ-30 (several runs, each for itself) | `im_17` |
-//! | PQ-35, -36 (a parent waits for everybody it told) | `pq_35` |
-//! | PQ-37, -38 (order: the longest ready first, rollbacks by the time they were told) | `pq_37` |
+//! | PQ-35, -36 (a parent waits for every rollback it requested) | `pq_35` |
+//! | PQ-37, -38 (order: the longest ready first, rollbacks by the time of the request) | `pq_37` |
 //! | PQ-39 (two workers, one run) | `me_03`, `me_08` |
 //! | PQ-40, -41, -42 (failures of children) | `pq_14`; `rb_06` for the nesting |
-//! | PQ-43, -44 (own failure, then the children's told rollbacks) | `rb_04`: the parent's own failure stays the cause |
+//! | PQ-43, -44 (own failure, then the requested rollbacks of the children) | `rb_04`: the parent's own failure stays the cause |
 //!
-//! That a predicate holds for hand-written rows without lineages or contexts cannot be asked here:
-//! no query reads the history to find work.
+//! Predicates over hand-written rows without lineages or contexts do not exist here: no query reads the history to find
+//! work.
 
 use super::*;
 use crate::support::{Database, Gate, Notes, calls_of, compensated, invoked};
@@ -76,8 +75,7 @@ mod pq_01 {
         }
     }
 
-    /// The process dies with three runs in its hands; another one takes all of them up where they
-    /// stood.
+    /// The process dies with three runs in flight. Another one resumes all of them where they stood.
     #[tokio::test(flavor = "multi_thread")]
     async fn pq_01_to_pq_04_runs_in_every_state_are_resumed_where_they_stood() -> Result<()> {
         let db = Database::new().await;
@@ -181,7 +179,7 @@ mod pq_06 {
     }
 }
 
-/// A parent with two children, of two handlers each, that stop and fail as they are told.
+/// A parent with two children, of two handlers each, that stop at a gate and end as planned.
 mod four {
     use super::*;
 
@@ -266,8 +264,8 @@ mod pq_14 {
     use super::four::*;
     use super::*;
 
-    /// Three of four children end, and the parent waits for the last, whatever became of the
-    /// others; then it learns of the failures of all, and of nothing else.
+    /// Three of four children end, with different outcomes, and the parent waits for the last. Then it gets the
+    /// failures of all, and nothing else.
     #[tokio::test(flavor = "multi_thread")]
     async fn pq_14_pq_22_pq_42_a_parent_waits_for_all_its_children_and_learns_of_each() -> Result<()> {
         let db = Database::new().await;
@@ -328,7 +326,7 @@ mod pq_35 {
         }
     }
 
-    /// Two handlers of one topic whose compensations stop.
+    /// Two handlers of one topic with compensations that stop at a gate.
     macro_rules! child {
         ($type:ident, $name:tt) => {
             struct $type {
@@ -356,7 +354,7 @@ mod pq_35 {
     child!(C2, "child-handler-2");
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn pq_35_pq_36_a_parent_waits_for_everybody_it_told_to_roll_back() -> Result<()> {
+    async fn pq_35_pq_36_parent_waits_for_all_requested_rollbacks() -> Result<()> {
         let db = Database::new().await;
         let gates = <[Gate; 2]>::default();
         let scoop = db.scoop().only::<RootHandler>().only::<C1>().only::<C2>();
@@ -418,10 +416,10 @@ mod pq_37 {
         }
     }
 
-    /// One slot, which is taken: what comes meanwhile is taken in the order in which it became
-    /// ready, and a rollback became ready when it was told.
+    /// The only slot is taken. Runs that become ready meanwhile are claimed in that order. A rollback is ready since
+    /// its request.
     #[tokio::test(flavor = "multi_thread")]
-    async fn pq_37_pq_38_whoever_has_been_ready_longest_is_taken_first() -> Result<()> {
+    async fn pq_37_pq_38_longest_ready_run_is_claimed_first() -> Result<()> {
         let db = Database::new().await;
         let (notes, gate) = (Notes::default(), Gate::default());
         let scoop = db.scoop().only::<Worker>().concurrency(1);

@@ -1,10 +1,9 @@
-//! RG: the reconcile gate of the reference decides when a worker looks for new work. Here the
-//! working set has what is ready in an index, and three things stand in for the gate: the claimer,
-//! which goes on while there is more, and again when it is told; the timekeeper, which knows the next
-//! time that stands in the database; and polling, for what nobody told.
+//! RG: the reconcile gate of the reference decides when a worker looks for new work. Here the working set has an index
+//! of ready runs, and three components replace the gate. The claimer goes on while there is more, and again when
+//! notified. The timekeeper knows the next time in the database. Polling finds work without a notification.
 //!
 //! * RG-01 (a gate that is always open) cannot exist: nothing has to be kept shut.
-//! * RG-02 (a new gate looks a few times): what was there before the start is found by it.
+//! * RG-02 (a new gate looks a few times): a start finds the work that was there before.
 //! * RG-03 (a mark opens the gate): `pn_01`, with polling switched off.
 //! * RG-04, RG-05, RG-06, RG-07: below.
 
@@ -56,9 +55,9 @@ async fn rg_02_rg_04_a_productive_look_is_followed_by_another() -> Result<()> {
     Ok(())
 }
 
-/// A commit that nobody tells of: that of a transaction of a client.
+/// A commit without a notification: that of a client's transaction.
 #[tokio::test(flavor = "multi_thread")]
-async fn rg_05_polling_finds_what_nobody_told() -> Result<()> {
+async fn rg_05_polling_finds_work_without_a_notification() -> Result<()> {
     let db = Database::new().await;
     let gate = Gate::default();
     gate.open(2);
@@ -74,7 +73,7 @@ async fn rg_05_polling_finds_what_nobody_told() -> Result<()> {
     Ok(())
 }
 
-/// Nobody can take anything for a while, so that every look fails.
+/// All claims are refused for a while, so that every look fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn rg_06_a_look_that_failed_is_made_again() -> Result<()> {
     let db = Database::new().await;

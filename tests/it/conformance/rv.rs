@@ -1,9 +1,9 @@
-//! RV: what children answer. Where the reference has variables, there is the type of the reply.
+//! RV: replies of children. Where the reference has variables, there is the type of the reply.
 
 use super::*;
 use crate::support::{Database, Notes};
 
-/// What a child answers; the name of the type is that of the variable.
+/// The reply of a child; the name of the type is that of the variable.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct TestResult {
     answer: u32,
@@ -94,7 +94,7 @@ async fn rv_01_a_reply_reaches_the_step_after_the_one_that_asked() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rv_02_the_replies_of_two_handlers_are_told_apart() -> Result<()> {
+async fn rv_02_replies_of_two_handlers_are_distinguished() -> Result<()> {
     let db = Database::new().await;
     let notes = Notes::default();
     answers(&db, &notes, db.scoop().only::<ChildHandler1>().only::<ChildHandler2>()).await?;

@@ -1,4 +1,4 @@
-//! SB: a listener whose process is away.
+//! SB: a handler without a running process.
 
 use super::*;
 use crate::support::{Database, calls_of, invoked};
@@ -48,9 +48,9 @@ impl StubHandler {
     }
 }
 
-/// Nothing but the absent handler is left to be done, so what is seen then is what stays.
+/// Only the absent handler has work left, so the observed state is final.
 #[tokio::test(flavor = "multi_thread")]
-async fn sb_01_a_handler_that_is_listed_and_that_nobody_runs_blocks_the_parent() -> Result<()> {
+async fn sb_01_registered_handler_without_a_process_blocks_the_parent() -> Result<()> {
     let db = Database::new().await;
     db.scoop().only::<StubHandler>().start().await?.shutdown().await?;
     let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
@@ -63,7 +63,7 @@ async fn sb_01_a_handler_that_is_listed_and_that_nobody_runs_blocks_the_parent()
             && runs.iter().any(|run| run.state == RunState::Committed)
     })
     .await?;
-    // The child's end has been told to the parent by the time another hierarchy has ended.
+    // The parent check after the child's end is over by the time another hierarchy has ended.
     assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::Committed);
 
     calls_of(&root).expect(

@@ -40,8 +40,8 @@ mod sl_01 {
         }
     }
 
-    /// Unlike in the reference, who sleeps costs nothing before it wakes: SEEN is written then, with
-    /// everything else.
+    /// A sleeping run costs nothing before it wakes, unlike in the reference. SEEN is written then,
+    /// with everything else.
     #[tokio::test(flavor = "multi_thread")]
     async fn sl_01_sleep_between_two_steps() -> Result<()> {
         let db = Database::new().await;

@@ -1,4 +1,4 @@
-//! What the reference model of the protocol says of everything that is on record.
+//! The verdict of the protocol's reference model on all recorded events.
 
 use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage};
@@ -25,7 +25,7 @@ const SET_ASIDE: &str = "SELECT id FROM {schema}.run WHERE state = 'stuck'";
 
 const REDELIVERIES: &str = "SELECT message_id, redelivered_at FROM {schema}.redelivery WHERE copy IS NULL";
 
-/// Whoever is unfinished, but for those that wait for what is set aside.
+/// Whether a run is unfinished, apart from stuck ones and those that wait for them.
 const UNFINISHED: &str = "
     SELECT EXISTS (SELECT FROM {schema}.run r WHERE state NOT IN ('stuck', 'waiting')
         OR state = 'waiting' AND NOT EXISTS (

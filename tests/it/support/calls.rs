@@ -1,7 +1,7 @@
 //! Which code of the user was called, in the catalogue's notation.
 //!
-//! Steps say so themselves, by [`invoked`], [`compensated`] and [`handled`]. What they say is kept
-//! by hierarchy, so that sagas need no field for it.
+//! Steps report their calls by [`invoked`], [`compensated`] and [`handled`]. The reports are kept
+//! by hierarchy, so that sagas need no field for them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,17 +28,17 @@ struct Call {
 /// The calls of one hierarchy, in order.
 pub(crate) struct Calls(Vec<Call>);
 
-/// A step was called. Returns how often it had been before, in this hierarchy.
+/// Records the call of a step. Returns the number of its earlier calls in this hierarchy.
 pub(crate) fn invoked(scope: &Scope<'_>) -> usize {
     record("invoke", scope)
 }
 
-/// A compensation was called. Returns how often it had been before.
+/// Records the call of a compensation. Returns the number of its earlier calls.
 pub(crate) fn compensated(scope: &Scope<'_>) -> usize {
     record("rollback", scope)
 }
 
-/// A child failure handler was called. Returns how often it had been before.
+/// Records the call of a child failure handler. Returns the number of its earlier calls.
 pub(crate) fn handled(scope: &Scope<'_>) -> usize {
     record("hcf", scope)
 }
@@ -65,7 +65,7 @@ fn undone(step: &str) -> &str {
     own.map_or(step, |(own, _)| own)
 }
 
-/// What was called in this hierarchy until now.
+/// The calls in this hierarchy until now.
 pub(crate) fn calls_of(root: &Handle) -> Calls {
     let calls = CALLS.lock().expect("no test fails in here");
     Calls(calls.get(&root.id().uuid()).cloned().unwrap_or_default())
@@ -77,15 +77,14 @@ impl Calls {
         self.0.len()
     }
 
-    /// Those of these handlers.
+    /// The calls of these handlers.
     pub(crate) fn of(&self, handlers: &[&str]) -> Calls {
         let calls = self.0.iter().filter(|call| handlers.contains(&&*call.handler));
         Calls(calls.cloned().collect())
     }
 
     /// Fails if these are not the calls of a block of the catalogue. `it` and `cfhi` are 0 where
-    /// they are not mentioned. What it says of `next` is not looked at: child failure handlers do
-    /// not get it here.
+    /// they are not mentioned. `next` is ignored: child failure handlers do not get it here.
     #[track_caller]
     pub(crate) fn expect(&self, block: &str) {
         let expected: Vec<_> =

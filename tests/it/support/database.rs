@@ -10,26 +10,25 @@ use sqlx::{AssertSqlSafe, PgPool};
 use super::rows::History;
 use super::server::Named;
 
-/// The connections of a test: four of them the engine opens by itself, two are for steps, and so
-/// many has the test. Eight tests at once fit into the hundred of a server with usual settings.
+/// The connections of a test: the engine opens four for itself, and two are for steps. A test has
+/// as many. Eight tests at once fit into the hundred of a server with usual settings.
 const CONNECTIONS: u32 = 6;
 
-/// A database that nobody else uses, with all the tables in it, gone when this is dropped.
+/// A database of one test, with all tables, dropped with this value.
 pub(crate) struct Database {
     pool: PgPool,
     named: Arc<Named>,
 }
 
 impl Database {
-    /// A fresh one.
     pub(crate) async fn new() -> Self {
         let named = Named::create().await;
         let pool = connect(&named, CONNECTIONS).await;
         Self { pool, named }
     }
 
-    /// What starts a program on this database. Say with `.only::<..>()` which sagas it has, since
-    /// those of all tests are linked.
+    /// The builder of a program on this database. `.only::<..>()` chooses its sagas, since those of
+    /// all tests are linked.
     pub(crate) fn scoop(&self) -> scoop::Builder {
         Scoop::builder().postgres(self.pool.clone())
     }
@@ -44,7 +43,7 @@ impl Database {
         connect(&self.named, connections).await
     }
 
-    /// Somebody who launches and looks up.
+    /// A client that launches and looks up.
     pub(crate) fn client(&self) -> Scoop {
         Scoop::client(self.pool.clone())
     }
@@ -64,7 +63,7 @@ impl Database {
         .await
     }
 
-    /// What time it is there.
+    /// The server's time.
     pub(crate) async fn time(&self) -> SystemTime {
         let micros = self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;
         SystemTime::UNIX_EPOCH + Duration::from_micros(micros.try_into().expect("it is later than 1970"))
@@ -88,12 +87,12 @@ impl Database {
         texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// All that is on record, which the reference model has judged.
+    /// All recorded events, after the verdict of the reference model.
     pub(crate) async fn history(&self) -> History {
         self.history_in("scoop").await
     }
 
-    /// All that is on record in another schema.
+    /// The same for another schema.
     pub(crate) async fn history_in(&self, schema: &str) -> History {
         super::audited::judge(&self.pool, schema).await;
         History::read(&self.pool, schema).await

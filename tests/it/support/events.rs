@@ -45,7 +45,7 @@ impl Events {
         self.log().events.iter().filter(|seen| seen.metadata.name() == name).cloned().collect()
     }
 
-    /// Those of targets that begin so.
+    /// The events of targets with this prefix.
     pub(crate) fn below(&self, target: &str) -> Vec<Seen> {
         let log = self.log();
         log.events.iter().filter(|seen| seen.metadata.target().starts_with(target)).cloned().collect()

@@ -29,7 +29,7 @@ pub(super) enum Source {
     Text(String),
 }
 
-/// The short names of the protocol's own failures, and what their messages are made of.
+/// The short names of the protocol's own failures, and the forms of their messages.
 const PROTOCOL: [(&str, &str, Message); 6] = [
     ("CRB", "ChildRolledBackException", Message::OfStep("Child failure occurred while suspended in step")),
     (
@@ -46,11 +46,11 @@ const PROTOCOL: [(&str, &str, Message); 6] = [
 enum Message {
     /// This text and the step in brackets, or none if no step is given.
     OfStep(&'static str),
-    /// What stands in the block.
+    /// The message in the block.
     Own,
-    /// It names the saga in the source, and repeats what the causes say.
+    /// Names the saga of the source, and repeats the messages of the causes.
     OfParent,
-    /// It repeats what its causes say.
+    /// Repeats the messages of its causes.
     OfReasons,
 }
 
@@ -82,7 +82,7 @@ impl Exception {
         Self::Parts { kind, message, source, causes }
     }
 
-    /// What is stored, to be shown.
+    /// A stored failure, for display.
     pub(super) fn of(failure: &Failure) -> Self {
         let source = failure.source.split_once('[').map_or(&*failure.source, |(handler, _)| handler);
         Self::Parts {
@@ -188,7 +188,7 @@ fn simple(kind: &str) -> &str {
     kind.rsplit(['.', ':']).next().unwrap_or(kind)
 }
 
-/// What stands in the brackets at the beginning of the text, and what comes after them.
+/// The text in the brackets at the beginning, and the text after them.
 fn enclosed(text: &str, open: char, close: char) -> (Option<&str>, &str) {
     if !text.starts_with(open) {
         return (None, text);

@@ -2,7 +2,7 @@
 
 use scoop::prelude::*;
 
-/// What a scenario is launched with.
+/// The root message of most scenarios.
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "root-topic")]
 pub(crate) struct Root;
@@ -23,7 +23,7 @@ pub(crate) struct Grandchild;
 #[message(topic = "finally-topic")]
 pub(crate) struct Finally;
 
-/// What the steps of the catalogue throw.
+/// The error that the steps of the catalogue throw.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct RuntimeException(pub(crate) &'static str);
@@ -32,5 +32,5 @@ pub(crate) struct RuntimeException(pub(crate) &'static str);
 #[error("{0}")]
 pub(crate) struct IllegalStateException(pub(crate) &'static str);
 
-/// How most of them fail.
+/// The failure of most of them.
 pub(crate) const SIMULATED: RuntimeException = RuntimeException("Simulated failure to test rollback");

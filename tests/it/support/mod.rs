@@ -1,4 +1,4 @@
-//! What the tests share: a database for each, the notation of the catalogue, signals.
+//! Shared by the tests: a database for each, the notation of the catalogue, signals.
 
 mod audited;
 mod calls;

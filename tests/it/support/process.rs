@@ -5,8 +5,8 @@ use sqlx::postgres::PgPoolOptions;
 
 use super::Database;
 
-/// Does this with a program in a runtime of its own, which then is gone in the middle of whatever
-/// it is doing.
+/// Runs `life` with a program in a runtime of its own, which then is gone in the middle of its
+/// work.
 pub(crate) async fn in_a_process_that_dies<T: Send + 'static, F>(
     db: &Database,
     life: impl FnOnce(Builder) -> F + Send + 'static,

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! `·` is NULL, as are `next`, `cfhi` and `ctx` where they are not mentioned. `RB(x)` and `RBC(x)`
-//! are the parts of a rollback. What a context's name stands for is said beside the block, see
-//! [`History::expect_with`]. An exception is `Type(message)@source[causes]`, each part but the
-//! type free to be missing, `…` is any message, `=row k` what stands in that row of the block.
-//! `@h` is the source of a run of `h`.
+//! are the parts of a rollback. [`History::expect_with`] defines the names of contexts. An
+//! exception is `Type(message)@source[causes]`. Each part but the type may be missing. `…` is any
+//! message, and `=row k` is the exception in that row of the block. `@h` is the source of a run of
+//! `h`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -37,10 +37,10 @@ const QUERY: &str = "
 const WITH_EXCEPTION: [&str; 4] =
     ["ROLLING_BACK", "ROLLBACK_EMITTED", "ROLLBACK_FAILED", "CANCELLATION_REQUESTED"];
 
-/// What stands for any value in a context.
+/// The placeholder for any value in a context.
 const ANY: &str = "…";
 
-/// All that is on record, in order.
+/// All recorded events, in order.
 pub(crate) struct History {
     rows: Vec<Row>,
 }
@@ -79,7 +79,7 @@ impl History {
         Self::of_rows(rows.into_iter().map(|Json(row)| row))
     }
 
-    /// What is on record in memory.
+    /// The events recorded in memory.
     pub(crate) fn of_log(mut events: Vec<LoggedEvent>) -> Self {
         events.sort_by_key(|event| (event.at, event.id));
         Self::of_rows(events.into_iter().map(logged))
@@ -118,7 +118,6 @@ impl History {
         History { rows: self.rows.iter().filter(known).cloned().collect() }
     }
 
-    /// The rows.
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -148,8 +147,8 @@ impl History {
         self.expect_with(&[], block);
     }
 
-    /// The same for a block that mentions contexts: what each of their names stands for. The text
-    /// `…` in there stands for any value.
+    /// The same for a block that mentions contexts, with the values of their names. The text `…` in
+    /// there stands for any value.
     #[track_caller]
     pub(crate) fn expect_with(&self, contexts: &[(&str, Value)], block: &str) {
         let lines = block.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -177,7 +176,7 @@ impl History {
         }
     }
 
-    /// What holds for the rows of every scenario.
+    /// Checks the rules for the rows of every scenario.
     fn check_what_always_holds(&self) {
         let mut newest: HashMap<&[Uuid], i64> = HashMap::new();
         let emitted = |row: &&Row| row.stored.kind == "EMITTED";
@@ -189,7 +188,7 @@ impl History {
                 assert!(before < *micros, "times do not rise within a lineage: {row}\nin\n{self}");
             }
             let ours = worker.as_deref().is_some_and(|worker| worker.starts_with("scoop-rs:"));
-            assert_eq!(ours, handler.is_some(), "who wrote this: {row}");
+            assert_eq!(ours, handler.is_some(), "the rows of a handler are written by our worker: {row}");
             assert_ne!(row.stored.context, Some(json!({})), "an empty context is NULL: {row}");
             let fails = WITH_EXCEPTION.contains(&kind.as_str());
             assert_eq!(row.exception.is_some(), fails, "an exception where one belongs: {row}");
@@ -214,7 +213,7 @@ fn logged(event: LoggedEvent) -> Value {
         "worker": event.worker, "step": event.step, "next_step": event.next_step,
         "cfhi": event.child_failure_handler_iteration, "lineage": event.lineage.ids(),
         "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
-        "micros": u64::try_from(since.as_micros()).expect("nobody lives to see it"),
+        "micros": u64::try_from(since.as_micros()).expect("the time fits into 64 bits"),
     })
 }
 
@@ -250,7 +249,7 @@ impl Row {
     }
 }
 
-/// Whether the value is the one of the pattern, in which some are free.
+/// Whether the value matches the pattern, which may have placeholders.
 fn fits(pattern: &Value, value: &Value) -> bool {
     match (pattern, value) {
         (Value::String(any), _) if any == ANY => true,
@@ -336,7 +335,7 @@ fn abbreviated(step: &str) -> String {
     }
 }
 
-/// The name of a step whose short form this may be.
+/// The full name of a step, of which this may be the short form.
 pub(super) fn in_full(step: &str) -> String {
     let inner = |prefix: &str| step.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')'));
     match (inner("RBC("), inner("RB(")) {
@@ -356,15 +355,14 @@ impl Letters {
         assert_eq!(letters.len(), ids.len(), "{place}: the length of lineage {ids:?}");
         for (letter, id) in letters.iter().zip(ids) {
             let bound = *self.0.entry(letter.clone()).or_insert(*id);
-            assert_eq!(bound, *id, "{place}: what {letter} stands for");
+            assert_eq!(bound, *id, "{place}: the id of {letter}");
             let letters_of_id = self.0.values().filter(|other| *other == id).count();
-            assert_eq!(letters_of_id, 1, "{place}: {letter} is somebody else's id");
+            assert_eq!(letters_of_id, 1, "{place}: another letter has the id of {letter}");
         }
     }
 }
 
-/// Both sequences in one: what only the expected one has, what only the actual one has, and what
-/// they have in common.
+/// Both sequences in one: lines of the expected one, lines of the actual one, and common lines.
 pub(super) fn diff(expected: &[String], actual: &[String]) -> String {
     let (n, m) = (expected.len(), actual.len());
     let mut common = vec![vec![0; m + 1]; n + 1];

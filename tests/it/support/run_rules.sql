@@ -1,8 +1,8 @@
--- What holds for every row of the working set, whoever writes it. The tables of a program go without
--- these rules, which cost it a seventh of its steps; those of the tests have them.
+-- Rules for every row of the working set, from every writer. The tables of a program go without
+-- these rules, which cost a seventh of its steps; those of the tests have them.
 ALTER TABLE scoop.run
     ADD CHECK (lineage[1] = root AND lineage[cardinality(lineage)] = id),
-    ADD CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told  -- told on request: no parent waits
+    ADD CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR told  -- requested by a client: no parent waits
                     ELSE lineage[cardinality(lineage) - 1] = parent AND cardinality(lineage) > 2 END),
     ADD CHECK ((state = 'running') = (owner IS NOT NULL)),
     ADD CHECK (state <> 'ended' OR failure IS NOT NULL),

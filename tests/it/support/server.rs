@@ -12,10 +12,10 @@ use sqlx::{AssertSqlSafe, PgPool};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-/// What all our databases are called, so that those of a killed test run can be found.
+/// The prefix of all our databases, by which those of a killed test run are found.
 const PREFIX: &str = "scoop_it";
 
-/// Started by the first test. Nobody drops it: the private PostgreSQL notices the end of the
+/// Started by the first test, and never dropped: the private PostgreSQL notices the end of the
 /// process.
 static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
 
@@ -90,15 +90,15 @@ async fn template() -> Arc<Named> {
     template
 }
 
-/// The first start in a database makes the tables, and has no other way to be asked for it.
+/// Creates the tables: the first start in a database does so, and there is no other way.
 async fn migrate(database: &Named) {
     let pool = PgPoolOptions::new().max_connections(Scoop::required_connections());
     let pool = pool.connect_with(database.options()).await.expect("the template can be reached");
     let scoop = Scoop::builder().postgres(pool.clone()).only::<Migrator>().start().await;
     scoop.expect("the tables can be made").shutdown().await.unwrap();
-    sqlx::query("DELETE FROM scoop.handler").execute(&pool).await.expect("nobody listens");
+    sqlx::query("DELETE FROM scoop.handler").execute(&pool).await.expect("the subscription can be deleted");
     sqlx::raw_sql(include_str!("run_rules.sql")).execute(&pool).await.expect("the rules fit the tables");
-    // Nobody can copy a database that somebody is connected to.
+    // A database with open connections cannot be copied.
     pool.close().await;
 }
 
@@ -119,7 +119,7 @@ impl Migrator {
 
 /// Runs on the server's runtime, where its connections belong.
 async fn on_server<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    SERVER.runtime.spawn(work).await.expect("the test database server does as it is told")
+    SERVER.runtime.spawn(work).await.expect("the task on the test database server succeeds")
 }
 
 impl Server {
@@ -162,12 +162,12 @@ async fn connect() -> (PgPool, PgConnectOptions, u32, Option<Embedded>) {
     drop_leftovers(&admin).await;
     let lock = sqlx::query("SELECT pg_advisory_lock($1)").bind(i64::from(tag));
     let mut session = admin.acquire().await.expect("a connection is free");
-    lock.execute(&mut *session).await.expect("nobody else has drawn this number");
+    lock.execute(&mut *session).await.expect("no other process has drawn this number");
     session.leak_lock();
     (admin, options, tag, embedded)
 }
 
-/// Databases of test runs that were killed: nobody holds the lock of their number any more.
+/// Drops the databases of killed test runs, those with a free lock of their number.
 async fn drop_leftovers(admin: &PgPool) {
     let sql =
         "SELECT datname::text, split_part(datname, '_', 3)::bigint FROM pg_database WHERE datname LIKE $1";

@@ -7,24 +7,24 @@ use scoop::{Handle, Outcome, RuntimeError, Tree};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-/// How long a test waits for what must happen, on however busy a machine.
+/// The time limit for an expected event, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns when the condition holds. Fails when it does not come to.
+/// Waits until the condition holds. Fails after [`PATIENCE`].
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition().await {
-        assert!(Instant::now() < deadline, "in vain waited for: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for: {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Waiting for a hierarchy, but not for ever: when it is in vain, the failure shows the tree.
+/// Waits for a hierarchy with a time limit. The failure shows the tree.
 pub(crate) trait Ends {
-    /// How it ended.
+    /// Waits for the outcome.
     async fn ends(&self) -> Result<Outcome, RuntimeError>;
 
-    /// Returns when a look at its runs is as it should be, with what was seen then.
+    /// Waits until the tree meets the condition, and returns that tree.
     async fn comes_to(&self, condition: impl Fn(&Tree) -> bool) -> Result<Tree, RuntimeError>;
 }
 
@@ -32,7 +32,7 @@ impl Ends for Handle {
     async fn ends(&self) -> Result<Outcome, RuntimeError> {
         match tokio::time::timeout(PATIENCE, self.wait()).await {
             Ok(outcome) => outcome,
-            Err(_) => panic!("in vain waited for the end of this:\n{}", self.tree().await?),
+            Err(_) => panic!("timed out waiting for the end of this:\n{}", self.tree().await?),
         }
     }
 
@@ -43,7 +43,7 @@ impl Ends for Handle {
             if condition(&tree) {
                 return Ok(tree);
             }
-            assert!(Instant::now() < deadline, "in vain waited for something else than this:\n{tree}");
+            assert!(Instant::now() < deadline, "timed out waiting for a change of this:\n{tree}");
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -68,46 +68,44 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Called by the step: says that it is here, and waits to be let through.
+    /// Called by the step: reports its arrival, and waits to be let through.
     pub(crate) async fn pass(&self) {
         self.arrived.add_permits(1);
         self.opened.acquire().await.expect("a gate is never closed for good").forget();
     }
 
-    /// Returns when so many more have come.
+    /// Waits for so many further arrivals.
     pub(crate) async fn arrivals(&self, count: u32) {
         let arrived = tokio::time::timeout(PATIENCE, self.arrived.acquire_many(count)).await;
         let Ok(arrived) = arrived else {
             panic!(
-                "in vain waited for {count} to come to the gate; {} came",
+                "timed out waiting for {count} arrivals at the gate; there were {}",
                 self.arrived.available_permits()
             );
         };
         arrived.expect("a gate is never closed for good").forget();
     }
 
-    /// How many have come that nobody waited for.
+    /// The number of arrivals without a wait for them.
     pub(crate) fn arrived(&self) -> usize {
         self.arrived.available_permits()
     }
 
-    /// Lets so many through, now or when they come.
+    /// Lets so many through, now or when they arrive.
     pub(crate) fn open(&self, count: usize) {
         self.opened.add_permits(count);
     }
 }
 
-/// What steps have to say, in order. Clones are the same list.
+/// The notes of steps, in order. Clones are the same list.
 #[derive(Clone, Default)]
 pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    /// Says it.
     pub(crate) fn add(&self, note: impl Into<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note.into());
     }
 
-    /// All that was said.
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -6,21 +6,20 @@ use scoop::{Builder, InMemory, Scoop};
 
 use super::rows::History;
 
-/// A database that nobody else uses.
+/// A database of one test.
 pub(crate) struct Database(InMemory);
 
 impl Database {
-    /// A fresh one.
     pub(crate) async fn new() -> Self {
         Self(InMemory::new())
     }
 
-    /// What starts a program on this database.
+    /// The builder of a program on this database.
     pub(crate) fn scoop(&self) -> Builder {
         Scoop::builder().in_memory_on(&self.0)
     }
 
-    /// Somebody who launches and looks up.
+    /// A client that launches and looks up.
     pub(crate) fn client(&self) -> Scoop {
         let client = std::pin::pin!(self.scoop().client());
         let client = futures_util::FutureExt::now_or_never(client);
@@ -47,12 +46,12 @@ impl Database {
         count(able.count())
     }
 
-    /// What time it is there.
+    /// The virtual time.
     pub(crate) async fn time(&self) -> SystemTime {
         self.0.now()
     }
 
-    /// All that is on record.
+    /// All recorded events.
     pub(crate) async fn history(&self) -> History {
         History::of_log(self.0.event_log())
     }

@@ -1,4 +1,4 @@
-//! What the tests share with those on PostgreSQL, and a database in memory in place of theirs.
+//! Helpers shared with the tests on PostgreSQL, and a database in memory in place of theirs.
 
 #![allow(dead_code, reason = "the tests on PostgreSQL need more of it")]
 

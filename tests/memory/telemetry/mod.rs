@@ -313,7 +313,8 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     const SECRETS: [&str; 2] = ["chairs for the king", "hunter2"];
     let (events, _guard) = Events::listen();
     let database = InMemory::new();
-    // A run whose payload no longer fits, one whose payload never did, and a step that names a connection string.
+    // A run with a payload that no longer fits, one with a payload that never did, and a step that names a connection
+    // string.
     let (before, order) = asleep(&database, SECRETS[0]).await?;
     let retried = Order { retries: 2, fails: true, secret: SECRETS[0].into(), ..Order::default() };
     before.scoop.launch(retried).await?.ends().await?;
@@ -321,7 +322,7 @@ async fn payloads_and_passwords_are_in_no_event() -> Result<()> {
     let priced = Program::start(&database, |it| it.only::<PricedSaga>()).await?;
     let misfit = priced.scoop.launch(Order { secret: SECRETS[0].into(), ..Order::default() }).await?;
     let Outcome::RolledBack(failure) = misfit.ends().await? else { panic!("it fits") };
-    assert!(failure.report().contains(SECRETS[0]), "it is on record: {}", failure.report());
+    assert!(failure.report().contains(SECRETS[0]), "it is recorded: {}", failure.report());
     assert_eq!(told(&events, &["rolled_back"], &misfit).len(), 1);
     database.advance(NEVER);
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;

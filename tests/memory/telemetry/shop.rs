@@ -130,7 +130,7 @@ impl LetterSaga {
 
     #[step]
     async fn fold(&self, _: &mut Scope<'_>, _: &Letter) -> Result<()> {
-        // As a program wrote it whose `Torn` is another one.
+        // A program with another `Torn` wrote it.
         let value = Failure::new("scoop:data", r#"{"pieces": "hunter2"}"#, "");
         Err(Error::failure(Failure::new("telemetry.torn", "torn", "post").caused_by([value])))
     }
@@ -220,7 +220,7 @@ impl Gated {
     }
 }
 
-/// Runs by itself, and takes longer than the time between two runs.
+/// Scheduled, and takes longer than the time between two runs.
 #[derive(Default)]
 pub(super) struct Slow;
 

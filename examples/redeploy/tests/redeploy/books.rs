@@ -1,4 +1,4 @@
-//! Whether every step of every order took effect once and in its order.
+//! Checks that every step of every order took effect once and in its order.
 
 use std::collections::{BTreeMap, BTreeSet};
 

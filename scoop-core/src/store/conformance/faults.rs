@@ -1,4 +1,4 @@
-//! Calls that fail: which, and how.
+//! Fault injection into the calls of a store.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -10,21 +10,21 @@ use time::OffsetDateTime;
 use crate::store::peek_lock::{Delivery, PeekLock};
 use crate::store::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 
-/// How a call fails.
+/// The way in which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not carried out.
+    /// The call is not carried out.
     Request,
-    /// It is carried out, but the answer is lost.
+    /// The call is carried out, but its answer is lost.
     Answer,
-    /// It is not carried out, and nor is any that follows: the process has died.
+    /// The process dies before the call: neither this call nor a later one is carried out.
     Crash,
-    /// It is carried out, but the answer is lost, and no call that follows is carried out.
+    /// The process dies after the call: its answer is lost, and no later call is carried out.
     LastWords,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 4] = [Self::Request, Self::Answer, Self::Crash, Self::LastWords];
 
     fn carries_out(self) -> bool {
@@ -36,41 +36,41 @@ impl Fault {
     }
 }
 
-/// Which call of a world is to fail. Its clones are the same.
+/// The fault to inject into a call of a world. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is to happen, and how many calls from now.
+    /// The fault to inject, and the number of calls until then.
     armed: Option<(Fault, usize)>,
     struck: bool,
 }
 
-/// What a call that is about to be made has to do.
+/// The instruction for a call that is about to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Struck {
-    /// Its work.
+    /// Do the work.
     No,
-    /// Nothing but fail.
+    /// Fail without doing the work.
     Before,
-    /// Its work, and fail nevertheless.
+    /// Do the work, then fail.
     After,
 }
 
 impl Faults {
-    /// From now on, the `nth` call (from 1) is to fail like that.
+    /// Injects the fault into the `nth` call (from 1) from now on.
     pub fn arm(&self, fault: Fault, nth: usize) {
         *self.state() = State { armed: Some((fault, nth)), struck: false };
     }
 
-    /// From now on no call is to fail. Says whether one did.
+    /// Stops injecting faults. Returns whether a call has failed.
     pub fn disarm(&self) -> bool {
         std::mem::take(&mut *self.state()).struck
     }
 
-    /// Counts a call, and says what becomes of it.
+    /// Counts a call, and returns its instruction.
     pub fn next(&self) -> Struck {
         let mut state = self.state();
         match state.armed {
@@ -93,27 +93,27 @@ impl Faults {
     }
 }
 
-/// A store whose calls fail when they are to. Before each it gives others their turn, so that several
-/// holders in one task come in between each other's calls.
+/// A store with injected faults. It yields before each call, so that the calls of several holders in one task
+/// interleave.
 #[derive(Clone, Debug)]
 pub struct Faulty<S> {
     store: S,
     faults: Faults,
 }
 
-/// What went wrong.
+/// The error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultyError<E = Infallible> {
-    /// What was asked for.
+    /// An injected fault.
     #[error("the connection was lost, as the suite wanted it")]
     Wanted,
-    /// Something else.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] E),
 }
 
 impl<S> Faulty<S> {
-    /// This store, with these faults.
+    /// Injects these faults into this store.
     pub fn new(store: S, faults: Faults) -> Self {
         Self { store, faults }
     }
@@ -131,7 +131,7 @@ impl<S> Faulty<S> {
     }
 }
 
-/// Gives the other futures of the task their turn.
+/// Lets the other futures of the task run.
 pub(super) async fn yield_now() {
     let mut yielded = false;
     let mut turn = pin!(std::future::poll_fn(|context| {

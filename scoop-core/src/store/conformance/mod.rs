@@ -1,8 +1,7 @@
-//! Holds any store of rounds against what [`Rounds`] promises.
+//! A conformance suite for stores of rounds: it tests the promises of [`Rounds`].
 //!
-//! Whoever has a store of his own gives the suite a [`World`] for it: how to open it, and, as far as he can,
-//! how to make a call fail, move the clock and kill a holder. Then [`check`] goes through every
-//! [`Case`], each in worlds of its own:
+//! A store under test needs a [`World`]: how to open it and, as far as possible, how to make a call fail, move the
+//! clock and kill a holder. Then [`check`] runs every [`Case`], each in worlds of its own:
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,13 +40,12 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Nothing here depends on chance, on a runtime or on how fast anything is: what a case does follows from
-//! the case. Several holders at once are several futures of one task; which of them is when at what
-//! follows from numbers that are the same each time.
+//! The suite is deterministic: it depends neither on randomness, nor on a runtime, nor on speed. Concurrent holders are
+//! futures of one task, which interleave by fixed pseudo-random numbers.
 //!
-//! [`Faulty`] makes whole calls fail. A store whose calls are made of smaller ones has to fail between these,
-//! or atomicity is not put to the test: put the [`Faulty`] below (the suite of
-//! [`Ordered`](super::peek_lock::Ordered) does), or ask [`Faults::next`] before each of them.
+//! [`Faulty`] makes whole calls fail. A store whose calls consist of smaller ones has to fail between these, or
+//! atomicity is not tested. Put the [`Faulty`] below such a store (as the suite of
+//! [`Ordered`](super::peek_lock::Ordered) does), or call [`Faults::next`] before each of the smaller calls.
 
 mod cases;
 mod faults;
@@ -61,64 +59,64 @@ pub use faults::{Fault, Faults, Faulty, FaultyError, Struck};
 use super::Rounds;
 use support::Wrong;
 
-/// One store, and what happens to it from outside.
+/// One store, and the control over its environment.
 pub trait World {
     /// A handle on the store.
     type Store: Rounds;
 
-    /// Opens one more handle on the same store, as another process would.
+    /// Opens another handle on the same store, as another process would.
     fn open(&self) -> impl Future<Output = Self::Store>;
 
-    /// Moves the clock of the store on by at least this time, and not by a minute more.
+    /// Advances the clock of the store by at least this time, and by less than a minute more.
     fn advance(&self, by: Duration) -> impl Future<Output = ()>;
 
-    /// Has the store count a holder as dead, in whatever way it tells: its session ends, or time passes
-    /// until its locks have run out. Those of others may run out, too.
+    /// Makes a holder dead for the store: its session ends, or time passes until its locks have expired. Locks of other
+    /// holders may expire, too.
     ///
-    /// What is done in the holder's name afterwards is done by one who does not know that he is dead.
+    /// Later calls under the holder's name come from a process that does not know of its death.
     fn kill(&self, holder: &str) -> impl Future<Output = ()>;
 
-    /// Which calls of the store are to fail. What the suite puts there has to come to pass in all handles.
+    /// The faults to inject. They must take effect in all handles.
     fn faults(&self) -> &Faults;
 
-    /// How long a living holder may hold an item before others take it over; nothing if for ever.
+    /// The time after which an item of a living holder is taken over; `None` for never.
     fn lock_time(&self) -> Option<Duration> {
         None
     }
 }
 
-/// One promise, put to the test.
+/// A test of one promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Case {
-    /// An item that was dequeued is not gone, and nobody else has it; who abandons it gives it to anybody.
+    /// A dequeued item stays in the queue with one holder. An abandoned item can go to any holder.
     Held,
-    /// Entries and items are there once, whoever says them how often.
+    /// Repeated entries and items exist once.
     Idempotence,
     /// Entries come in the order of their rounds, items in that of their times.
     Ordering,
-    /// Nobody sees an item before its time.
+    /// No item is dequeued before its time.
     Visibility,
-    /// A lock lasts as long as it is said to, and no longer.
+    /// A lock expires after the lock time, and not before.
     LockExpiry,
-    /// Who was taken over is refused, and leaves nothing.
+    /// After a takeover the round of the former holder is refused, and leaves nothing.
     Fencing,
-    /// A round that fails at whatever call was carried out altogether or not at all.
+    /// A round is atomic, no matter which call fails.
     Atomicity,
-    /// So was one that acknowledges nothing.
+    /// A round that acknowledges nothing is atomic, too.
     LaunchAtomicity,
-    /// A process that dies at whatever call leaves work that others bring to the same end.
+    /// After a crash at any call, other processes finish the work with the same result.
     CrashWindows,
-    /// A process that loses the answer to whatever call may repeat it.
+    /// Any call whose answer was lost may be repeated.
     LostAnswers,
-    /// Of several holders at once no two have one item, and each item is acknowledged once.
+    /// No two concurrent holders have the same item, and each item is acknowledged once.
     Concurrency,
-    /// Nobody sees half a round, whenever he looks.
+    /// No reader ever sees a part of a round.
     HalfRounds,
 }
 
 impl Case {
-    /// All of them.
+    /// All cases.
     pub const ALL: [Self; 12] = [
         Self::Held,
         Self::Idempotence,
@@ -134,7 +132,7 @@ impl Case {
         Self::HalfRounds,
     ];
 
-    /// Goes through this one. Each world that `make` returns has to be empty.
+    /// Runs this case. Each world that `make` returns has to be empty.
     ///
     /// # Errors
     /// If the store does not keep the promise.
@@ -157,7 +155,7 @@ impl Case {
     }
 }
 
-/// Goes through all cases, and tells of all that are not kept.
+/// Runs all cases, and reports every broken promise.
 ///
 /// # Errors
 /// If the store does not keep all promises.
@@ -173,9 +171,9 @@ pub async fn check<W: World>(make: impl AsyncFn() -> W) -> Result<(), Violations
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{case:?}: {what}")]
 pub struct Violation {
-    /// Which.
+    /// The case that found it.
     pub case: Case,
-    /// What was seen.
+    /// The observation.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the cases have in common.
+//! Helpers of the cases.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 use super::faults::yield_now;
 use crate::store::{Dequeued, Round, Rounds, Token, Verdict};
 
-/// More than any clock is off, and less than anything lasts in here.
+/// More than the error of any clock, and less than any duration in the cases.
 pub(super) const MARGIN: Duration = Duration::from_secs(120);
 
-/// How long things last in here.
+/// The unit of durations in the cases.
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// After how many items nobody believes any more that there will be an end.
+/// The number of items after which a case assumes an endless loop.
 pub(super) const ENOUGH: usize = 100;
 
-/// The same of calls.
+/// The number of calls after which a case assumes an endless loop.
 pub(super) const ENOUGH_CALLS: usize = 2_000;
 
-/// What was seen that must not be.
+/// A forbidden observation.
 #[derive(Debug)]
 pub(super) struct Wrong(pub(super) String);
 
 pub(super) type Kept<T = ()> = Result<T, Wrong>;
 
-/// A store that fails where it was not asked to.
+/// A failed call without an injected fault.
 impl<E: Error> From<E> for Wrong {
     fn from(error: E) -> Self {
         Self(format!("a call failed: {error}"))
@@ -34,13 +34,13 @@ impl<E: Error> From<E> for Wrong {
 }
 
 impl Wrong {
-    /// The same, with what was going on.
+    /// Adds the circumstances.
     pub(super) fn during(self, what: impl std::fmt::Display) -> Self {
         Self(format!("{} ({what})", self.0))
     }
 }
 
-/// Leaves the case unless this holds.
+/// Fails the case unless this holds.
 macro_rules! ensure {
     ($holds:expr, $($what:tt)+) => {
         if !$holds {
@@ -50,7 +50,7 @@ macro_rules! ensure {
 }
 pub(super) use ensure;
 
-/// An item that has to be there.
+/// Dequeues an item that must be the next one.
 pub(super) async fn dequeued(store: &impl Rounds, holder: &str, key: &str) -> Kept<Dequeued> {
     match store.dequeue(holder).await? {
         Some(dequeued) if dequeued.item.key == key && dequeued.token.item == key => Ok(dequeued),
@@ -59,7 +59,7 @@ pub(super) async fn dequeued(store: &impl Rounds, holder: &str, key: &str) -> Ke
     }
 }
 
-/// That there is nothing to dequeue.
+/// Requires that there is nothing to dequeue.
 pub(super) async fn nothing(store: &impl Rounds, holder: &str, because: &str) -> Kept {
     let dequeued = store.dequeue(holder).await?;
     let key = dequeued.map(|dequeued| dequeued.item.key);
@@ -67,27 +67,27 @@ pub(super) async fn nothing(store: &impl Rounds, holder: &str, because: &str) ->
     Ok(())
 }
 
-/// A round that has to be carried out.
+/// Commits a round that must be carried out.
 pub(super) async fn committed(store: &impl Rounds, round: &Round) -> Kept {
     let verdict = store.commit(round).await?;
-    ensure!(verdict == Verdict::Committed, "a round was refused that nothing speaks against: {round:?}");
+    ensure!(verdict == Verdict::Committed, "a valid round was refused: {round:?}");
     Ok(())
 }
 
-/// A round that must not be.
+/// Commits a round that must be refused.
 pub(super) async fn refused(store: &impl Rounds, round: &Round, because: &str) -> Kept {
     let verdict = store.commit(round).await?;
     ensure!(verdict == Verdict::Refused, "a round was committed, although {because}");
     Ok(())
 }
 
-/// Whatever there is to dequeue, in that order; the holder keeps it.
+/// Dequeues all visible items, in their order; the holder keeps them.
 pub(super) async fn all_dequeued(store: &impl Rounds, holder: &str) -> Kept<Vec<Dequeued>> {
     let mut all = vec![];
     while let Some(dequeued) = store.dequeue(holder).await? {
         let key = dequeued.item.key.clone();
         all.push(dequeued);
-        ensure!(all.len() < ENOUGH, "there is no end of items: `{key}` comes again and again");
+        ensure!(all.len() < ENOUGH, "the queue hands out items endlessly: `{key}`");
     }
     Ok(all)
 }
@@ -109,7 +109,7 @@ pub(super) async fn stream(store: &impl Rounds, stream: &str) -> Kept<Vec<String
     Ok(entries.into_iter().map(|entry| entry.key).collect())
 }
 
-/// A round with everything in it.
+/// A round with entries of two streams and two items.
 pub(super) fn full_round(token: Option<Token>) -> Round {
     let mut round = Round::new()
         .append("a", "1", json!({ "says": "first" }))
@@ -121,10 +121,10 @@ pub(super) fn full_round(token: Option<Token>) -> Round {
     round
 }
 
-/// The items that it enqueues.
+/// The items that [`full_round`] enqueues.
 pub(super) const NEXT: [&str; 2] = ["next 1", "next 2"];
 
-/// Whether [`full_round`] is on record, or not at all.
+/// Whether the entries of [`full_round`] are recorded. Fails if only some of them are.
 pub(super) async fn is_on_record(store: &impl Rounds) -> Kept<bool> {
     let (a, b) = (store.read("a").await?, store.read("b").await?);
     let round = full_round(None);
@@ -134,11 +134,11 @@ pub(super) async fn is_on_record(store: &impl Rounds) -> Kept<bool> {
     match (a == of("a"), b == of("b")) {
         (true, true) => Ok(true),
         _ if a.is_empty() && b.is_empty() => Ok(false),
-        _ => Err(Wrong(format!("half a round is on record: {a:?} and {b:?}"))),
+        _ => Err(Wrong(format!("half a round is recorded: {a:?} and {b:?}"))),
     }
 }
 
-/// A number for each place, the same each time; for turns that nobody has thought of.
+/// Deterministic pseudo-random numbers, for interleavings beyond hand-picked ones.
 #[derive(Debug)]
 pub(super) struct Turns(u64);
 
@@ -157,7 +157,7 @@ impl Turns {
         usize::try_from(below).expect("less than a usize")
     }
 
-    /// Lets others go first for a while.
+    /// Yields to other futures a few times.
     pub(super) async fn wait(&mut self) {
         for _ in 0..self.below(5) {
             yield_now().await;
@@ -165,7 +165,7 @@ impl Turns {
     }
 }
 
-/// What an item says that says nothing.
+/// The body of an item without content.
 pub(super) fn mute() -> Value {
     Value::Null
 }

@@ -1,5 +1,4 @@
-//! The log of an item, or of a round that acknowledges none: who was handed the item, and which round
-//! counts.
+//! The log of an item, or of a round that acknowledges none: the hand-outs of the item, and the round that counts.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Entry, Round};
 
-/// What is written down in such a log.
+/// An entry of such a log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Note {
-    /// Somebody was handed the item.
+    /// A holder got the item.
     HandedOut { receipt: String },
-    /// He gave it back.
+    /// The holder gave the item back.
     Abandoned { epoch: u64 },
-    /// He is through with it, and this follows.
+    /// The holder is done with the item, with this round.
     Round { epoch: u64, round: Round },
     /// The round that counts was carried out.
     Done,
 }
 
-/// What follows from a log. Whoever reads further finds the same round, if there was one.
+/// The state that follows from a log. Once it has a round, later entries do not change the round.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// The one that counts.
+    /// The round that counts.
     pub(super) round: Option<Round>,
     /// Whether it was carried out.
     pub(super) done: bool,
     handed_out: BTreeMap<String, u64>,
-    /// Under which epoch a round counts now: before the first hand-out, which only a round has that
-    /// acknowledges nothing, it is 0.
+    /// The epoch under which a round counts now. It is 0 before the first hand-out, as always in the log of a round
+    /// that acknowledges nothing.
     open: Option<u64>,
 }
 
 impl Note {
-    /// As an entry of that log, under a key of which there can be but one.
+    /// The entry for this log, under a unique key.
     pub(super) fn entry(&self, log: &str) -> Entry {
         let key = match self {
             Self::HandedOut { receipt } => format!("handed out/{receipt}"),
@@ -71,7 +70,7 @@ impl Log {
         self
     }
 
-    /// Under which epoch an item was handed out with this receipt, if no round had counted by then.
+    /// The epoch of the hand-out with this receipt, if no round counted before it.
     pub(super) fn epoch_of(&self, receipt: &str) -> Option<u64> {
         self.handed_out.get(receipt).copied()
     }
@@ -105,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_round_changes_nothing() {
+    fn notes_after_the_round_change_nothing() {
         let log = log(&[handed_out("a"), round(1, "first"), handed_out("b"), round(2, "second"), Note::Done]);
         assert_eq!(counts(&log), Some("first"));
         assert_eq!((log.epoch_of("b"), log.done), (None, true));
     }
 
     #[test]
-    fn who_has_abandoned_has_no_round_left() {
+    fn round_after_an_abandon_is_void() {
         let abandoned = |epoch| Note::Abandoned { epoch };
         assert_eq!(counts(&log(&[handed_out("a"), abandoned(1), round(1, "late")])), None);
         let by_another = [handed_out("a"), handed_out("b"), abandoned(1), round(2, "in time")];
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_epoch_zero_of_an_item() {
+    fn round_with_epoch_zero_is_void_for_a_dequeued_item() {
         assert_eq!(counts(&log(&[round(0, "launch")])), Some("launch"));
         assert_eq!(counts(&log(&[handed_out("a"), round(0, "nobody's")])), None);
     }

@@ -1,32 +1,30 @@
 //! Rounds on stores without transactions: a log and a queue, by order and idempotence alone.
 //!
-//! A message broker hands an item out and locks it for a while (*peek-lock*); a log takes one entry after
-//! another. Neither takes two things at once. [`Ordered`] makes rounds of that:
+//! A message broker hands out an item and locks it for a while (*peek-lock*); a log takes one entry after another.
+//! Neither does two things atomically. [`Ordered`] builds rounds on them:
 //!
-//! 1. **The round itself is written down first**, as one entry of a log that belongs to the item it
-//!    acknowledges. That entry is its commit: before it nothing has happened, and from then on
-//!    all of it is going to.
-//! 2. **Then it is carried out**: its entries, and only then its items, so that whoever is handed an item
-//!    finds on record where it comes from. Each is known by its key, so it does not matter how often that is
-//!    begun, or by how many at a time.
-//! 3. **The item is acknowledged last.** Who dies before that leaves it in the queue. Whoever is handed it
-//!    next finds the round in its log, does the rest, and goes on to another item.
+//! 1. **The round itself is recorded first**, as one entry of a log that belongs to the item it acknowledges. That
+//!    entry is its commit: before it the round has no effect, and after it all of the round will be carried out.
+//! 2. **Then it is carried out**: its entries, and only then its items, so that the holder of an item finds the entries
+//!    that explain it. Entries and items are deduplicated by key, so any number of processes may carry out a round any
+//!    number of times.
+//! 3. **The item is acknowledged last.** If the holder dies before that, the item stays in the queue. Its next holder
+//!    finds the round in its log, carries out the rest, and continues with another item.
 //!
-//! A round that acknowledges nothing has no item that would lead to it, so it gets one: an item that says
-//! no more than where the log is.
+//! A round that acknowledges nothing gets an extra item in the queue, which names its log. Otherwise no item would lead
+//! to that log after a crash.
 //!
-//! *The fence* is the order of that log. Each hand-out of the item is written into it as well, and a round
-//! counts only if its holder was the last one by then. A holder who was away for too long writes
-//! its round down behind somebody else's hand-out, where everybody can see that it is void.
+//! *The fence* is the order of that log. Each hand-out of the item is recorded there as well, and a round counts only
+//! if its holder was the latest one when it was recorded. A holder that was away for too long records its round after
+//! another hand-out, which makes the round void for every reader.
 //!
-//! *Who sees what.* Each entry and each item says to which round it belongs, and before anybody is shown one,
-//! the rest of that round is carried out. Hence nobody sees a part of a round: **as soon as anybody has seen
-//! anything of it, everybody sees all of it**. A round is over when that is so: the answer of `commit` comes
-//! later still. If its holder dies between writing it down and carrying it out, it shows
-//! when the lock of the item has run out.
+//! *Visibility.* Each entry and each item names its round, and before either is returned to a caller, the rest of that
+//! round is carried out. Hence no caller sees a part of a round: **as soon as one caller has seen any part of it, all
+//! callers see all of it**. The answer of `commit` comes later still. If the holder dies between recording the round
+//! and carrying it out, the round becomes visible when the lock of the item has expired.
 //!
-//! What that costs: a log entry and a look at the log for each item that is dequeued, two entries more
-//! and a look for each round, and a look for each round that a stream or an item is read of for the first time.
+//! Cost: a log entry and a read of the log for each dequeued item, two more entries and a read for each round, and a
+//! read for each round whose entry or item is seen for the first time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,7 +40,7 @@
 //!
 //! let slow = store.dequeue("a worker that is away for a minute").await?.expect("there is an item");
 //! queue.advance(Duration::from_secs(60));
-//! let again = store.dequeue("another").await?.expect("the lock has run out");
+//! let again = store.dequeue("another").await?.expect("the lock has expired");
 //!
 //! let brewed = |held| Round::new().append("order 7", "brewed", 3.into()).acknowledge(held);
 //! assert_eq!(store.commit(&brewed(slow.token)).await?, Verdict::Refused);
@@ -65,88 +63,87 @@ use uuid::Uuid;
 use self::log::{Log, Note};
 use super::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
 
-/// A log and a queue in which each call stands for itself.
+/// A log and a queue without transactions over several calls.
 ///
-/// After an error it is unknown whether the call was carried out, or will be yet.
+/// After an error it is unknown whether the call was carried out, or still will be.
 pub trait PeekLock: Send + Sync {
-    /// What goes wrong with the store itself.
+    /// An error of the store itself.
     type Error: Error + Send + Sync + 'static;
 
-    /// What time it is, by the clock that decides which items are visible.
+    /// The time of the clock that decides which items are visible.
     ///
     /// # Errors
-    /// If the store cannot be asked.
+    /// If the store fails.
     fn now(&self) -> impl Future<Output = Result<OffsetDateTime, Self::Error>> + Send;
 
-    /// Puts an entry at the end of its stream, unless that has one of this key. Nothing ever comes in
-    /// before an entry that was there already.
+    /// Appends an entry to its stream, unless the stream has an entry with this key. An entry never gets a position
+    /// before an existing one.
     ///
     /// # Errors
     /// If the store fails.
     fn append(&self, entry: &Entry) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Puts an item into the queue, unless there was ever one of this key.
+    /// Adds an item to the queue, unless the queue ever had an item with this key.
     ///
     /// # Errors
     /// If the store fails.
     fn enqueue(&self, item: &Item) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Hands out the item that has been visible for longest, and locks it for a while: then, unless it was
-    /// acknowledged, it is visible again. No two deliveries have the same token.
+    /// Hands out the item that has been visible for longest, and locks it for a while. Unless it is acknowledged by
+    /// then, it becomes visible again. No two deliveries have the same token.
     ///
-    /// A queue that in rare cases hands an item to two holders at once is good enough: of these, one round
-    /// is refused.
+    /// The queue may, in rare cases, hand an item to two holders at once: the round of one of them is refused.
     ///
     /// # Errors
-    /// If the store fails. An item may be locked then although nobody knows.
+    /// If the store fails. An item may be locked although no holder got it.
     fn dequeue(&self, holder: &str) -> impl Future<Output = Result<Option<Delivery>, Self::Error>> + Send;
 
-    /// Removes an item for good. If the token no longer holds, nothing need happen.
+    /// Removes an item permanently. If the token no longer holds, no effect is required.
     ///
     /// # Errors
     /// If the store fails.
     fn acknowledge(&self, token: &str) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Makes an item visible again, at once. If the token no longer holds, nothing happens.
+    /// Makes an item visible again at once. Has no effect if the token no longer holds.
     ///
     /// # Errors
     /// If the store fails.
     fn abandon(&self, token: &str) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// All entries of a stream, in order: at least those whose append had been answered before.
+    /// All entries of a stream, in order, including at least those whose append was answered before.
     ///
     /// # Errors
     /// If the store fails.
     fn read(&self, stream: &str) -> impl Future<Output = Result<Vec<Entry>, Self::Error>> + Send;
 }
 
-/// An item as it was handed out this once.
+/// One hand-out of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// What is to be done.
+    /// The item.
     pub item: Item,
-    /// By which that is acknowledged or abandoned.
+    /// The token to acknowledge or abandon it.
     pub token: String,
 }
 
-/// A store of rounds on one that knows no transactions.
+/// A store of rounds on a store without transactions.
 #[derive(Debug)]
 pub struct Ordered<P> {
     store: P,
-    /// Up to which entry of each stream it is known that all rounds were carried out. Only saves looks.
+    /// The number of leading entries of each stream whose rounds are known to be carried out. A cache that saves reads.
     carried_out: Mutex<BTreeMap<String, usize>>,
 }
 
-/// What an entry or an item says, and to which round it belongs.
+/// The stored body of an entry or an item, with the round that it belongs to.
 #[derive(Serialize, Deserialize)]
 struct Part {
-    /// The log of the round. None belongs to an item that leads to a log itself.
+    /// The log of the round; `None` for a body that `Ordered` did not write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     round: Option<String>,
     body: Value,
 }
 
-/// The names that streams, items and logs have in the store, so that none is taken for another.
+/// The name of a stream in the store. The prefixes keep streams, items and logs apart.
 fn stream_name(stream: &str) -> String {
     format!("stream/{stream}")
 }
@@ -157,14 +154,14 @@ fn item_name(item: &str) -> String {
     format!("{ITEM}{item}")
 }
 
-/// The log of a round that acknowledges nothing. Of two that are equal it is the same: they are one.
+/// The log of a round that acknowledges nothing. Equal rounds share a log and so count as one.
 fn launch_name(round: &Round) -> String {
     const LAUNCH: Uuid = Uuid::from_u128(0x2b3c_6a55_8f0d_4c1e_9a77_31c5_0e6d_b8f4);
     format!("launch/{}", Uuid::new_v5(&LAUNCH, json!(round).to_string().as_bytes()))
 }
 
 impl<P: PeekLock> Ordered<P> {
-    /// Makes rounds of what this store can do. All who work with it have to work with it in this way.
+    /// A store of rounds on this store. All processes must access the underlying store through `Ordered`.
     pub fn new(store: P) -> Self {
         Self { store, carried_out: Mutex::default() }
     }
@@ -177,8 +174,7 @@ impl<P: PeekLock> Ordered<P> {
         self.store.append(&note.entry(log)).await
     }
 
-    /// Carries out the rest of a round, if there is one in this log. It does no harm if others are
-    /// at it, too.
+    /// Carries out the rest of the round in this log, if it has one. Several processes may do so at once.
     async fn carry_out(&self, name: &str, log: &Log) -> Result<(), P::Error> {
         let Some(round) = log.round.as_ref().filter(|_| !log.done) else {
             return Ok(());
@@ -197,13 +193,13 @@ impl<P: PeekLock> Ordered<P> {
         self.note(name, &Note::Done).await
     }
 
-    /// Sees to it that nothing is half done in this log.
+    /// Carries out the rest of the round in the log of this name.
     async fn see_to(&self, name: &str) -> Result<(), P::Error> {
         let log = self.log(name).await?;
         self.carry_out(name, &log).await
     }
 
-    /// Puts a delivery on record, and hands it on unless a round has acknowledged it already.
+    /// Records a delivery, and returns it unless a round has acknowledged the item already.
     async fn hand_out(&self, delivery: Delivery) -> Result<Option<Dequeued>, P::Error> {
         let Delivery { item, token: receipt } = delivery;
         let part = part_of(item.body);
@@ -225,7 +221,7 @@ impl<P: PeekLock> Ordered<P> {
     }
 }
 
-/// What is in the store that was not put there by us says what it says.
+/// Parses a stored body. A body that `Ordered` did not write is taken as it is.
 fn part_of(body: Value) -> Part {
     Part::deserialize(&body).unwrap_or(Part { round: None, body })
 }
@@ -257,7 +253,8 @@ impl<P: PeekLock> Rounds for Ordered<P> {
             return Ok(Verdict::Refused);
         }
         if round.acknowledge.is_none() {
-            // Before anything is to be seen of it, so that whatever is to be seen leads to an end.
+            // Enqueued before any part of the round is visible, so that a visible part is always completed after a
+            // crash.
             let body = json!(Part { round: Some(name.clone()), body: Value::Null });
             self.store.enqueue(&Item { key: name.clone(), body, visible_at: None }).await?;
         }
@@ -269,7 +266,7 @@ impl<P: PeekLock> Rounds for Ordered<P> {
     }
 
     async fn abandon(&self, token: &Token) -> Result<(), P::Error> {
-        // First on record, so that no round of this holder counts when the item is anybody's.
+        // Recorded first, so that no round of this holder counts once another holder can get the item.
         self.note(&item_name(&token.item), &Note::Abandoned { epoch: token.epoch }).await?;
         self.store.abandon(&token.receipt).await
     }
@@ -294,13 +291,13 @@ impl<P: PeekLock> Rounds for Ordered<P> {
                     |(key, part): (String, Part)| Entry { stream: stream.to_owned(), key, body: part.body };
                 return Ok(parts.into_iter().map(entry).collect());
             }
-            // What was seen to may have gone on in this very stream.
+            // The rounds just carried out may have appended to this stream.
             known = parts.len();
         }
     }
 
     async fn take_over(&self) -> Result<u64, P::Error> {
-        // Locks run out by themselves.
+        // The locks of the queue expire on their own.
         Ok(0)
     }
 }

@@ -1,6 +1,5 @@
-//! What comes from the database was perhaps written by others, or by hand: documents that are nearly
-//! right, wrong in one place or in several. Nothing may panic, and what was read is read again from what
-//! is written of it.
+//! Fuzz tests of values from the database, which other programs or people may have written. The documents are nearly
+//! right, and wrong in one place or several. Reading must not panic, and a value that was read survives a round trip.
 //!
 //! A short form runs with the tests. The long form is the same with more cases: see `docs/testing.md`.
 
@@ -18,21 +17,21 @@ use uuid::Uuid;
 
 use self::mutation::{document, scrambled};
 
-/// Failures as they are stored: of this implementation, of others, and with the value of an error.
+/// Stored failures: of this implementation, of others, and with the value of an error.
 const FAILURES: &[&str] = &[
     r#"{"message":"none left","type":"fuzz.out","source":"stock[scoop-rs:1]","stackTrace":[{"fileName":"src/shelf.rs","lineNumber":42,"className":null,"functionName":"take"}],"causes":[{"message":"{\"sku\":\"chair\",\"left\":2}","type":"scoop:data","source":"stock[scoop-rs:1]","stackTrace":[],"causes":[]}]}"#,
     r#"{"message":"Child failure occurred while suspended in step [reserve]","type":"io.github.gabrielshanahan.scoop.coroutine.eventloop.ChildRolledBackException","source":"orders[0190]","stackTrace":[],"causes":[{"message":"<no message>","type":"io.github.gabrielshanahan.scoop.coroutine.structuredcooperation.ParentSaidSoException","source":"stock[jvm]","stackTrace":[],"causes":[{"message":"none","type":"com.shop.Stock$Out","source":"stock[jvm]","stackTrace":[{"fileName":"<unknown filename>","lineNumber":-2,"className":"com.shop.Stock","functionName":"take"}],"causes":[]}]}]}"#,
     r#"{"message":"Child rollback failure occurred while suspended in step [x]","type":"ChildRollbackFailedException","source":"a[b]","stackTrace":[],"causes":[{"message":"customer left","type":"CancellationRequestedException","source":"till","stackTrace":[],"causes":[]},{"message":"<no message>","type":"GaveUpException","source":"a[b]","stackTrace":[],"causes":[]}]}"#,
 ];
 
-/// Contexts as they are stored, with all elements that somebody here reads.
+/// Stored contexts, with all elements that this crate reads.
 const CONTEXTS: &[&str] = &[
     r#"{"HappyPathDeadlineKey":{"deadline":"2026-06-25T10:31:37.123456Z","source":"root handler","trace":[{"HappyPathDeadlineKey":{"deadline":"9999-12-31T23:59:59.999999Z","source":"root system","trace":[]}}]},"Tenant":{"name":"Northwind","rate":1.10}}"#,
     r#"{"AbsoluteDeadlineKey":{"deadline":"2026-06-25T10:31:37+02:00","source":"a","trace":[]},"RollbackDeadlineKey":{"deadline":"2026-06-25T10:31:37.1-11:30","source":"b"},"RollbackPathDeadlineKey":{"deadline":"2026-06-25T08:31:37Z","source":"c","trace":[{"deadline":"2027-01-01T00:00:00Z","source":"bare","trace":[]}]}}"#,
     r#"{"SleepUntilKey":{"wakeAfter":"2026-06-25T10:31:37.123456Z"},"RunCountKey":{"value":7},"TryFinallyKey":{"finallyRunForSteps":["a","b"]}}"#,
 ];
 
-/// Instants as they stand in documents, and at the ends of what can be told.
+/// Instants as in documents, and at the ends of the representable range.
 const INSTANTS: &[&str] = &[
     "2026-06-25T10:31:37.123456Z",
     "9999-12-31T23:59:59.999999Z",
@@ -73,7 +72,7 @@ proptest! {
         prop_assert!(!failure.to_string().is_empty() && !failure.root_causes().is_empty());
         prop_assert!(failure.find_all::<Out>().len() >= usize::from(failure.find::<Out>().is_some()));
         prop_assert!(failure.find::<Out>().is_none() || failure.has_code(Out::CODE));
-        // It goes on, as part of another one, and can be read there as well.
+        // It can also be read as a cause of another failure.
         let above = Failure::gave_up("s[w]", vec![failure.clone(), read]);
         let above = Error::failure(above).into_failure("elsewhere");
         let written = serde_json::to_string(&above).expect("a failure is JSON");
@@ -118,18 +117,18 @@ proptest! {
         can_be_told(newer.at())?;
         for kind in KINDS {
             let Ok(older) = context.deadline(kind) else {
-                prop_assert!(context.tighten(kind, newer.clone()).is_err(), "what cannot be read stays");
+                prop_assert!(context.tighten(kind, newer.clone()).is_err(), "an unreadable deadline stays");
                 continue;
             };
             if let Err(error) = context.tighten(kind, newer.clone()) {
-                // No database has given it to us.
+                // Only for a text that cannot come from a database.
                 prop_assert!(matches!(error, ContextError::Nul { .. }), "{error}");
                 continue;
             }
             let expected = older.map_or(newer.clone(), |older| Deadline::combined(older, newer.clone()));
             let read = context.deadline(kind);
             let read = read.expect("what was written can be read").expect("there is one");
-            // In a trace only those are told that have none themselves.
+            // The traces are not compared: entries of a fuzzed trace may have traces themselves.
             prop_assert_eq!((read.at(), read.source()), (expected.at(), expected.source()));
             prop_assert!(read.at() <= newer.at());
         }
@@ -164,7 +163,7 @@ proptest! {
         prop_assert_eq!(lineage.and_then(|it| it.parent()), Lineage::from_ids(ids[..ids.len().saturating_sub(1)].into()));
     }
 
-    /// The value of an error is a text in a failure, and may have been written by another version of it.
+    /// The value of an error is a text in a failure, perhaps of another version of the error type.
     #[test]
     fn a_value_of_an_error_from_anywhere(json in document(&[r#"{"sku":"chair","left":2}"#, "7", "{}"])) {
         let data = Failure::new("scoop:data", &json, "stock[w]");
@@ -179,7 +178,7 @@ fn instant() -> impl Strategy<Value = String> {
     scrambled(INSTANTS)
 }
 
-/// Whether PostgreSQL reads it, whose notation has no year 0, and no offset of most of a day.
+/// Requires an instant that PostgreSQL can read: without year 0 and without a large UTC offset.
 fn can_be_told(at: OffsetDateTime) -> Result<(), TestCaseError> {
     prop_assert!((1..=9999).contains(&at.year()) && at.offset().is_utc(), "{at}");
     prop_assert!(at.format(&Rfc3339).is_ok(), "{at}");

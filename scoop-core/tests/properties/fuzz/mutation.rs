@@ -1,5 +1,5 @@
-//! Documents that are nearly right: JSON with some of its parts exchanged, left out, repeated or nested,
-//! and texts with some of their letters.
+//! Documents that are nearly right: JSON with parts replaced, left out, repeated or nested, and texts with replaced
+//! letters.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,21 +9,21 @@ use serde_json::{Map, Value, json};
 /// A change at one place of a document.
 #[derive(Clone, Debug)]
 enum Change {
-    /// Something else stands there.
+    /// Replaces the part.
     Replaced(Value),
-    /// A part of another document stands there.
+    /// Replaces the part by a part of another document.
     Spliced(Index, Index),
-    /// It is left out of its list or object.
+    /// Removes an element of the list or object.
     LeftOut,
-    /// It is in a list, or in an object under this key, so many times over.
+    /// Nests the part this number of times in a list, or in an object under this key.
     Nested(Option<String>, usize),
-    /// It is there several times, if it is in a list.
+    /// Repeats the elements of the list this number of times.
     Repeated(usize),
-    /// The text has other letters.
+    /// Replaces letters of the text.
     Scrambled(Vec<(Index, String)>),
 }
 
-/// One of these documents with a few changes, mostly still JSON.
+/// One of these documents with a few changes, usually still JSON.
 pub(super) fn document(seeds: &'static [&'static str]) -> impl Strategy<Value = String> {
     let changes = vec((any::<Index>(), change()), 0..5);
     let letters = prop_oneof![4 => Just(vec![]), 1 => letters()];
@@ -38,12 +38,12 @@ pub(super) fn document(seeds: &'static [&'static str]) -> impl Strategy<Value = 
     })
 }
 
-/// One of these texts with a few other letters.
+/// One of these texts with a few letters replaced.
 pub(super) fn scrambled(seeds: &'static [&'static str]) -> impl Strategy<Value = String> {
     (select(seeds), letters()).prop_map(|(seed, letters)| scramble(seed, &letters))
 }
 
-/// Places in a text, and what stands there instead of a letter.
+/// Positions in a text, and the replacements of their letters.
 fn letters() -> impl Strategy<Value = Vec<(Index, String)>> {
     let other =
         prop_oneof![Just(String::new()), "[0-9TZ:+.-]", "[\"\\\\{}\\[\\],:a-z]", ".{1,3}", Just("\0".into())];
@@ -87,7 +87,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// How many places there are.
+/// The number of parts, including the value itself.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(values) => values.iter().map(count).sum(),
@@ -96,7 +96,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The place of that number, in the order of the document.
+/// The part with that number, in the order of the document.
 fn find(value: &mut Value, number: usize) -> Option<&mut Value> {
     if number == 0 {
         return Some(value);

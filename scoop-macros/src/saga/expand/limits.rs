@@ -1,4 +1,4 @@
-//! How long and how often: timeouts, pauses and further attempts.
+//! Time limits, pauses and further attempts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use syn::{Ident, Path};
 use super::Arms;
 use crate::saga::model::{Retry, Step, When};
 
-/// The function of this name that says for each step how long something takes, if it does.
+/// The function of this name that returns a duration of each step, if it has one.
 pub(super) fn durations(
     name: &str,
     step_enum: &Path,
@@ -34,7 +34,7 @@ fn duration(duration: Duration) -> TokenStream {
     quote!(::core::time::Duration::from_millis(#ms))
 }
 
-/// How often each step, or its compensation, is tried again.
+/// The function that returns the attempts of each step and of its compensation.
 pub(super) fn retry(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
     let arms = steps.iter().flat_map(|step| {
         let (variant, retries) = (&step.variant, [&step.retry, &step.rollback_retry]);
@@ -49,7 +49,7 @@ pub(super) fn retry(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
     });
     let arms: Vec<_> = arms.collect();
     let otherwise = (arms.len() < 2 * steps.len()).then(|| quote!(_ => ::core::option::Option::None,));
-    // A function of the user may be called like a parameter, which must not hide it.
+    // A function of the user may have the name of a parameter, which must not hide it.
     let (step, what) = (Ident::new("step", Span::mixed_site()), Ident::new("what", Span::mixed_site()));
     (!arms.is_empty()).then(|| {
         quote! {

@@ -9,7 +9,7 @@ use syn::{Ident, Path};
 use crate::names;
 use crate::saga::model::{Outline, Step, Variant};
 
-/// The enum that jumps and the engine name the steps by.
+/// The enum of the steps, for jumps and for the engine.
 ///
 /// It has a module of its own, so that only its import and the saga itself conflict with another `#[saga]` block of the
 /// type, and not each trait of the enum.
@@ -32,7 +32,7 @@ pub(super) fn step_enum(outline: &Outline) -> TokenStream {
             }
         }
     });
-    // Another block is reported at its attribute.
+    // A second block is reported at its attribute.
     let (from, import) = (unplaced(&module), unplaced(&step_enum));
     quote! {
         #[allow(non_snake_case)]
@@ -54,14 +54,14 @@ fn unplaced(ident: &Ident) -> Ident {
     Ident::new(&ident.to_string(), Span::call_site())
 }
 
-/// The enum by the path that no other block of the type has.
+/// The path of the enum, which no other block of the type has.
 pub(super) fn step_path(outline: &Outline) -> Path {
     let (module, step_enum) = (module(outline), ours(&outline.step_enum));
     syn::parse_quote!(#module::#step_enum)
 }
 
-/// The module of the enum. No other block has one of that name: also not a saga of the same name in a module around this
-/// one, which `use super::*` would import.
+/// The module of the enum. No other block has one of that name, not even a saga of the same name in an outer
+/// module, which `use super::*` would import.
 fn module(Outline { ident, .. }: &Outline) -> Ident {
     let module = format_ident!("__steps_of_{ident}_at_{:x}", place(), span = ident.span());
     ours(&module)
@@ -78,7 +78,7 @@ fn place() -> u64 {
     hasher.finish()
 }
 
-/// The position of the first step that the variant is for the protocol.
+/// The position of the variant's first step in the protocol.
 fn index(variants: &[Variant], names: &[Ident]) -> TokenStream {
     if variants.iter().all(|it| it.steps == 1) {
         return quote!(self as usize);
@@ -92,7 +92,7 @@ fn index(variants: &[Variant], names: &[Ident]) -> TokenStream {
     quote!(match self { #(#arms)* })
 }
 
-/// What the step is for the protocol: one step, or up to three.
+/// The steps of the variant in the protocol: one, or up to three.
 pub(super) fn definition(step: &Step) -> TokenStream {
     let Step { name, was, rollback, on_child_failure, .. } = step;
     let compensated = rollback.as_ref().map(|_| quote!(.compensated()));
@@ -120,7 +120,7 @@ pub(super) fn definition(step: &Step) -> TokenStream {
     quote!(#(#steps),*)
 }
 
-/// The identifier at the same place, but not as the user's own: no lint is about it.
+/// The identifier at the same place, but not as the user's own, so that no lint applies.
 fn ours(ident: &Ident) -> Ident {
     let span = Span::call_site().located_at(ident.span());
     Ident::new(&ident.to_string(), span)

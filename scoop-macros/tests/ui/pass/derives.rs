@@ -1,4 +1,4 @@
-//! What the derives accept.
+//! Accepted forms of the derives.
 #![deny(warnings)]
 use scoop::prelude::*;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! All that a saga can have, in a crate that is strict about its own code.
+//! All parts of a saga at once, in a crate that is strict about its own code.
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, unreachable_pub, clippy::all)]
 
@@ -11,11 +11,11 @@ pub struct OrderPlaced {
     order: u32,
 }
 
-/// What a card was charged.
+/// The amount charged to a card.
 #[derive(Serialize, Deserialize)]
 pub struct Payment(u32);
 
-/// Two type parameters make a type as good as any.
+/// A type with two parameters is as good as any.
 pub type Parcels = Vec<(u32, Option<String>)>;
 
 /// A dependency.

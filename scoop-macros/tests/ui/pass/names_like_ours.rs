@@ -1,4 +1,4 @@
-//! What a user calls things does not matter to what is generated.
+//! User names do not collide with generated ones.
 #![deny(warnings)]
 use scoop::prelude::{Deserialize, Saga, Serialize, saga, step, subscribes};
 

@@ -1,4 +1,4 @@
-//! What `?` can stand after in the functions of a saga, in a crate that is strict with itself.
+//! The operands of `?` in the functions of a saga, in a crate that is strict with itself.
 #![deny(warnings, clippy::all, clippy::pedantic)]
 #![allow(
     clippy::unused_self,

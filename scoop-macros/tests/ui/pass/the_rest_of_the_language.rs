@@ -1,4 +1,4 @@
-//! Waiting, sleeping, trying again, cleaning up, and values that may be missing.
+//! Waiting, sleeping, retries, cleanup, and values that may be missing.
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, unreachable_pub, clippy::all)]
 
@@ -122,7 +122,7 @@ mod elsewhere {
     }
 }
 
-/// Everything that can be tried again is.
+/// All steps and compensations that can be retried are.
 struct Stubborn;
 
 #[saga]

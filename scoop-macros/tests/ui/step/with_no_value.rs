@@ -24,7 +24,7 @@ impl Checkout {
         scope: &mut Scope<'_>,
         order: &OrderPlaced,
     ) -> Result<With<CheckoutStep, Next<CheckoutStep>>> {
-        Err(Error::msg("nobody calls it"))
+        Err(Error::msg("never called"))
     }
 
     #[step]

@@ -20,17 +20,17 @@ impl Checkout {
         scope: &mut Scope<'_>,
         order: &OrderPlaced,
     ) -> Result<With<ShippingStep, Payment>> {
-        Err(Error::msg("nobody calls it"))
+        Err(Error::msg("never called"))
     }
 
     #[step]
     async fn weigh(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<With<Payment>> {
-        Err(Error::msg("nobody calls it"))
+        Err(Error::msg("never called"))
     }
 
     #[step]
     async fn ship(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> Result<With<CheckoutStep>> {
-        Err(Error::msg("nobody calls it"))
+        Err(Error::msg("never called"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Takes ready runs; see `run_claim.sql`.
+//! Claims ready runs; see `run_claim.sql`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::row::{Row, RunState};
 use super::state::{Lane, RunId, State, later};
 use crate::bug::{Bug, made};
 
-/// What became ready so short a time ago may be seen later than what became ready after it: as in `run_claim.sql`.
+/// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
 impl Memory {
-    /// Which of many queues have something ready. Looks at what has become ready since `progress`, as a claim does.
+    /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
     pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
         self.run("lanes_ready", |state| {
             let known = named(lanes).zip(progress.of(lanes));
@@ -30,8 +30,8 @@ impl Memory {
         .await
     }
 
-    /// Takes up to `limit` ready runs of these queues. Who has fewer of them already, by `shares`,
-    /// comes first. Looks at what has become ready since `progress`, and notes how far it has come.
+    /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks only at
+    /// runs that became ready since `progress`, and advances that.
     pub(crate) async fn claim(
         &self,
         worker: Uuid,
@@ -62,7 +62,7 @@ impl Memory {
 }
 
 impl State {
-    /// What is to be taken, in turns.
+    /// The runs to claim. Handlers take turns.
     fn queue(
         &self,
         lanes: &Lanes,
@@ -80,7 +80,7 @@ impl State {
         queue.into_iter().take(limit).map(|(.., run)| run).collect()
     }
 
-    /// What is ready of a handler whose queue has been worked off so far.
+    /// The due runs of a queue, from `reached` on.
     fn due(
         &self,
         lane: &Lane,
@@ -92,7 +92,7 @@ impl State {
         ready.take_while(move |(at, ..)| *at <= now)
     }
 
-    /// Marks a ready run as one of this worker. The first claim puts its beginning on record.
+    /// Claims a ready run for this worker. The first claim records its beginning.
     fn take(&mut self, run: RunId, worker: Uuid, identifier: &Arc<str>) -> Option<Claimed> {
         let now = self.now();
         let row = self.change(run, |row| {
@@ -112,7 +112,7 @@ impl State {
             let mut event = Event::of(row, kind, identifier);
             if told {
                 event.exception = failure;
-                // Who was told to turn back knows more by now than it was told.
+                // The event has the context of the rollback request. The context of the run has more by now.
                 event.context = self.told_context(run, message);
             }
             self.append(event);
@@ -126,7 +126,7 @@ impl State {
         told.map(|told| told.context.clone()).unwrap_or_default()
     }
 
-    /// A run that is owned, with all that is needed to go on with it.
+    /// An owned run, with all that is needed to continue it.
     pub(super) fn claimed(&self, run: RunId, identifier: &str, has_children: bool) -> Option<Claimed> {
         let row = self.row(run)?;
         let message = self.hierarchy(row.root())?.record.messages.get(&row.message)?;
@@ -170,7 +170,7 @@ impl State {
 }
 
 impl Row {
-    /// Where the run stands.
+    /// The row as a run of the core.
     fn run(&self, identifier: &str) -> Run {
         let source = format!("{}[{identifier}]", self.handler);
         let mut run = Run::new(self.lineage.clone(), self.message, source);

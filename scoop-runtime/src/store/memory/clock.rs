@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::state::after;
 
-/// A clock.
 pub(super) struct Clock {
     starts_at: OffsetDateTime,
     started: Instant,

@@ -1,4 +1,4 @@
-//! The definitions of sagas that programs had, and the workers that have them now; see `definition_*.sql`,
+//! Recorded definitions of sagas, and the living workers with their current ones; see `definition_*.sql`,
 //! `topology_*.sql` and `run_set_aside.sql`.
 
 use scoop_core::RecordedStep;
@@ -22,7 +22,7 @@ pub(super) struct Recorded {
 /// A row of `worker`.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
-    /// The number of the session that shows that it lives.
+    /// The number of the session that marks it as alive.
     pub(super) session: u64,
     pub(super) topics: Vec<String>,
     pub(super) handlers: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Where the lists have this saga.
+    /// The position of this saga in the lists.
     pub(super) fn position(&self, topic: &str, handler: &str) -> Option<usize> {
         self.topics.iter().zip(&self.handlers).position(|(on, own)| on == topic && own == handler)
     }
@@ -77,8 +77,8 @@ impl Memory {
         .await
     }
 
-    /// Lists the sagas of a registered worker anew, as if it had started with them, since these have changed; and tells the
-    /// other workers.
+    /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
+    /// workers.
     pub(crate) async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         self.run("enlist", |state| {
             if let Some(worker) = state.workers.get_mut(&registered.worker) {
@@ -109,7 +109,7 @@ impl Memory {
         .await
     }
 
-    /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
+    /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let Refusing { key, reason, definition, or_stuck, .. } = refusal;
         self.run("set_aside", |state| {
@@ -117,7 +117,7 @@ impl Memory {
                 return Ok(SetAside::Void);
             };
             let (handler, topic) = (row.handler.clone(), row.topic.clone());
-            // Each settlement clears the reason: what others refused before it they may continue now.
+            // Each settlement clears the reason. A definition that refused the run before it may continue the run now.
             let moved_on = row.reason.is_none();
             let mut refused_by = if moved_on { vec![] } else { row.refused_by.clone() };
             refused_by.push(definition);
@@ -146,7 +146,7 @@ pub(super) fn named(lanes: &Lanes) -> impl Iterator<Item = Lane> {
 }
 
 impl State {
-    /// Whether the worker lives, and knows of all that do.
+    /// Whether the worker is registered, and knows the current topology.
     pub(super) fn may_claim(&self, worker: Uuid, topology: i64) -> bool {
         self.workers.get(&worker).is_some_and(|worker| worker.topology == topology)
     }
@@ -164,8 +164,8 @@ impl State {
             .map(|(.., definition)| definition)
     }
 
-    /// After a worker of these handlers has started or ended: no worker claims by what it knew before, and the runs of
-    /// these handlers that were reserved or stuck have another chance.
+    /// Applies the start or end of a worker of these handlers. Claims with the former topology take nothing, and
+    /// reserved or stuck runs of these handlers have another chance.
     pub(super) fn change_topology(&mut self, handlers: &[String]) {
         for worker in self.workers.values_mut() {
             worker.topology += 1;

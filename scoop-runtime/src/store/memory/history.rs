@@ -1,4 +1,4 @@
-//! What a run did, and what became of what it launched; see `run_history.sql`, `run_counts.sql`,
+//! The history of a run, and the outcomes of its launches; see `run_history.sql`, `run_counts.sql`,
 //! `run_repetitions.sql`, `run_values.sql` and `run_children.sql`.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use super::state::{Hierarchy, State};
 use crate::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 
 impl Memory {
-    /// What a run had done: its newest suspension, and up to `limit` entries. Those of the window that is on record are
-    /// all returned.
+    /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are all
+    /// returned.
     pub(crate) async fn history(
         &self,
         names: &RollbackNames,
@@ -35,7 +35,7 @@ impl Memory {
         .await
     }
 
-    /// The newest entries up to then of the way forward of a run.
+    /// The newest entries of a run's forward path, up to `until`.
     pub(crate) async fn entries_until(
         &self,
         names: &RollbackNames,
@@ -52,7 +52,7 @@ impl Memory {
         .await
     }
 
-    /// How much a run has done up to then. Reads all of that.
+    /// The counts of a run's history, up to `until`. Reads all of it.
     pub(crate) async fn count_history(
         &self,
         handler: &str,
@@ -73,7 +73,7 @@ impl Memory {
         .await
     }
 
-    /// How often in a row the step of these names ended in a run, up to then.
+    /// How often in a row the step of these names completed in a run, up to `until`.
     pub(crate) async fn repetitions(
         &self,
         handler: &str,
@@ -92,7 +92,7 @@ impl Memory {
         .await
     }
 
-    /// What the steps of a run returned, by name.
+    /// The outputs of a run's steps, by name.
     pub(crate) async fn values(
         &self,
         _: &str,
@@ -133,7 +133,7 @@ impl Memory {
         .await
     }
 
-    /// What became of messages with each of their handlers, in the order of the messages.
+    /// The outcome of messages in each of their handlers, in the order of the messages.
     pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
         self.run("children", |state| {
             let ChildQuery { of, topic, replies } = asked;
@@ -154,7 +154,7 @@ impl Memory {
     }
 }
 
-/// A message that was launched, or told to roll back.
+/// A message that was launched, or that has a rollback request.
 struct Launched<'a> {
     event: &'a Event,
     /// Whether a failure of its handlers has been handled.
@@ -216,7 +216,7 @@ fn outcome_of(record: &Record, seen: &Event) -> ChildOutcome {
 }
 
 impl Record {
-    /// The messages in question, oldest first.
+    /// The requested messages, oldest first.
     fn launched(&self, of: Launches<'_>) -> Vec<Launched<'_>> {
         let (run, handler, last_step, unseen) = match of {
             Launches::OfLastStep { run, handler, unseen } => (run, handler, true, unseen),
@@ -282,7 +282,7 @@ impl Record {
         Ok(History { last: Some(last), any_part_done, window, entries, outputs })
     }
 
-    /// The suspensions of a run up to then, newest first.
+    /// The suspensions of a run up to `until`, newest first.
     fn suspensions_until(&self, handler: &str, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
         let is_its = move |event: &&Event| {
             event.kind == EventKind::Suspended && event.handler.as_deref() == Some(handler)
@@ -290,7 +290,7 @@ impl Record {
         self.of_run_until(run, until).filter(is_its)
     }
 
-    /// What a run suspended and launched up to then on its way forward, newest first, each with its time.
+    /// The suspensions and launches of a run's forward path up to `until`, newest first, each with its time.
     fn forward(
         &self,
         names: &RollbackNames,
@@ -318,7 +318,7 @@ impl Record {
         })
     }
 
-    /// Whether somebody wanted the newest part of a rollback to run again, and it has not yet.
+    /// Whether an operator requested the newest part of a rollback to run again, and it has not yet.
     fn repeats(&self, run: Uuid) -> bool {
         let Some(suspended) = self.suspended(run).map(|event| event.at) else {
             return false;

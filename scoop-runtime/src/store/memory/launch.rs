@@ -64,7 +64,7 @@ impl Memory {
         .await
     }
 
-    /// The same, by a worker that has room for some of the runs: these are claimed.
+    /// The same, by a worker that has a slot for some of the runs: these are claimed.
     pub(crate) async fn launch_here(
         &self,
         claimer: Claimer<'_>,
@@ -81,7 +81,7 @@ impl Memory {
 }
 
 impl State {
-    /// Launches those that are not there already. The worker, if it is alive, claims what it has room for.
+    /// Launches the messages that do not exist yet. The worker, if any, claims the runs in `here`.
     pub(super) fn launch<'a>(
         &mut self,
         messages: impl Iterator<Item = Root<'a>>,
@@ -105,7 +105,7 @@ impl State {
         launch
     }
 
-    /// Why none of these is launched: one of them is not there already, requires a handler, and has none.
+    /// The refusal of all: a message that does not exist yet requires a handler, and has none.
     fn refuses_launch(&self, messages: &[Launched]) -> Option<sqlx::Error> {
         let mut required = messages.iter().filter_map(|message| Some((message, message.required?)));
         let refused = required.find(|(message, _)| {
@@ -161,7 +161,7 @@ impl Event {
     }
 }
 
-/// Whoever has to give up before it is due does so in time.
+/// A deadline before the due time wins.
 pub(super) fn earlier(due: OffsetDateTime, give_up_at: Option<OffsetDateTime>) -> OffsetDateTime {
     give_up_at.map_or(due, |at| due.min(at))
 }

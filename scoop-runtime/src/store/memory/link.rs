@@ -1,11 +1,11 @@
-//! What stands between a process and its database: nothing, but in a simulation whatever can go wrong.
+//! The link between a process and its database: it does nothing, except in a simulation, which injects faults.
 
 #[cfg(feature = "simulation")]
 pub use self::simulated::Link;
 #[cfg(feature = "simulation")]
 pub(super) use self::simulated::Linked;
 
-/// Nothing.
+/// A link without faults.
 #[cfg(not(feature = "simulation"))]
 #[derive(Clone, Default)]
 pub(super) struct Linked(());
@@ -35,32 +35,31 @@ mod simulated {
 
     use futures_util::future::BoxFuture;
 
-    /// The way of one process to a database in memory, and all that can go wrong on it.
+    /// The link of one process to a database in memory, with its faults.
     ///
-    /// Each operation asks [`before`](Link::before), is carried out, all of it at one moment, and asks
-    /// [`after`](Link::after). Both may take as long as they like, by tokio's clock: then the process waits.
+    /// Each operation calls [`before`](Link::before), is carried out at one moment, and calls [`after`](Link::after).
+    /// Both may take any time, by tokio's clock: then the process waits.
     ///
-    /// * An error of `before`: the operation was not carried out, and the process learns of a lost connection.
-    /// * An error of `after`: it was carried out, and the process learns of a lost connection.
-    /// * A future that never ends: the process gets no answer. If from some moment on none of its
-    ///   operations ends, the process is dead: each of its tasks comes as far as its next operation. Its
-    ///   session does not end by that: whoever kills a process [cuts](crate::simulation::Process::cut)
-    ///   that as well, at once or later. What the code of a step does besides is its own affair: one that has effects
-    ///   elsewhere has to ask whether its process lives.
+    /// * An error of `before`: the operation was not carried out, and the process sees a lost connection.
+    /// * An error of `after`: it was carried out, and the process sees a lost connection.
+    /// * A future that never ends: the process gets no answer. If from some moment on none of its operations ends, the
+    ///   process is dead: each of its tasks stops at its next operation. Its session does not end by that: a simulation
+    ///   that kills a process [cuts](crate::simulation::Process::cut) the session as well, at once or later. Other
+    ///   effects of a step are not stopped: its code has to ask whether its process lives.
     ///
     /// Operations are named as the functions of the store: `claim`, `settle`, `launch`, `wake`, ...
     ///
-    /// Cutting the session of a process that goes on makes it a zombie: the others take it for dead,
-    /// and take over what it had; it opens another session, and lives again.
+    /// Cutting the session of a process that continues makes it a zombie: the others take it for dead, and take over
+    /// its runs. It opens another session, and lives again.
     pub trait Link: Send + Sync + 'static {
-        /// Before an operation is carried out.
+        /// Called before an operation is carried out.
         fn before(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>>;
 
-        /// After it was carried out, before the process learns of it.
+        /// Called after it was carried out, before the process learns of it.
         fn after(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>>;
 
-        /// A notification of another process arrives: how often this one is to hear of it. None is a lost
-        /// notification, two a duplicate; those that come later wait for this answer.
+        /// Called when a notification of another process arrives; returns how often this process receives it. Zero is a
+        /// lost notification, two is a duplicate; later ones wait for this answer.
         fn heard(&self) -> BoxFuture<'static, u32>;
     }
 

@@ -1,4 +1,4 @@
-//! What a test may read out of a database in memory.
+//! The contents of a database in memory, for tests.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use super::Memory;
 use super::record::{Event, Record};
 use super::row::Row;
 
-/// An event, as it stands in the protocol's table `message_event`, with the topic of its message.
+/// An event, as in the protocol's table `message_event`, with the topic of its message.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LoggedEvent {
@@ -17,51 +17,51 @@ pub struct LoggedEvent {
     pub id: Uuid,
     /// The message that it is about.
     pub message_id: Uuid,
-    /// Where that was published.
+    /// The topic of that message.
     pub topic: String,
-    /// What happened.
+    /// The type of the event.
     pub kind: EventKind,
-    /// The saga; none where nobody's run is concerned: a launch from outside, a request.
+    /// The saga; none for an event without a run: a launch from outside, a request.
     pub handler: Option<String>,
-    /// By which process, as in the column `coroutine_identifier`.
+    /// The recording process, as in the column `coroutine_identifier`.
     pub worker: Option<String>,
-    /// In which step.
+    /// The step.
     pub step: Option<String>,
     /// The lineage of the run, or of the launch or request.
     pub lineage: Lineage,
-    /// When, by the clock of the database.
+    /// The time, by the clock of the database.
     pub at: SystemTime,
-    /// What went wrong, or what was asked.
+    /// The failure or the request.
     pub exception: Option<Failure>,
-    /// What travels with the run or the message; empty where the table has nothing.
+    /// The context of the run or the message; empty where the table has null.
     pub context: Context,
-    /// Where the saga goes next.
+    /// The position of the next step.
     pub next_step: Option<i32>,
     /// How often the failures of the children had been handled before.
     pub child_failure_handler_iteration: Option<i32>,
 }
 
-/// An unfinished run, as it stands in the working set.
+/// An unfinished run, as in the working set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkingRun {
-    /// Its place in the hierarchy.
+    /// The lineage of the run.
     pub lineage: Lineage,
     /// The message that it handles.
     pub message_id: Uuid,
-    /// Where that was published.
+    /// The topic of that message.
     pub topic: String,
     /// The saga.
     pub handler: String,
-    /// How far it is: `ready`, `running`, `waiting`, `ended` or `stuck`.
+    /// The state: `ready`, `running`, `waiting`, `ended` or `stuck`.
     pub state: &'static str,
-    /// From when on anybody may take it, if it is ready; since when, if it is stuck.
+    /// The time from which it can be claimed, if it is ready; the time since when it is stuck.
     pub ready_at: SystemTime,
     /// Raised by each claim and settlement.
     pub epoch: i64,
-    /// The process that works on it, if it is running.
+    /// The process that executes it, if it is running.
     pub owner: Option<Uuid>,
-    /// Why it is stuck, or what the last attempt in vain failed with.
+    /// Why it is stuck, or why the last attempt failed.
     pub reason: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Memory {
         state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values()).map(Row::shown).collect()
     }
 
-    /// Forgets the hierarchies that have ended. Says how many.
+    /// Forgets the hierarchies that have ended, and returns their number.
     pub(crate) fn forget_ended(&self) -> usize {
         self.lock().forget_ended()
     }

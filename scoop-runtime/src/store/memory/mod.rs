@@ -1,8 +1,8 @@
 //! Runs and their history in the memory of one program: the tables without a server.
 //!
-//! Each operation is one function of the whole state, under a lock: so it is atomic and nobody sees a half
-//! of it, as with a transaction that is serializable. What it does is what the statement of the same
-//! purpose does in `sql/`; whoever changes one of the two changes the other.
+//! Each operation is one function of the whole state, under a lock. So it is atomic and isolated, like a serializable
+//! transaction. It does what the statement of the same purpose does in `sql/`: a change in one of the two must be
+//! repeated in the other.
 
 mod claim;
 mod clock;
@@ -38,16 +38,16 @@ pub(crate) use self::session::MemorySession;
 use self::state::State;
 use crate::engine::Waiters;
 
-/// What one process has of a database in memory. Cheap to clone.
+/// The handle of one process to a database in memory. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Memory {
     database: Arc<Database>,
-    /// Which process this is; whatever has the same number shares its link and its sessions.
+    /// The number of the process. Handles with the same number share its link and its sessions.
     process: u64,
     link: Linked,
 }
 
-/// What all processes share.
+/// The state that all processes share.
 struct Database {
     state: Mutex<State>,
     clock: Clock,
@@ -82,7 +82,7 @@ impl Memory {
         answer
     }
 
-    /// The same for whoever is no process.
+    /// Like `run`, without fault injection.
     fn at_once<T>(&self, carry_out: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let last = state.now.max(state.newest);
@@ -94,20 +94,19 @@ impl Memory {
         self.database.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those who wait for the end of a hierarchy.
+    /// The clients that wait for the end of a hierarchy.
     pub(crate) fn waiters(&self) -> &Waiters {
         &self.database.waiters
     }
 
-    /// What time it is there.
+    /// The time of its clock.
     pub(crate) fn time(&self) -> ::time::OffsetDateTime {
         self.database.clock.now()
     }
 
-    /// Moves the clock on.
     pub(crate) fn advance(&self, by: std::time::Duration) {
         self.database.clock.advance(by);
-        // Whoever has looked when something is due has to look again.
+        // Workers wait for the next due time by the old clock, and have to check again.
         self.lock().tell(uuid::Uuid::nil());
     }
 }

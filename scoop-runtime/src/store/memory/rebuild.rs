@@ -1,4 +1,4 @@
-//! The working set from what is on record, and whether it is the one that there is; see `rebuild_*.sql`.
+//! Rebuilds the working set from the recorded events, and compares it with the present one; see `rebuild_*.sql`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild};
 use crate::repair::Remedy;
 
 impl Memory {
-    /// Makes the working set anew, unless so many processes are alive.
+    /// Rebuilds the working set. If processes are alive, it returns their number instead.
     pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         self.run("rebuild", |state| {
             let alive =
@@ -41,7 +41,7 @@ impl Memory {
         .await
     }
 
-    /// In what the rows of a hierarchy differ from those that follow from its record, if they do.
+    /// The difference between the rows of a hierarchy and those that follow from its record, if any.
     pub(crate) fn rebuild_differs(&self, root: Uuid) -> Option<String> {
         let state = self.lock();
         let now = self.database.clock.now_after(state.now);
@@ -149,8 +149,8 @@ impl Record {
 }
 
 impl Row {
-    /// The row without what a rebuild need not know: who works on it, attempts, pauses and reasons, and
-    /// the id of a run that nobody has begun.
+    /// The row without what a rebuild need not know: owner, attempts, pauses and reasons, and the id of a run that has
+    /// not begun.
     fn essence(&self, now: OffsetDateTime) -> Value {
         let state = match self.state {
             RunState::Ended => "ended",

@@ -1,5 +1,5 @@
-//! What is on record of a hierarchy: its messages, events and return values, as the protocol's tables
-//! have them, and what operators did.
+//! The record of a hierarchy: its messages, events and return values, as in the protocol's tables, and the
+//! interventions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,17 +63,17 @@ pub(super) struct Redelivered {
     pub(super) at: OffsetDateTime,
 }
 
-/// All that is on record of one hierarchy, in the order in which it was written.
+/// The record of one hierarchy, in the order in which it was written.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) messages: BTreeMap<Uuid, Message>,
     pub(super) events: Vec<Event>,
-    /// Of each run what it returned and replied, by name.
+    /// The outputs and replies of each run, by name.
     pub(super) values: BTreeMap<Uuid, BTreeMap<String, Value>>,
     pub(super) interventions: Vec<Intervened>,
-    /// That a run could not be undone again, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
+    /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
     pub(super) repeated_failures: Vec<Event>,
-    /// The messages that no handler took at their launch, and that were delivered later.
+    /// The messages that had no handler at their launch, and were delivered later.
     pub(super) redeliveries: BTreeMap<Uuid, Redelivered>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
@@ -82,7 +82,7 @@ pub(super) struct Record {
 }
 
 impl Event {
-    /// An event without what only few have.
+    /// An event without the fields that are rarely set.
     pub(super) fn new(kind: EventKind, message: Uuid, lineage: Lineage, at: OffsetDateTime) -> Self {
         Self {
             place: 0,
@@ -105,7 +105,7 @@ impl Event {
 }
 
 impl Record {
-    /// Whether the unique indices of the table let this event in.
+    /// Whether the unique indices of the table admit this event.
     pub(super) fn admits(&self, event: &Event) -> bool {
         let mut same = self.of_message(event.message, event.kind);
         match event.kind {
@@ -129,7 +129,7 @@ impl Record {
         self.events.push(event);
     }
 
-    /// When the message of this launch was delivered to handlers that were listed later, if it started the hierarchy.
+    /// When the message of this launch was delivered to handlers registered later, if it started the hierarchy.
     pub(super) fn redelivered_at(&self, event: &Event) -> Option<OffsetDateTime> {
         let redelivered =
             self.redeliveries.get(&event.message).filter(|_| event.kind == EventKind::Emitted)?;
@@ -141,7 +141,7 @@ impl Record {
         self.by_run.get(&run).into_iter().flatten().map(|at| &self.events[*at])
     }
 
-    /// The same up to then, in microseconds since 1970, newest first.
+    /// The same up to `until`, in microseconds since 1970, newest first.
     pub(super) fn of_run_until(&self, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
         let all = self.by_run.get(&run).map_or(&[][..], Vec::as_slice);
         let end = all.partition_point(|at| micros_of(self.events[*at].at) <= until);
@@ -158,13 +158,13 @@ impl Record {
         self.of_message(message, kind).find(|event| event.handler.as_deref() == Some(handler))
     }
 
-    /// The last failure of a run that could not be undone, of which this is the first.
+    /// The newest failure of a rollback, of which this is the first.
     pub(super) fn newest_failure<'a>(&'a self, first: &'a Event) -> &'a Event {
         let again = self.repeated_failures.iter().rev();
         again.into_iter().find(|again| again.lineage == first.lineage).unwrap_or(first)
     }
 
-    /// How a run ended the last time, if it did.
+    /// The newest end of a run, if it has ended.
     pub(super) fn end_of(&self, run: Uuid, message: Uuid) -> Option<&Event> {
         let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
         self.of_run(run).rev().find(|event| event.message == message && ends.contains(&event.kind))

@@ -13,8 +13,8 @@ use super::state::{Hierarchy, State, after, child_of, later};
 use crate::ids;
 
 impl Memory {
-    /// Delivers up to `limit` messages of a topic that were launched without a handler, to the handlers that are
-    /// listed now. `_after` is where others go on: here the first page has all of them.
+    /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered now.
+    /// `_after` is not needed here: delivered messages are not found again.
     pub(crate) async fn redeliver(
         &self,
         topic: &str,
@@ -37,7 +37,7 @@ impl Memory {
 }
 
 impl State {
-    /// The launches that no handler took, and that may still be handled, oldest first.
+    /// The launches without a handler that may still be handled, oldest first.
     fn unhandled(&self, topic: &str, since: OffsetDateTime) -> Vec<Event> {
         if self.listening(topic).is_empty() {
             return vec![];
@@ -94,7 +94,7 @@ impl State {
 }
 
 impl Hierarchy {
-    /// The launches without a run, in the working set or on record, that were not redelivered.
+    /// The launches without a run, in the working set or in the record, that were not redelivered.
     fn unhandled(&self) -> impl Iterator<Item = &Event> {
         let emitted = self.record.events.iter().filter(|event| event.kind == EventKind::Emitted);
         emitted.filter(|event| {
@@ -104,7 +104,7 @@ impl Hierarchy {
         })
     }
 
-    /// Whether the launch was neither cancelled nor is being undone.
+    /// Whether the launch is neither cancelled nor being rolled back.
     fn is_open(&self, emitted: &Event) -> bool {
         let told = self.record.of_message(emitted.message, EventKind::RollbackEmitted).next().is_some();
         if emitted.handler.is_none() {

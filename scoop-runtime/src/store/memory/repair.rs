@@ -1,4 +1,4 @@
-//! What operators ask; see `repair_*.sql`.
+//! The operations for operators; see `repair_*.sql`.
 
 use std::cmp::Reverse;
 
@@ -20,7 +20,7 @@ use crate::repair::{
 };
 
 impl Memory {
-    /// Does what an operator wants about a run, if that is possible.
+    /// Carries out an intervention on a run, if that is possible.
     pub(crate) async fn repair(
         &self,
         target: &Target,
@@ -29,7 +29,7 @@ impl Memory {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
     }
 
-    /// A page of what could not be undone, newest first.
+    /// A page of failed compensations, newest first.
     pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
         self.run("failed_compensations", |state| {
             let hierarchies = state.hierarchies.values();
@@ -43,7 +43,7 @@ impl Memory {
         .await
     }
 
-    /// A page of what no program can continue, longest first.
+    /// A page of stuck runs, longest first.
     pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
         self.run("stuck_runs", |state| {
             let later =
@@ -59,7 +59,7 @@ impl Memory {
         .await
     }
 
-    /// What operators did in a hierarchy, oldest first.
+    /// The interventions in a hierarchy, oldest first.
     pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
         self.run("interventions", |state| {
             let done =
@@ -108,7 +108,7 @@ impl State {
         Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
-    /// Gives a run another chance that no program could continue.
+    /// Gives a stuck run another chance.
     fn give_a_chance(&mut self, target: &Target, asked: &Remedied<'_>) -> Option<Repaired> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         self.row(run).filter(|row| !row.held)?;
@@ -121,7 +121,7 @@ impl State {
         Some(Repaired { handlers: vec![handler], parent: None })
     }
 
-    /// Puts on record what an operator did.
+    /// Records an intervention.
     fn intervene(
         &mut self,
         target: &Target,
@@ -153,7 +153,7 @@ impl State {
         decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
     }
 
-    /// Brings a run into the working set, or sees to one that is back already.
+    /// Brings a run into the working set, or revives one that is there already.
     fn revive(&mut self, root: Uuid, revived: &Revived, now: OffsetDateTime) {
         let epoch = self.fresh_epoch();
         let fresh = self.hierarchy(root).and_then(|hierarchy| hierarchy.record.revived(revived, epoch, now));
@@ -217,7 +217,7 @@ impl Record {
             i32::try_from(forward.filter(|event| event.at < turned.at).count()).unwrap_or(i32::MAX);
         row.context = revived.context.clone();
         row.replied = !revived.told && self.has_replied(revived.id);
-        // A deadline that was missed has had its effect; and whoever waits for an operator has none.
+        // A missed deadline has had its effect, and a run that awaits an operator has none.
         let counts = |deadline: &OffsetDateTime| *deadline > now && row.state != RunState::Stuck;
         let give_up_at = revived.deadlines.iter().copied().filter(counts).min();
         row.give_up_at = give_up_at;
@@ -229,14 +229,14 @@ impl Record {
         Some(row)
     }
 
-    /// Whether a run has answered whoever launched its message.
+    /// Whether a run has replied to the launcher of its message.
     pub(super) fn has_replied(&self, run: Uuid) -> bool {
         let mut names = self.values.get(&run).into_iter().flat_map(|values| values.keys());
         names.any(|name| !name.starts_with("Output of "))
     }
 
-    /// Whether some of those whom this part of a rollback told to turn back, or who handle what it launched, have
-    /// not begun with that; unless an operator has skipped the part.
+    /// Whether a handler has not begun what this part of a rollback launched, or the rollback that it requested. A part
+    /// that an operator has skipped leaves nothing behind.
     fn leaves_behind(&self, part: &Event, topology: &[Listed]) -> bool {
         if part.identifier.as_deref() == Some(OPERATOR) {
             return false;
@@ -261,7 +261,7 @@ impl Record {
         })
     }
 
-    /// Whether the run above launched this message on its way back.
+    /// Whether the parent run launched this message during its rollback.
     fn compensates(&self, message: Uuid) -> bool {
         let emitted = self.of_message(message, EventKind::Emitted).next();
         emitted.is_some_and(|emitted| {
@@ -274,14 +274,14 @@ impl Record {
 }
 
 impl Hierarchy {
-    /// The runs that could not be undone, without anybody having settled that since.
+    /// The runs with a failed rollback that has not been resolved since.
     fn failed(&self) -> impl Iterator<Item = &Event> {
         let record = &self.record;
         let failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
         failed.filter(|event| is_unrolled(record, event))
     }
 
-    /// The same, as decisions want them, each with the time of the newest that is known of it.
+    /// The same, as input of decisions, each with the time of its newest event.
     fn unrolled(&self, topology: &[Listed]) -> Vec<(OffsetDateTime, Unrolled)> {
         self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }

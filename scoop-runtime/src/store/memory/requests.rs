@@ -1,5 +1,4 @@
-//! What is asked of a hierarchy from outside: to give up, or to be undone; see `cancel_*.sql` and
-//! `undo_*.sql`.
+//! Requests to a hierarchy from outside: cancellation and rollback; see `cancel_*.sql` and `undo_*.sql`.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +16,7 @@ use crate::shown::system_time;
 use crate::{CancellationRequest, Named, RunId};
 
 impl Memory {
-    /// What has this id.
+    /// The run or message with this id.
     pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         self.run("find_target", |state| {
             let Some(hierarchy) = state.hierarchy(id).or_else(|| state.home_of(id)) else {
@@ -36,7 +35,7 @@ impl Memory {
         .await
     }
 
-    /// What this id names, if anything.
+    /// The thing that this id names, if any.
     pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
         self.run("named", |state| {
             let named = state.home_of(id).and_then(|hierarchy| hierarchy.named(id));
@@ -45,7 +44,7 @@ impl Memory {
         .await
     }
 
-    /// The requests to give up that were made in this hierarchy, oldest first.
+    /// The cancellations requested in this hierarchy, oldest first.
     pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
         self.run("cancellations", |state| {
             let events = state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.events);
@@ -61,7 +60,7 @@ impl Memory {
         .await
     }
 
-    /// Has all unfinished runs below the target give up.
+    /// Makes all unfinished runs below the target give up.
     pub(crate) async fn cancel(
         &self,
         target: &Target,
@@ -73,7 +72,7 @@ impl Memory {
             let kind = EventKind::CancellationRequested;
             let event = Event::new(kind, target.message, target.lineage.clone(), now);
             let event = Event { exception: Some(request.clone()), ..event };
-            // Other messages of the hierarchy may have been asked for under the same lineage.
+            // Other messages of the hierarchy may have a request under the same lineage.
             let fresh = state.hierarchy(root).is_none_or(|hierarchy| {
                 let mut asked = hierarchy.record.of_run(target.lineage.id());
                 !asked.any(|other| other.kind == kind && other.lineage == target.lineage)
@@ -101,7 +100,7 @@ impl Memory {
         .await
     }
 
-    /// Has all handlers of the target's message roll back, if all of it is finished.
+    /// Makes all handlers of the target's message roll back, if all of it is finished.
     pub(crate) async fn undo(
         &self,
         target: &Target,
@@ -126,14 +125,14 @@ impl Memory {
 }
 
 impl State {
-    /// The rows of a part of a hierarchy that are so.
+    /// The rows of a part of a hierarchy that meet a condition.
     fn below(&self, part: &Lineage, is_so: impl Fn(&Row) -> bool) -> Vec<Uuid> {
         let rows = self.hierarchy(part.root_id()).into_iter().flat_map(|hierarchy| &hierarchy.rows);
         let below = rows.filter(|(_, row)| row.lineage.ids().starts_with(part.ids()) && is_so(row));
         below.map(|(id, _)| *id).collect()
     }
 
-    /// What was launched by a run that gives up, and nobody has begun, is not begun any more.
+    /// Deletes runs that have not begun, if the run that launched them gives up.
     fn drop_what_nobody_began(&mut self, part: &Lineage) {
         let root = part.root_id();
         let gives_up = |id: Uuid| self.row((root, id)).is_some_and(|row| row.gives_up);
@@ -143,7 +142,7 @@ impl State {
         dropped.into_iter().for_each(|id| drop(self.remove((root, id))));
     }
 
-    /// Tells the runs that handled a message, all of them finished, to roll back.
+    /// Requests the rollback of the runs that handled a message, all of them finished.
     fn begin_undoing(&mut self, target: &Target, request: &Failure) -> Vec<String> {
         let (root, message, now) = (target.lineage.root_id(), target.message, self.now());
         let Some(record) = self.hierarchy(root).map(|hierarchy| &hierarchy.record) else {
@@ -165,7 +164,7 @@ impl State {
             (row.backward, row.told) = (true, true);
             row.failure = Some(request.clone());
             row.undoing_since = Some(now);
-            // Whoever still holds an epoch of the way forward holds none of the way back.
+            // Higher than any forward epoch, to fence out old owners.
             (row.epoch, row.first_epoch) = (micros(told_at), micros(told_at));
             row.context = context;
             rows.push(row);
@@ -179,7 +178,7 @@ impl State {
 }
 
 impl Hierarchy {
-    /// What this id names here.
+    /// The thing that this id names here, if any.
     fn named(&self, id: Uuid) -> Option<Named> {
         let record = &self.record;
         let launched = record.of_message(id, EventKind::Emitted).next();
@@ -215,7 +214,7 @@ impl Hierarchy {
         runs.into_iter().take(limit).map(|(handler, run)| (run.into(), handler.to_string())).collect()
     }
 
-    /// Why what followed from a message cannot be undone now.
+    /// The reason why the effects of a message cannot be rolled back now.
     fn refuses_to_undo(&self, message: Uuid) -> Option<Undone> {
         let record = &self.record;
         let handled: Vec<_> = record.of_message(message, EventKind::Seen).collect();
@@ -248,14 +247,14 @@ fn turned_back(record: &Record, seen: &Event) -> bool {
     record.of_handler(seen.message, EventKind::RollingBack, handler).is_some()
 }
 
-/// Whether a run could not be undone, and nobody has settled that since.
+/// Whether the rollback of a run failed, and has not been resolved since.
 pub(super) fn is_unrolled(record: &Record, run: &Event) -> bool {
     let handler = run.handler.as_deref().unwrap_or_default();
     let has = |kind| record.of_handler(run.message, kind, handler).is_some();
     has(EventKind::RollbackFailed) && !has(EventKind::RolledBack)
 }
 
-/// Whether that is so of one of these runs, or of any below.
+/// Whether the rollback of one of these runs failed, or that of any below.
 fn any_unrolled(record: &Record, runs: Vec<&Event>) -> bool {
     let (mut left, mut known) = (runs, BTreeSet::new());
     while let Some(run) = left.pop() {
@@ -269,7 +268,7 @@ fn any_unrolled(record: &Record, runs: Vec<&Event>) -> bool {
     false
 }
 
-/// The runs that handled what this one launched.
+/// The runs that handled the launches of this one.
 pub(super) fn children_of<'a>(record: &'a Record, run: &'a Event) -> impl Iterator<Item = &'a Event> {
     let launched = record.of_run(run.lineage.id());
     let launched = launched.filter(|event| event.kind == EventKind::Emitted && event.handler == run.handler);

@@ -1,4 +1,4 @@
-//! A row of the working set, and where in the indices it belongs.
+//! A row of the working set, and its place in the indices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::super::Key;
 use super::state::Lane;
 use crate::bug::{Bug, made};
 
-/// How far a run is; see the migrations.
+/// The state of a run; see the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
     Ready,
@@ -87,11 +87,11 @@ pub(super) struct Row {
     /// The one definition under which it continues; 0 for the current one.
     pub(super) reserved_for: i32,
     pub(super) refused_by: Vec<i32>,
-    /// Of two that are ready since the same moment, the one that became so first is taken first.
+    /// Orders runs that are ready since the same moment: the first to become ready is claimed first.
     pub(super) turn: u64,
 }
 
-/// Where a row is found besides by its id.
+/// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Ready(OffsetDateTime, u64),
@@ -103,7 +103,7 @@ pub(super) enum Place {
 }
 
 impl Row {
-    /// A run of this message that nobody has begun, and may be begun at once.
+    /// A run of this message that has not begun, and may begin at once.
     pub(super) fn new(
         lineage: Lineage,
         message: Uuid,
@@ -180,7 +180,7 @@ impl Row {
         }
     }
 
-    /// Whether whoever holds it under this key may go on with it.
+    /// Whether a claim under this key still holds.
     pub(super) fn is_claimed_under(&self, key: Key) -> bool {
         let again = made(Bug::SettleTwice) && self.epoch == key.epoch + 1;
         let epoch = self.epoch == key.epoch || again || made(Bug::SkipFence);
@@ -192,13 +192,13 @@ impl Row {
         (self.gives_up || self.give_up_at.is_some_and(|at| at <= now)) && !made(Bug::IgnoreGiveUp)
     }
 
-    /// Whether nobody has begun it, be it for the first time or again.
+    /// Whether it has not begun, be it for the first time or again.
     pub(super) fn is_untouched(&self) -> bool {
         self.epoch == self.first_epoch
     }
 
-    /// Prepares the counts for one more failed attempt by a program with this definition. Former attempts no longer count
-    /// unless they were of the same step; see `scoop.tried` in the migrations.
+    /// Prepares the counts for one more failed attempt by a program with this definition. Former attempts no longer
+    /// count unless they were of the same step; see `scoop.tried` in the migrations.
     pub(super) fn tried(&mut self, definition: Option<i32>, again: Option<bool>) {
         if self.attempts + self.retries == 0 {
             self.tried_under.clear();
@@ -213,7 +213,7 @@ impl Row {
         }
     }
 
-    /// Nobody works on it any more; anybody may take it.
+    /// Releases it, so that any worker may claim it.
     pub(super) fn free(&mut self, now: OffsetDateTime) {
         (self.state, self.owner, self.ready_at) = (RunState::Ready, None, now);
     }

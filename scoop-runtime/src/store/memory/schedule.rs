@@ -1,4 +1,4 @@
-//! Sagas that run by themselves; see `schedule_*.sql`.
+//! Scheduled sagas; see `schedule_*.sql`.
 
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -18,14 +18,14 @@ pub(super) struct Scheduled {
     cron: Option<(String, String)>,
     missed: &'static str,
     overlap: &'static str,
-    /// Nothing if it never runs again.
+    /// `None` if it never runs again.
     next_at: Option<OffsetDateTime>,
     fired: i64,
     last_root: Option<Uuid>,
 }
 
 impl Memory {
-    /// Lists which sagas run by themselves.
+    /// Registers the schedules of sagas.
     pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         self.run("publish_schedules", |state| {
             schedules.iter().for_each(|published| state.list_schedule(published));
@@ -34,7 +34,7 @@ impl Memory {
         .await
     }
 
-    /// In how many seconds one of these is due; negative if it has been.
+    /// The seconds until one of these is due; negative if it has been.
     pub(crate) async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Option<f64>> {
         self.run("schedule_wait", |state| {
             let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
@@ -43,7 +43,7 @@ impl Memory {
         .await
     }
 
-    /// Launches what is due of one of these, and moves it on.
+    /// Launches the due ticks of one of these schedules, and advances it.
     pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
         self.run("fire_schedule", |state| {
             let now = state.now();
@@ -73,8 +73,8 @@ impl Memory {
         .await
     }
 
-    /// Launches a tick now, beside the schedule. Nothing if there is no such schedule; else the
-    /// tick's root and id, and for which handlers it is.
+    /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers; `None`
+    /// if there is no such schedule.
     pub(crate) async fn trigger(
         &self,
         topic: &str,
@@ -105,7 +105,7 @@ fn own<'a>((topics, handlers): Pairs<'a>) -> impl Iterator<Item = (String, Strin
 }
 
 impl State {
-    /// A schedule that is listed as it is stays where it is; one that changed begins anew.
+    /// An unchanged schedule keeps its next time; one that changed begins anew.
     fn list_schedule(&mut self, published: &Published<'_>) {
         let pair = (published.topic.to_owned(), published.handler.to_owned());
         let fresh = Scheduled {

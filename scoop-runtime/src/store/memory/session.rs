@@ -1,4 +1,4 @@
-//! The session by which a process shows that it lives, and hears the others.
+//! The session that marks a process as alive, and receives the notifications of others.
 
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
@@ -14,18 +14,18 @@ pub(crate) struct MemorySession {
     memory: Memory,
     number: u64,
     heard: mpsc::UnboundedReceiver<Uuid>,
-    /// How often the newest notification is still to be passed on.
+    /// How often the newest notification is still to be delivered.
     repeats: u32,
 }
 
 impl Memory {
-    /// Opens a session, and lets the others know of the worker that lives by it.
+    /// Opens a session, registers its worker, and notifies the others.
     pub(crate) async fn open_session(
         &self,
         registered: Registered<'_>,
     ) -> sqlx::Result<(MemorySession, OffsetDateTime)> {
         let (hears, heard) = mpsc::unbounded_channel();
-        // Whatever becomes of the answer, the session is gone if nobody has it.
+        // Created first, so that the session ends with this future if its answer is lost.
         let mut session = MemorySession { memory: self.clone(), number: 0, heard, repeats: 0 };
         let number = &mut session.number;
         let started_at = self
@@ -49,7 +49,7 @@ impl Memory {
 }
 
 impl State {
-    /// Enters a worker that lives by this session, and tells the others. Returns when the worker started.
+    /// Registers the worker of this session, and notifies the others. Returns when the worker started.
     fn register(&mut self, session: u64, registered: Registered<'_>) -> OffsetDateTime {
         let known = self.workers.get(&registered.worker).map(|worker| worker.started_at);
         let started_at = known.or(registered.started_at).unwrap_or_else(|| self.now());
@@ -65,7 +65,7 @@ impl State {
 }
 
 impl MemorySession {
-    /// Who said something, when somebody has; nothing if the session is gone.
+    /// Waits for a notification, and returns its sender; `None` if the session is gone.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,4 @@
-//! Applies what follows from a move of a run; see `0006_settle.sql`, of which the `step_*.sql` are the
-//! common case.
+//! Applies settlements; see `0006_settle.sql`, of which the `step_*.sql` are the common case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::bug::{Bug, made};
 use crate::unhandled::Unhandled;
 
 impl Memory {
-    /// Applies the settlements whose claims still hold, and says what became of them.
+    /// Applies the settlements whose claims still hold, and returns their results.
     pub(crate) async fn settle(
         &self,
         identifier: &str,
@@ -45,24 +44,24 @@ impl Memory {
     }
 }
 
-/// What a settlement finds, and what is so from then on.
+/// A settlement, its run, and what follows for that.
 struct Move<'a> {
     settlement: &'a Settlement,
     identifier: &'a Arc<str>,
     held: Row,
     last_event: OffsetDateTime,
-    /// The context of the run.
+    /// The context of the run from now on.
     knows: Context,
     /// It belongs to a rollback.
     undoing: bool,
-    /// The handlers that have something to do.
+    /// The handlers that have a new run.
     started: BTreeSet<String>,
     /// Whether it has children to wait for.
     waits: bool,
 }
 
 impl State {
-    /// Why the indices of the tables would not let a settlement in that still holds.
+    /// Why the unique indices of the tables would refuse a settlement that still holds.
     fn refuses(&self, settlement: &Settlement) -> Option<String> {
         let held =
             self.claimed_under(Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch })?;
@@ -120,7 +119,7 @@ impl State {
         Some(Settled { started: step.started.into_iter().collect(), ..settled })
     }
 
-    /// What is launched, and a run for each handler that is listed at this moment.
+    /// Publishes a launched message, with a run for each handler that is registered at this moment.
     fn emit(&mut self, step: &mut Move<'_>, emission: &EmissionRow) {
         let now = self.now();
         let root = emission.detached_root.unwrap_or(step.settlement.root);
@@ -150,7 +149,7 @@ impl State {
         }
     }
 
-    /// The finished runs that have to be undone: who handled the message and has not turned back.
+    /// Requests the rollback of a message's finished runs that have not begun to roll back.
     fn send_back(&mut self, step: &mut Move<'_>, told: &ToldRow) {
         let now = self.now();
         let Some(hierarchy) = self.hierarchy(step.settlement.root) else {
@@ -171,15 +170,15 @@ impl State {
             row.parent = Some(step.held.id());
             row.ready_at = now + place(told.at);
             (row.backward, row.told) = (true, true);
-            // Whoever is told again is told what is on record.
+            // A repeated request has the recorded reason.
             let on_record = record.of_message(message, EventKind::RollbackEmitted).next();
             let on_record =
                 on_record.filter(|_| step.held.failed_before).and_then(|told| told.exception.clone());
             row.failure = on_record.or_else(|| step.settlement.told_because.clone());
             row.undoing_since = Some(now);
-            // Whoever still holds an epoch of the way forward holds none of the way back.
+            // Higher than any forward epoch, to fence out old owners.
             (row.epoch, row.first_epoch) = (micros(step.last_event), micros(step.last_event));
-            // What it knew itself, and over it what the parent knows now.
+            // Its own last context, overlaid with the parent's current one.
             row.context = own.overlaid_by(&step.knows);
             rows.push(row);
         }
@@ -190,7 +189,7 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// Where the run stands now.
+    /// Updates the row of the run, or removes it.
     fn stand(&mut self, step: &Move<'_>) -> Settled {
         let (now, settlement, held) = (self.now(), step.settlement, &step.held);
         let run = (held.root(), held.id());
@@ -244,7 +243,7 @@ impl State {
         settled(state, give_up_at)
     }
 
-    /// What goes on record: a microsecond apart and in order, since participants order events by time.
+    /// Records the events: a microsecond apart and in order, since participants order events by time.
     fn write(&mut self, step: &Move<'_>) {
         let Move { settlement, identifier, held, .. } = step;
         for row in &settlement.events {
@@ -259,7 +258,7 @@ impl State {
                 event.context = step.knows.clone();
             }
             event.identifier = event.handler.is_some().then(|| Arc::clone(identifier));
-            // A part of the hierarchy may have been told before, on request.
+            // A client may have requested the rollback of a part of the hierarchy before.
             let twice = event.kind == EventKind::RollbackEmitted
                 && self.hierarchy(held.root()).is_some_and(|hierarchy| !hierarchy.record.admits(&event));
             if !twice {
@@ -274,7 +273,7 @@ impl State {
         }
     }
 
-    /// The run has taken note of its children that failed.
+    /// Deletes the failed children that the run has taken note of.
     fn forget_failures(&mut self, step: &Move<'_>, all: bool) {
         let run = (step.held.root(), step.held.id());
         let noted = self.children(run).filter(|child| child.state == RunState::Ended);
@@ -285,7 +284,7 @@ impl State {
 }
 
 impl EventRow {
-    /// The event as it goes on record, but for who writes it.
+    /// The event as it is recorded, without the identifier of the worker.
     fn as_written(&self, held: &Row, settlement: &Settlement, at: OffsetDateTime) -> Option<Event> {
         let kind = EventKind::from_name(self.kind)?;
         let lineage = self.detached_root.map_or_else(|| held.lineage.clone(), Lineage::root);
@@ -307,13 +306,13 @@ impl EventRow {
     }
 }
 
-/// Whether nobody is to hear of this message: the last one of its move.
+/// Whether an injected bug loses this message, the last one of its move.
 fn is_lost(settlement: &Settlement, message: Uuid) -> bool {
     let loses = made(Bug::ForgetDelivery) || made(Bug::ForgetEmission);
     loses && settlement.emissions.last().is_some_and(|last| last.id == message)
 }
 
-/// So many microseconds.
+/// This number of microseconds.
 fn place(at: usize) -> Duration {
     Duration::microseconds(i64::try_from(at).unwrap_or(i64::MAX))
 }

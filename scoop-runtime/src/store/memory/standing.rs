@@ -1,4 +1,4 @@
-//! How far a message is, and what its hierarchy looks like; see `message_standing.sql` and `run_tree.sql`.
+//! The progress of a message, and the tree of its hierarchy; see `message_standing.sql` and `run_tree.sql`.
 
 use scoop_core::{EventKind, Failure};
 use time::OffsetDateTime;
@@ -15,7 +15,7 @@ use crate::shown::system_time;
 use crate::tree::{Extent, RunRow, Stands, TreeRows};
 
 impl Memory {
-    /// How far a root message is.
+    /// The progress of a root message.
     pub(crate) async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
         self.run("standing", |state| {
             let hierarchy = state.hierarchy(root);
@@ -63,7 +63,7 @@ impl Memory {
 }
 
 impl State {
-    /// The messages that no handler was listed for when they were emitted.
+    /// The messages that had no handler when they were emitted.
     fn unhandled_in<'a>(&'a self, hierarchy: &'a Hierarchy) -> impl Iterator<Item = RunRow> + 'a {
         let record = &hierarchy.record;
         let emitted = record.events.iter().filter(|event| event.kind == EventKind::Emitted);
@@ -110,8 +110,8 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 }
 
 impl Hierarchy {
-    /// The runs down to a depth, one more than so many if there are more; and whether some at that depth have launched
-    /// something.
+    /// The runs down to a depth, one more than the limit if there are more; and whether some at that depth have
+    /// launched messages.
     fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
         let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
         let (mut at, mut has_more) = (0, false);

@@ -1,8 +1,7 @@
-//! All that a database in memory holds, and its indices.
+//! The state of a database in memory, and its indices.
 //!
-//! A hierarchy never needs rows of another, so each has its own. What the engine asks of all of them
-//! together (who is ready, overdue, owned by whom) is answered by indices, so that no operation costs more
-//! the longer the history is.
+//! A hierarchy never needs rows of another, so each has its own. Indices answer the questions about all of them (ready,
+//! overdue or owned runs), so that no operation costs more with a longer history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,11 +35,11 @@ pub(super) struct Listed {
     pub(super) since: OffsetDateTime,
     pub(super) until: Option<OffsetDateTime>,
     pub(super) dropped: bool,
-    /// Names that the saga had before.
+    /// Former names of the saga.
     pub(super) was: Vec<String>,
 }
 
-/// A session that shows that a process lives: gone, it is dead.
+/// A session that marks a process as alive. Without it the process is dead.
 #[derive(Debug)]
 pub(super) struct Session {
     /// The process that it belongs to, as [`super::Memory`] numbers them.
@@ -61,19 +60,18 @@ pub(super) struct Hierarchy {
 #[derive(Default)]
 struct Children {
     all: BTreeSet<Uuid>,
-    /// How many of them have not ended.
+    /// The number of those that have not ended.
     open: usize,
 }
 
-/// Everything.
 #[derive(Default)]
 pub(super) struct State {
-    /// When the operation under way takes place.
+    /// The time of the operation under way.
     pub(super) now: Option<OffsetDateTime>,
-    /// The time of the newest event. Whoever sees it does so later, as a commit takes its time.
+    /// Time of the newest event; the clock must pass it, since a real commit takes time.
     pub(super) newest: Option<OffsetDateTime>,
     pub(super) hierarchies: BTreeMap<Uuid, Hierarchy>,
-    /// To which hierarchy a message or a run belongs.
+    /// The hierarchy of a message or a run.
     pub(super) homes: BTreeMap<Uuid, Uuid>,
     pub(super) topology: Vec<Listed>,
     pub(super) workers: BTreeMap<Uuid, Worker>,
@@ -88,19 +86,19 @@ pub(super) struct State {
     pub(super) requests: BTreeSet<Uuid>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
-    /// Who waits for the end of a hierarchy.
+    /// The clients that wait for the end of a hierarchy.
     pub(super) waiters: Arc<Waiters>,
     written: u64,
     turns: u64,
     sessions_opened: u64,
     #[cfg(feature = "simulation")]
     processes: u64,
-    /// No epoch was ever higher.
+    /// The highest epoch so far.
     epoch_max: i64,
 }
 
 impl State {
-    /// When the operation under way takes place: later than any before.
+    /// The time of the operation under way: later than any before.
     pub(super) fn now(&self) -> OffsetDateTime {
         self.now.unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
@@ -261,7 +259,7 @@ impl State {
         ids.filter_map(move |id| hierarchy?.rows.get(id))
     }
 
-    /// Whether a run waits for nobody any more.
+    /// Whether a run waits for no child any more.
     pub(super) fn is_alone(&self, (root, parent): RunId) -> bool {
         let children = self.hierarchies.get(&root).and_then(|hierarchy| hierarchy.children.get(&parent));
         let nearly = usize::from(made(Bug::CountTwice));
@@ -277,13 +275,13 @@ impl State {
         self.hierarchies.entry(root).or_default().record.append(event);
     }
 
-    /// An epoch that is higher than any before: whoever once held a run cannot settle it.
+    /// An epoch that is higher than any before, to fence out all former owners.
     pub(super) fn fresh_epoch(&mut self) -> i64 {
         self.epoch_max = self.epoch_max.max(micros(self.now())) + 1;
         self.epoch_max
     }
 
-    /// Those that listen on a topic.
+    /// The handlers registered for a topic.
     pub(super) fn listening(&self, topic: &str) -> Vec<Pair> {
         let listed = self.topology.iter().filter(|listed| &*listed.topic == topic && listed.until.is_none());
         listed.map(|listed| (listed.handler.clone(), listed.topic.clone())).collect()
@@ -303,7 +301,7 @@ impl State {
         self.sessions_opened
     }
 
-    /// A session is gone. If a worker lived by it, the others hear of it.
+    /// Removes a session. If a worker lived by it, the others are notified.
     pub(super) fn close(&mut self, session: u64) {
         if self.sessions.remove(&session).is_none() {
             return;
@@ -314,7 +312,7 @@ impl State {
         }
     }
 
-    /// Tells all processes that there may be something to do.
+    /// Notifies all processes that there may be work.
     pub(super) fn tell(&self, worker: Uuid) {
         for session in self.sessions.values() {
             // One that does not listen any more is about to be closed.
@@ -330,7 +328,7 @@ impl State {
         dead.map(|(id, _)| *id)
     }
 
-    /// Forgets the hierarchies of which nothing is unfinished. Says how many.
+    /// Forgets the hierarchies without unfinished runs, and returns their number.
     pub(super) fn forget_ended(&mut self) -> usize {
         let ended = self.hierarchies.iter().filter(|(_, hierarchy)| hierarchy.rows.is_empty());
         let ended: Vec<_> = ended.map(|(root, _)| *root).collect();
@@ -347,17 +345,17 @@ impl State {
     }
 }
 
-/// So many microseconds after 1970.
+/// The microseconds since 1970.
 pub(super) fn micros(time: OffsetDateTime) -> i64 {
     i64::try_from(time.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Now, or later if something has happened at this time.
+/// The time `now`, or just after `than` if that is later.
 pub(super) fn later(now: OffsetDateTime, than: OffsetDateTime) -> OffsetDateTime {
     if made(Bug::StandingClock) { than } else { now.max(after(than)) }
 }
 
-/// The next time that can be told from this one.
+/// The next time that differs from this one.
 pub(super) fn after(time: OffsetDateTime) -> OffsetDateTime {
     time + Duration::MICROSECOND
 }

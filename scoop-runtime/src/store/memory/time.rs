@@ -1,4 +1,4 @@
-//! What is due, and who has to give up.
+//! Due times, deadlines, and the runs that have to give up.
 
 use scoop_core::EventKind;
 use time::OffsetDateTime;
@@ -15,8 +15,8 @@ use crate::clock::Now;
 use crate::repair::held_again;
 
 impl Memory {
-    /// In how many seconds there is something to do, in these queues or for a waiting run; whether any worker
-    /// but this one is dead; and the topology, if this one is listed.
+    /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if
+    /// this worker is registered.
     pub(crate) async fn due(
         &self,
         lanes: &Lanes,
@@ -33,7 +33,7 @@ impl Memory {
         .await
     }
 
-    /// Has the waiting runs give up that have missed a deadline, and says which those are.
+    /// Makes waiting runs give up that have missed a deadline, and returns them.
     pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
         self.run("overdue", |state| {
             let (now, limit) = (state.now(), usize::try_from(limit).unwrap_or(usize::MAX));
@@ -88,7 +88,6 @@ impl Memory {
         self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
     }
 
-    /// What time it is.
     pub(crate) async fn now(&self) -> sqlx::Result<Now> {
         self.run("now", |state| {
             let now: OffsetDateTime = state.now();
@@ -97,7 +96,7 @@ impl Memory {
         .await
     }
 
-    /// Sets a run aside that could not be undone, once more. It has taken note of the children that failed.
+    /// Parks a run for an operator after its rollback failed again. The run has taken note of its failed children.
     pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
         self.run("hold", |state| {
             if state.claimed_under(key).is_none() {
@@ -122,7 +121,7 @@ impl Memory {
 }
 
 impl State {
-    /// Puts on record that a run that is back in the working set could not be undone again.
+    /// Records another failure of a rollback.
     fn record_failure(&mut self, run: RunId, failed: &FailedPart) {
         let Some(row) = self.row(run) else {
             return;
@@ -138,7 +137,7 @@ impl State {
         self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
     }
 
-    /// What was asked of this run, or of those above it, oldest first.
+    /// The requests to this run or to its ancestors, oldest first.
     fn requests_of(&self, row: &Row) -> Vec<scoop_core::Failure> {
         let Some(hierarchy) = self.hierarchy(row.root()) else {
             return vec![];

@@ -1,4 +1,4 @@
-//! Who listens where; see `handler_*.sql`.
+//! The subscriptions of handlers; see `handler_*.sql`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::registry::{Renamed, Subscription};
 use crate::topology::ListedHandler;
 
 impl Memory {
-    /// Lists the sagas that messages are delivered to, in place of the names that they had before.
+    /// Registers the sagas that messages are delivered to, in place of their former names.
     pub(crate) async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         self.run("publish", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
@@ -69,7 +69,7 @@ impl Memory {
         .await
     }
 
-    /// The sagas that have ready runs, and no living worker, with their topics.
+    /// The sagas that have ready runs but no living worker, with their topics.
     pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
         self.run("abandoned_sagas", |state| {
             let queues = state.abandoned_queues();
@@ -80,7 +80,7 @@ impl Memory {
         .await
     }
 
-    /// Who is listed.
+    /// The registered handlers.
     pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
         self.run("listed_handlers", |state| {
             let mut listed: Vec<_> = state.topology.iter().filter(|listed| listed.until.is_none()).collect();
@@ -95,7 +95,7 @@ impl Memory {
         .await
     }
 
-    /// Who has listened where, from the beginning on.
+    /// All subscriptions, from the beginning on.
     #[cfg(feature = "simulation")]
     pub(crate) fn listings(&self) -> Vec<crate::simulation::Listing> {
         let told = |listed: &Listed| crate::simulation::Listing {
@@ -108,7 +108,7 @@ impl Memory {
         self.lock().topology.iter().map(told).collect()
     }
 
-    /// Strikes a handler out, and, if wanted, what waits for it.
+    /// Retires a handler. With `drops`, its runs that have not begun are deleted.
     pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
         self.run("strike_out", |state| {
             let now = state.now();
@@ -133,14 +133,14 @@ impl Memory {
 }
 
 impl Listed {
-    /// Whether this says that the handler listens there now.
+    /// Whether this is the current subscription of the handler.
     fn is(&self, topic: &str, handler: &str) -> bool {
         *self.topic == *topic && *self.handler == *handler && self.until.is_none()
     }
 }
 
 impl State {
-    /// What was emitted before a handler listened, and is still waited for, is delivered to it.
+    /// An injected bug: delivers earlier messages to a new handler, if their launcher still waits.
     fn deliver_late(&mut self, (handler, topic): &Pair) {
         let now = self.now();
         let waiting = self.waiting().collect::<Vec<_>>();
@@ -163,7 +163,7 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// The deliveries that wait for a handler, and that nobody has begun.
+    /// The deliveries to a handler that have not begun.
     fn not_begun(&self, topic: &str, handler: &str) -> Vec<RunId> {
         let (handler, topic): Pair = (handler.into(), topic.into());
         let from = (handler.clone(), topic.clone(), i32::MIN);
@@ -173,7 +173,7 @@ impl State {
         ready.filter(|run| self.row(*run).is_some_and(untouched)).collect()
     }
 
-    /// The queues of ready runs whose saga no living worker has.
+    /// The queues of ready runs without a living worker of their saga.
     fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
         let is_alive = |(handler, topic, _): &&Lane| {
             self.workers.values().any(|worker| worker.position(topic, handler).is_some())
@@ -181,7 +181,7 @@ impl State {
         self.ready.keys().filter(move |lane| !is_alive(lane))
     }
 
-    /// The due runs whose saga no living worker has.
+    /// The due runs without a living worker of their saga.
     pub(super) fn abandoned(&self) -> impl Iterator<Item = &Row> {
         let runs = self.abandoned_queues().flat_map(|lane| &self.ready[lane]);
         runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))

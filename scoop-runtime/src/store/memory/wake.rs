@@ -17,15 +17,14 @@ use super::state::{Lane, RunId, State, after, later};
 use crate::bug::{Bug, made};
 
 impl Memory {
-    /// Makes the runs ready that wait for nobody any more, and says whose they are.
+    /// Makes the runs ready that wait for no child any more, and returns their handlers.
     pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
         let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
     }
 
-    /// The same, by a worker of these queues that has room for so many of the parents, from the first
-    /// on: of these, the ones that wait for nobody are claimed. Those that had come to the last step of their
-    /// saga commit instead, if that is wanted.
+    /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are claimed.
+    /// With `commits`, those that had come to the last step of their saga commit instead.
     pub(crate) async fn wake_here(
         &self,
         parents: &[Parent],
@@ -77,12 +76,12 @@ impl Memory {
         .await
     }
 
-    /// Makes the runs ready that nobody came to wake, and says whose they are.
+    /// Makes waiting runs ready that were never woken, and returns their handlers.
     pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         self.run("sweep", |state| Ok(state.sweep())).await
     }
 
-    /// Tells the other processes that there may be something to do.
+    /// Notifies the other processes that there may be work.
     pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.run("notify", |state| {
             state.tell(worker);
@@ -93,8 +92,7 @@ impl Memory {
 }
 
 impl State {
-    /// A run waits for nobody any more, its last child having ended at this time: it is ready, or this
-    /// worker's from now on.
+    /// Wakes a run after its last child, which ended at this time. The run is ready then, or claimed by this worker.
     fn wake(&mut self, run: RunId, at: OffsetDateTime, worker: Option<Uuid>) {
         if forgotten(run) {
             return;
@@ -124,7 +122,7 @@ impl State {
             && (self.children(run).next().is_none() || made(Bug::CommitOverFailure))
     }
 
-    /// A run has committed with its last child, which ended at this time.
+    /// Commits a run after its last child, which ended at this time.
     fn commit(&mut self, run: RunId, at: OffsetDateTime, identifier: &Arc<str>) -> Option<Committed> {
         if forgotten(run) {
             return None;
@@ -151,7 +149,7 @@ impl State {
         alone.into_iter().filter_map(&mut wake).collect()
     }
 
-    /// Whether the run was held under the key.
+    /// Hands a run back. Returns whether it was held under the key.
     fn release(&mut self, release: &Release) -> bool {
         let now = self.now();
         let Release { key, pause_seconds, reason, granted, definition, again } = release;
@@ -178,7 +176,7 @@ impl State {
     }
 }
 
-/// Whether the run is one of those that nobody wakes.
+/// Whether an injected bug forgets to wake the run.
 fn forgotten((_, id): RunId) -> bool {
     made(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

@@ -1,4 +1,4 @@
-//! What happens to a store from outside: sessions that end, connections that are lost, time that passes.
+//! Influences on a store from outside: ended sessions, lost connections, passing time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use uuid::Uuid;
 use super::{ENTRIES, Error, Noted};
 use crate::store::{Memory, MemorySession, Registered, Store, Tables};
 
-/// Where a store is.
+/// Access to a store from outside.
 pub(super) enum Outside {
     Postgres(Server),
     Memory(Memory),
 }
 
-/// The session by which a worker shows that it lives.
+/// The session that marks a worker as alive.
 pub(super) enum Session {
     Postgres { _connection: PgConnection, process: i32 },
     Memory(Option<MemorySession>),
@@ -30,7 +30,7 @@ impl Outside {
         }
     }
 
-    /// Shows a worker to the others as long as the session lasts.
+    /// Registers a worker for as long as the session lasts.
     pub(super) async fn enlist(&self, worker: Uuid) -> sqlx::Result<Session> {
         match self {
             Self::Postgres(server) => {
@@ -53,7 +53,7 @@ impl Outside {
         }
     }
 
-    /// An operation whose connection is lost when it has come as far as this table, if there are connections.
+    /// Executes an operation that loses its connection when it reaches this table, if there are connections.
     pub(super) async fn interrupted<T>(
         &self,
         locks: &str,
@@ -77,7 +77,7 @@ impl Outside {
         }
     }
 
-    /// Moves the clock on, as far as runs can tell. Says how much later than before the store's own clock is.
+    /// Advances the clock of runs. Returns by how much the store's own clock is later.
     pub(super) async fn advance(&self, by: Duration) -> Duration {
         match self {
             Self::Postgres(server) => {
@@ -109,7 +109,7 @@ fn of_nothing(worker: Uuid) -> Registered<'static> {
 }
 
 impl Server {
-    /// Shows a worker to the others as long as the session lasts.
+    /// Registers a worker for as long as the session lasts.
     async fn enlist(&self, worker: Uuid) -> sqlx::Result<(PgConnection, i32)> {
         let options = self.pool.connect_options();
         let mut connection = PgConnection::connect_with(&options).await?;
@@ -121,8 +121,8 @@ impl Server {
         Ok((connection, process))
     }
 
-    /// Ends a session, as the death of its process would. Whoever is gone from the list of sessions has no
-    /// locks any more.
+    /// Ends a session, as the death of its process would. A process that is gone from the list of sessions has no locks
+    /// any more.
     async fn end(&self, process: i32) {
         let terminate = sqlx::query("SELECT pg_terminate_backend($1)").bind(process);
         terminate.execute(&self.pool).await.unwrap();
@@ -130,7 +130,7 @@ impl Server {
         while sqlx::query_scalar(lives).bind(process).fetch_one(&self.pool).await.unwrap() {}
     }
 
-    /// An operation that comes as far as this table, when its connection is lost.
+    /// Executes an operation that loses its connection when it reaches this table.
     async fn interrupted<T>(&self, locks: &str, operation: impl Future<Output = sqlx::Result<T>>) -> Error {
         let mut lock = self.pool.begin().await.unwrap();
         let statement = AssertSqlSafe(format!("LOCK TABLE scoop.{locks} IN ACCESS EXCLUSIVE MODE"));
@@ -147,7 +147,7 @@ impl Server {
             () = losing => unreachable!("there is no end of it"),
         };
         lock.rollback().await.unwrap();
-        // Whoever has no business with that table changes nothing: nobody was dead, or the time was known.
+        // An operation that does not use that table changes nothing: no worker was dead, or the time was known.
         answer.err().map_or(Error::Unanswered, Error::Database)
     }
 
@@ -163,13 +163,13 @@ impl Server {
         rows.iter().map(read).collect()
     }
 
-    /// Puts the times back by which runs are ready.
+    /// Moves the times back at which runs become ready.
     async fn advance(&self, by: Duration) {
         let back = "UPDATE scoop.run SET ready_at = ready_at - make_interval(secs => $1)";
         sqlx::query(back).bind(by.as_secs_f64()).execute(&self.pool).await.unwrap();
     }
 
-    /// As if nothing had ever happened.
+    /// Deletes all rows.
     pub(super) async fn empty(&self) {
         let tables = ["run", "return_value", "message_event", "message", "worker"];
         let delete = tables.map(|table| format!("DELETE FROM scoop.{table};")).concat();

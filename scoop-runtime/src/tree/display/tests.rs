@@ -1,4 +1,4 @@
-//! Texts of trees, one of which is the sample of the guide.
+//! Tests of displayed trees, one of which is the sample of the guide.
 
 use expect_test::expect;
 use scoop_core::{Failure, Lineage, SLEEP_HANDLER, SLEEP_TOPIC};
@@ -42,7 +42,7 @@ fn shown(rows: Vec<RunRow>) -> String {
     Tree::of(TreeRows::all(rows.into_iter().map(Ok).collect()), vec![], vec![]).to_string()
 }
 
-/// The order of the guide: one child has committed, one backs off, one has not begun, and the customer left.
+/// The order of the guide: one child has committed, one backs off, one has not begun, and the order was cancelled.
 fn order() -> Tree {
     use EventKind::{Committed, Seen, Suspended};
     let gives_up = |state: &str| Stands { gives_up: true, ..stands(state) };
@@ -196,7 +196,7 @@ fn rollback_of_a_step_that_never_completed_is_not_shown() {
 }
 
 #[test]
-fn run_that_sleeps_says_until_when() {
+fn sleeping_run_shows_the_end_of_its_sleep() {
     let slept = Stands { ready_at: Some(at(80_000)), ..stands("ready") };
     let text = shown(vec![
         row(&[0, 1], ("reminder", "remind"), Some(stands("waiting")), vec![event(EventKind::Seen, None, 0)]),
@@ -252,12 +252,13 @@ fn texts_of_users_cannot_forge_a_line() {
     let text = tree.to_string();
     assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{text}");
     assert!(!text.lines().any(|line| line.trim_start().starts_with("└─ refund")), "{text}");
-    // The request; of each run itself, its name, its request, and two events; what was done; what is unreadable.
+    // The request; five lines per run (the run, its id, its request, two events); the intervention; the unreadable
+    // row.
     assert_eq!(text.lines().count(), 1 + 3 * 5 + 1 + 1, "{text}");
 }
 
 #[test]
-fn times_that_cannot_be_read_stay_where_they_are_on_record() {
+fn event_with_an_unreadable_time_keeps_its_place() {
     let mut events = vec![
         event(EventKind::Seen, None, 0),
         event(EventKind::Suspended, Some("reserve"), 1),
@@ -267,5 +268,5 @@ fn times_that_cannot_be_read_stay_where_they_are_on_record() {
     let text = shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, events)]);
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     assert!(lines[3].starts_with("(unreadable time)") && lines[3].contains("completed reserve"), "{text}");
-    assert!(lines[4].contains("+ 2 ms"), "the one before is left out\n{text}");
+    assert!(lines[4].contains("+ 2 ms"), "the duration ignores the unreadable time\n{text}");
 }

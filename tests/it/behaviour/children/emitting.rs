@@ -68,7 +68,7 @@ mod emitting_anew {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_handler_emits_is_waited_for_and_undone() -> Result<()> {
+    async fn messages_of_a_failure_handler_are_waited_for_and_undone() -> Result<()> {
         let db = Database::new().await;
         let scoop =
             db.scoop().only::<RootHandler>().only::<ChildHandler>().only::<ChildHandler2>().start().await?;

@@ -1,4 +1,4 @@
-//! What a handler of child failures may do: let it be, fail by itself, say where to go.
+//! Handlers of child failures: they may accept the failure, fail themselves, or jump.
 
 use super::*;
 

@@ -277,7 +277,7 @@ mod child_not_undone {
 
     /// W-17: the handler is called on both paths.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_child_that_cannot_roll_back_keeps_its_parent_from_it() -> Result<()> {
+    async fn failed_rollback_of_a_child_blocks_that_of_its_parent() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>().start().await?;
         let root = scoop.launch(Root).await?;

@@ -26,7 +26,7 @@ mod nobody_handles {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_message_that_nobody_handles_is_not_waited_for() -> Result<()> {
+    async fn unhandled_message_is_not_waited_for() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.scoop().only::<RootHandler>().start().await?;
         let root = scoop.launch(Root).await?;
@@ -169,16 +169,16 @@ mod several_failures {
         }
     }
 
-    /// W-51: whose message came first, or whose saga is named first, does not matter.
+    /// W-51: neither the order of the messages nor that of the sagas matters.
     #[tokio::test(flavor = "multi_thread")]
-    async fn failures_of_several_children_are_ordered_by_the_time_they_turned_back() -> Result<()> {
+    async fn failures_of_several_children_are_ordered_by_the_start_of_their_rollbacks() -> Result<()> {
         let db = Database::new().await;
         let gate = Gate::default();
         let scoop = db.scoop().only::<RootHandler>().only::<SlowHandler>().only::<ChildHandler2>();
         let scoop = scoop.provide(SlowHandler { gate: gate.clone() }).start().await?;
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
-        eventually("the other child turned back", async || db.history().await.count("ROLLING_BACK") == 1)
+        eventually("the other child rolls back", async || db.history().await.count("ROLLING_BACK") == 1)
             .await;
         gate.open(1);
         let Outcome::RolledBack(failure) = root.ends().await? else {

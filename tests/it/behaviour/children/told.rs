@@ -1,4 +1,4 @@
-//! What a handler learns of children that were told to roll back.
+//! Children with a requested rollback, as a failure handler gets them.
 
 use scoop::ChildOutcome;
 
@@ -51,7 +51,7 @@ impl ChildHandler {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_on_the_way_back_learns_who_could_not_be_undone() -> Result<()> {
+async fn handler_during_a_rollback_gets_the_children_that_could_not_be_undone() -> Result<()> {
     let db = Database::new().await;
     let notes = Notes::default();
     let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();

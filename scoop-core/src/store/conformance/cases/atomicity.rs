@@ -1,4 +1,4 @@
-//! One round, and each call of it that can fail.
+//! One round, with a fault at each of its calls.
 
 use crate::store::conformance::support::{
     ENOUGH_CALLS, Kept, NEXT, all_dequeued, committed, dequeued, ensure, full_round, is_on_record, keys,
@@ -7,14 +7,14 @@ use crate::store::conformance::support::{
 use crate::store::conformance::{Fault, World};
 use crate::store::{Dequeued, Round, Rounds, Verdict};
 
-/// Goes through it with each of these faults at each call, until there is no such call any more.
+/// Attempts the case with each of these faults at each call, until no such call is left.
 pub(super) async fn at_each_call(
     faults: &[Fault],
     attempt: impl AsyncFn(Fault, usize) -> Kept<bool>,
 ) -> Kept {
     for &fault in faults {
         for nth in 1.. {
-            ensure!(nth < ENOUGH_CALLS, "there is no end of calls");
+            ensure!(nth < ENOUGH_CALLS, "a case makes an endless number of calls");
             let struck = attempt(fault, nth).await;
             if !struck.map_err(|wrong| wrong.during(format_args!("{fault:?} at call {nth}")))? {
                 break;
@@ -32,7 +32,7 @@ pub(in super::super) async fn with_item<W: World>(make: impl AsyncFn() -> W) -> 
     .await
 }
 
-/// A round that fails, and whoever comes then: to read what is on record, or first for what there is to do.
+/// A round that fails, and then another process, which reads the entries, or dequeues before that.
 async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize, dequeues: bool) -> Kept<bool> {
     let (store, other) = (world.open().await, world.open().await);
     committed(&store, &Round::new().enqueue("work", mute())).await?;
@@ -46,8 +46,8 @@ async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize, dequeues
     }
     let done = is_on_record(&other).await?;
     match answer {
-        Ok(Verdict::Committed) => ensure!(done, "a round was committed, and is not on record"),
-        Ok(Verdict::Refused) => ensure!(struck, "a round was refused that nothing speaks against"),
+        Ok(Verdict::Committed) => ensure!(done, "a round was committed, and is not recorded"),
+        Ok(Verdict::Refused) => ensure!(struck, "a valid round was refused"),
         Err(error) => ensure!(struck, "a call failed: {error}"),
     }
 
@@ -56,22 +56,22 @@ async fn round_with_item<W: World>(world: &W, fault: Fault, nth: usize, dequeues
     let next = all_dequeued(&other, "second").await?;
     let acknowledged = match &next[..] {
         [again] if again.item.key == "work" => {
-            ensure!(!done, "an item came again whose round is on record");
+            ensure!(!done, "an item came again whose round is recorded");
             taken_over(world, &held, again).await?;
             all_dequeued(&other, "third").await?
         }
         _ => next,
     };
-    ensure!(is_on_record(&other).await?, "an item is gone, and its round is not on record");
+    ensure!(is_on_record(&other).await?, "an item is gone, and its round is not recorded");
     ensure!(keys(&acknowledged) == NEXT, "after a round, there was {:?} to do", keys(&acknowledged));
-    // Whatever was under way has no effect any more.
+    // A commit that was still under way has no effect any more.
     let _ = store.commit(&full_round(Some(held.token))).await?;
     nothing(&other, "fourth", "all items are held or acknowledged").await?;
-    ensure!(is_on_record(&other).await?, "a round that is sent again undoes something");
+    ensure!(is_on_record(&other).await?, "a repeated round removes entries");
     Ok(struck)
 }
 
-/// While the item is still held there is nothing to do, or all that its round enqueues.
+/// While the item is still held, the queue offers nothing, or all items of its round.
 async fn dequeued_at_once(store: &impl Rounds) -> Kept {
     let next = all_dequeued(store, "at once").await?;
     ensure!(next.is_empty() || keys(&next) == NEXT, "half a round is in the queue: {:?}", keys(&next));
@@ -79,18 +79,18 @@ async fn dequeued_at_once(store: &impl Rounds) -> Kept {
     for dequeued in next {
         store.abandon(&dequeued.token).await?;
     }
-    ensure!(is_on_record(store).await? || !there, "of half a round there are only the items");
+    ensure!(is_on_record(store).await? || !there, "half a round is visible: its items without its entries");
     Ok(())
 }
 
-/// Another brings to an end what the first did not.
+/// Another holder finishes the item that the first one did not.
 async fn taken_over<W: World>(world: &W, held: &Dequeued, again: &Dequeued) -> Kept {
     let other = world.open().await;
-    ensure!(!is_on_record(&other).await?, "an item came again whose round is on record");
+    ensure!(!is_on_record(&other).await?, "an item came again whose round is recorded");
     ensure!(again.token.epoch > held.token.epoch, "an item was taken over under no higher epoch");
     let because = "the item had been taken over from its holder";
     refused(&other, &full_round(Some(held.token.clone())), because).await?;
-    ensure!(!is_on_record(&other).await?, "a round that was refused is on record");
+    ensure!(!is_on_record(&other).await?, "a round that was refused is recorded");
     committed(&other, &full_round(Some(again.token.clone()))).await
 }
 
@@ -111,15 +111,15 @@ async fn round_without_item<W: World>(world: &W, fault: Fault, nth: usize, again
     match answer {
         Ok(verdict) => {
             ensure!(verdict == Verdict::Committed, "a round was refused that acknowledges nothing");
-            ensure!(done, "a round was committed, and is not on record");
+            ensure!(done, "a round was committed, and is not recorded");
         }
         Err(error) => ensure!(struck, "a call failed: {error}"),
     }
     if again {
         committed(&other, &full_round(None)).await?;
-        ensure!(is_on_record(&other).await?, "a round was committed, and is not on record");
+        ensure!(is_on_record(&other).await?, "a round was committed, and is not recorded");
     }
-    // Locks that were taken to carry it out may have to run out.
+    // Locks that were taken to carry it out may have to expire.
     let mut next = all_dequeued(&other, "first").await?;
     world.kill("nobody").await;
     other.take_over().await?;
@@ -128,7 +128,9 @@ async fn round_without_item<W: World>(world: &W, fault: Fault, nth: usize, again
     }
     match is_on_record(&other).await? {
         true => ensure!(keys(&next) == NEXT, "after a round, there was {:?} to do", keys(&next)),
-        false => ensure!(!done && !again && next.is_empty(), "a round has left {:?} alone", keys(&next)),
+        false => {
+            ensure!(!done && !again && next.is_empty(), "half a round is in the queue: {:?}", keys(&next))
+        }
     }
     Ok(struck)
 }

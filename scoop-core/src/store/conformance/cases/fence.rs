@@ -1,4 +1,4 @@
-//! Holders that die, are taken for dead, and come back.
+//! Holders that die, are presumed dead, and return.
 
 use crate::store::conformance::World;
 use crate::store::conformance::support::{
@@ -15,7 +15,7 @@ pub(in super::super) async fn lock_expiry<W: World>(make: impl AsyncFn() -> W) -
     let Some(lock_time) = world.lock_time() else {
         world.advance(HOUR * 24 * 365).await;
         other.take_over().await?;
-        nothing(&other, "b", "its holder lives, and locks last for ever").await?;
+        nothing(&other, "b", "its holder lives, and locks do not expire").await?;
         return committed(&store, &Round::new().append("s", "1", mute()).acknowledge(held.token)).await;
     };
 
@@ -25,18 +25,18 @@ pub(in super::super) async fn lock_expiry<W: World>(make: impl AsyncFn() -> W) -
     );
     world.advance(lock_time - MARGIN).await;
     other.take_over().await?;
-    nothing(&other, "b", "its lock has not run out").await?;
+    nothing(&other, "b", "its lock has not expired").await?;
     world.advance(MARGIN).await;
     other.take_over().await?;
     let again = dequeued(&other, "b", "one").await?;
     ensure!(again.token.epoch > held.token.epoch, "an item was taken over under no higher epoch");
-    refused(&store, &full_round(Some(held.token)), "its lock had run out, and somebody else had the item")
+    refused(&store, &full_round(Some(held.token)), "its lock had expired, and another holder had the item")
         .await?;
 
     // The new lock lasts as long as the first.
     world.advance(lock_time - MARGIN).await;
     other.take_over().await?;
-    nothing(&store, "a", "its second lock has not run out").await?;
+    nothing(&store, "a", "its second lock has not expired").await?;
     committed(&other, &full_round(Some(again.token))).await
 }
 
@@ -51,21 +51,21 @@ pub(in super::super) async fn fencing<W: World>(make: impl AsyncFn() -> W) -> Ke
     store.take_over().await?;
     let held = dequeued(&store, "b", "one").await?;
     ensure!(held.token.epoch > lost.token.epoch, "an item was taken over under no higher epoch");
-    ensure!(held.item == lost.item, "an item says something else when it is taken over: {:?}", held.item);
+    ensure!(held.item == lost.item, "an item has other content when it is taken over: {:?}", held.item);
 
     let because = "the item had been taken over from its holder";
     let round_of_zombie = full_round(Some(lost.token.clone()));
-    // Stores may have a shorter way for a round that does no more than acknowledge.
+    // Stores may have a shortcut for a round that only acknowledges.
     let no_more = Round::new().acknowledge(lost.token.clone());
     for round in [&round_of_zombie, &no_more, &round_of_zombie] {
         refused(&zombie, round, because)
             .await
             .map_err(|wrong| wrong.during("while another holds the item"))?;
-        ensure!(!is_on_record(&store).await?, "a round that was refused is on record");
+        ensure!(!is_on_record(&store).await?, "a round that was refused is recorded");
         nothing(&store, "c", "the round that enqueues it was refused").await?;
     }
     zombie.abandon(&lost.token).await?;
-    nothing(&store, "c", "he who abandoned it did not hold it any more").await?;
+    nothing(&store, "c", "the holder that abandoned it had lost it").await?;
 
     committed(&store, &Round::new().append("s", "by b", mute()).acknowledge(held.token.clone())).await?;
     for round in [&round_of_zombie, &no_more] {
@@ -77,13 +77,12 @@ pub(in super::super) async fn fencing<W: World>(make: impl AsyncFn() -> W) -> Ke
     world.kill("b").await;
     store.take_over().await?;
     nothing(&zombie, "a", "it was acknowledged").await?;
-    ensure!(!is_on_record(&store).await?, "a round that was refused is on record");
-    ensure!(stream(&store, "s").await? == ["by b"], "the round of the holder is not on record");
+    ensure!(!is_on_record(&store).await?, "a round that was refused is recorded");
+    ensure!(stream(&store, "s").await? == ["by b"], "the round of the holder is not recorded");
     never_twice(&world).await
 }
 
-/// Who was taken for dead, and whose item nobody has been handed since, may get through or not; but
-/// then nobody else does.
+/// At most one round for an item counts. A holder presumed dead may still commit before the item is handed out again.
 async fn never_twice<W: World>(world: &W) -> Kept {
     let (zombie, store) = (world.open().await, world.open().await);
     committed(&store, &Round::new().enqueue("two", mute())).await?;

@@ -1,4 +1,4 @@
-//! An order from its beginning to its end, and each call on the way that can fail.
+//! An order from beginning to end, with a fault at each call.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ use crate::store::conformance::support::{ENOUGH, Kept, Turns, Wrong, ensure, mut
 use crate::store::conformance::{Fault, World};
 use crate::store::{Dequeued, Round, Rounds};
 
-/// How many sequences of deaths there are.
+/// The number of pseudo-random sequences of deaths.
 const SEEDS: u64 = 12;
 
-/// All items that there are.
+/// The keys of all items.
 const DONE: [&str; 6] = ["bake", "brew", "cut", "order", "serve brew", "serve cut"];
 
-/// How it begins.
+/// The launch of the order.
 fn order() -> Round {
     Round::new().append("log", "order", mute()).append("same", "order", mute()).enqueue("order", mute())
 }
 
-/// What follows from an item.
+/// The round that completes an item.
 fn what_follows(of: &Dequeued) -> Round {
     let key = &*of.item.key;
     let done = Round::new().append("log", format!("{key} done"), mute());
     let done = done.append("done", key, mute()).append("same", format!("{key} done"), mute());
     let round = match key {
         "order" => done.enqueue("brew", mute()).enqueue("bake", mute()),
-        // Whoever comes first.
+        // The first of the two enqueues it; for the second it is a duplicate.
         "brew" | "bake" => {
             done.enqueue("cut", mute()).append("log", "cutting", mute()).append("same", "cutting", mute())
         }
@@ -38,10 +38,9 @@ fn what_follows(of: &Dequeued) -> Round {
     round.acknowledge(of.token.clone())
 }
 
-/// Does what there is to do, until there is nothing more, as one life of a process. Stops if there
-/// is no end of it.
+/// Works as one life of a process until the queue is empty. Stops after [`ENOUGH`] items.
 async fn live<S: Rounds>(store: &S, holder: &str) -> Result<(), S::Error> {
-    // It does not know whether somebody has begun before.
+    // The process does not know whether the order was launched before.
     let _ = store.commit(&order()).await?;
     store.take_over().await?;
     for _ in 0..ENOUGH {
@@ -51,16 +50,16 @@ async fn live<S: Rounds>(store: &S, holder: &str) -> Result<(), S::Error> {
     Ok(())
 }
 
-/// The streams `log` and `same` have the same entries, in whatever order rounds come.
+/// The streams `log` and `same` have the same entries, regardless of the order of rounds.
 async fn no_round_is_half_done(store: &impl Rounds) -> Kept {
     let (log, same) = (stream(store, "log").await?, stream(store, "same").await?);
     let sets = [&log, &same].map(|stream| stream.iter().collect::<BTreeSet<_>>());
-    ensure!(sets[0] == sets[1], "half a round is on record: {log:?}, but {same:?}");
+    ensure!(sets[0] == sets[1], "half a round is recorded: {log:?}, but {same:?}");
     ensure!(sets[0].len() == log.len() && sets[1].len() == same.len(), "an entry is there twice: {log:?}");
     Ok(())
 }
 
-/// All was done, and nothing is left.
+/// All items are done, and the queue is empty.
 async fn all_is_done<W: World>(world: &W, holder: &str) -> Kept {
     let store = world.open().await;
     no_round_is_half_done(&store).await?;
@@ -68,21 +67,21 @@ async fn all_is_done<W: World>(world: &W, holder: &str) -> Kept {
     done.sort_unstable();
     ensure!(done == DONE, "in the end this was done: {done:?}");
     let log = stream(&store, "log").await?;
-    ensure!(log.len() == DONE.len() + 2, "in the end this is on record: {log:?}");
+    ensure!(log.len() == DONE.len() + 2, "in the end this is recorded: {log:?}");
     world.kill(holder).await;
     store.take_over().await?;
     nothing(&store, "afterwards", "everything was acknowledged").await
 }
 
-/// What became of a life.
+/// The outcome of a life.
 struct Ended {
-    /// There was nothing more to do.
+    /// Whether the life ended without an error.
     in_peace: bool,
-    /// A call failed that was to fail.
+    /// Whether the injected fault occurred.
     struck: bool,
 }
 
-/// One life, with a call that is to fail, or none. Whoever dies leaves nothing half done, and is taken over.
+/// One life, with or without an injected fault. A death leaves no round half done, and its items are taken over.
 async fn one_life<W: World>(world: &W, holder: &str, fault: Option<(Fault, usize)>) -> Kept<Ended> {
     if let Some((fault, nth)) = fault {
         world.faults().arm(fault, nth);
@@ -100,7 +99,7 @@ async fn one_life<W: World>(world: &W, holder: &str, fault: Option<(Fault, usize
     Ok(Ended { in_peace, struck })
 }
 
-/// A life in which nothing fails, and what has to be there after that.
+/// A life without faults, and the checks after it.
 async fn last_life<W: World>(world: &W) -> Kept {
     one_life(world, "the last", None).await?;
     all_is_done(world, "the last").await
@@ -142,7 +141,7 @@ pub(in super::super) async fn lost_answers<W: World>(make: impl AsyncFn() -> W) 
         let struck = world.faults().disarm();
         lived?;
         no_round_is_half_done(&store).await?;
-        // It may hold something without knowing it.
+        // It may hold an item without knowing of it.
         world.kill("the first").await;
         store.take_over().await?;
         last_life(&world).await?;
@@ -151,7 +150,7 @@ pub(in super::super) async fn lost_answers<W: World>(make: impl AsyncFn() -> W) 
     .await
 }
 
-/// A life of one who repeats what has failed.
+/// A life that repeats failed calls.
 async fn live_on(store: &impl Rounds, holder: &str) -> Kept {
     let _ = until_it_answers(async || store.commit(&order()).await).await?;
     for _ in 0..ENOUGH {
@@ -161,7 +160,7 @@ async fn live_on(store: &impl Rounds, holder: &str) -> Kept {
     Ok(())
 }
 
-/// The second time nothing is to fail any more.
+/// Calls again after a failure; the second call must succeed.
 async fn until_it_answers<T, E: std::error::Error>(call: impl AsyncFn() -> Result<T, E>) -> Kept<T> {
     match call().await {
         Ok(answer) => Ok(answer),

@@ -12,7 +12,7 @@ use crate::store::conformance::support::{
 };
 use crate::store::{Round, Rounds, Token, Verdict};
 
-/// How many orders of events there are.
+/// The number of pseudo-random interleavings.
 const SEEDS: u64 = 10;
 
 const HOLDERS: u64 = 4;
@@ -27,7 +27,7 @@ pub(in super::super) async fn concurrency<W: World>(make: impl AsyncFn() -> W) -
     Ok(())
 }
 
-/// Who is at what, as the holders see it.
+/// The held and acknowledged items, as the holders see them.
 #[derive(Default)]
 struct Books {
     held: RefCell<BTreeSet<String>>,
@@ -45,7 +45,7 @@ async fn many_holders<W: World>(world: &W, seed: u64) -> Kept {
         one_of_many(&store, &format!("holder {holder}"), &books, &mut turns).await
     });
     try_join_all(holders).await?;
-    // Who looks while others are at it may find nothing, though there is something.
+    // A concurrent dequeue may find nothing although an item is left.
     one_of_many(&store, "the last", &books, &mut Turns::new(seed)).await?;
 
     let expected: Vec<_> = (0..ITEMS).map(|item| format!("{item:02}")).collect();
@@ -56,7 +56,7 @@ async fn many_holders<W: World>(world: &W, seed: u64) -> Kept {
     );
     let mut log = stream(&store, "log").await?;
     log.sort_unstable();
-    ensure!(log == expected, "many holders put this on record: {log:?}");
+    ensure!(log == expected, "many holders recorded this: {log:?}");
     nothing(&store, "afterwards", "all items were acknowledged").await
 }
 
@@ -78,7 +78,7 @@ async fn one_of_many(store: &impl Rounds, holder: &str, books: &Books, turns: &m
         ensure!(verdict == Verdict::Committed, "the round of the one holder of `{key}` was refused");
         *books.acknowledged.borrow_mut().entry(key).or_default() += 1;
     }
-    ensure!(false, "there is no end of items");
+    ensure!(false, "the queue hands out items endlessly");
     Ok(())
 }
 
@@ -90,7 +90,7 @@ pub(in super::super) async fn half_rounds<W: World>(make: impl AsyncFn() -> W) -
     Ok(())
 }
 
-/// One commits, and others look at what is there.
+/// One process commits while others read and dequeue.
 async fn while_others_look<W: World>(world: &W, seed: u64) -> Kept {
     let (store, over) = (world.open().await, Cell::new(false));
     for number in 0..ROUNDS / 2 {
@@ -116,12 +116,12 @@ async fn while_others_look<W: World>(world: &W, seed: u64) -> Kept {
     Ok(())
 }
 
-/// The number of a round, and of what belongs to it.
+/// The key of a round, and of its entries and items.
 fn name(number: usize) -> String {
     format!("round {number}")
 }
 
-/// Rounds, some of which acknowledge something.
+/// Commits rounds, of which some acknowledge an item.
 async fn write(store: &impl Rounds, tokens: Vec<Token>, turns: &mut Turns) -> Kept {
     let mut tokens = tokens.into_iter();
     for number in 0..ROUNDS {
@@ -139,12 +139,12 @@ async fn write(store: &impl Rounds, tokens: Vec<Token>, turns: &mut Turns) -> Ke
     Ok(())
 }
 
-/// Which rounds a stream tells of.
+/// The rounds that have entries in a stream.
 fn rounds_of(entries: &[String]) -> BTreeSet<&str> {
     entries.iter().map(|key| key.trim_end_matches(" again")).collect()
 }
 
-/// What is in the one stream is in the other that is read after it, and what was read stays where it is.
+/// Every round in one stream is in the other when that is read later, and entries once read keep their position.
 async fn look(store: &impl Rounds, streams: [&str; 2], over: &Cell<bool>, mut turns: Turns) -> Kept {
     let mut before = [vec![], vec![]];
     loop {
@@ -155,7 +155,7 @@ async fn look(store: &impl Rounds, streams: [&str; 2], over: &Cell<bool>, mut tu
         let (seen, then) = (rounds_of(&first), rounds_of(&second));
         ensure!(
             seen.is_subset(&then),
-            "`{}` tells of {seen:?}, but then `{}` of {then:?}",
+            "`{}` contains {seen:?}, but then `{}` contains {then:?}",
             streams[0],
             streams[1]
         );
@@ -175,7 +175,7 @@ async fn look(store: &impl Rounds, streams: [&str; 2], over: &Cell<bool>, mut tu
     }
 }
 
-/// Who is handed an item finds on record where it comes from, and the other item of its round in the queue.
+/// The holder of an item finds the entries of its round recorded, and the other item of its round in the queue.
 async fn dequeue(store: &impl Rounds, over: &Cell<bool>, mut turns: Turns) -> Kept {
     let mut all = BTreeSet::new();
     loop {
@@ -193,7 +193,7 @@ async fn dequeue(store: &impl Rounds, over: &Cell<bool>, mut turns: Turns) -> Ke
             continue;
         }
         let rounds: BTreeSet<_> = all.iter().map(|key| key.trim_end_matches(" again")).collect();
-        ensure!(all.len() == 2 * rounds.len(), "of two items of a round one was there alone: {all:?}");
+        ensure!(all.len() == 2 * rounds.len(), "only one of two items of a round was in the queue: {all:?}");
         if last {
             ensure!(rounds.len() == ROUNDS, "in the end these were dequeued: {all:?}");
             return Ok(());

@@ -1,4 +1,4 @@
-//! What each promise comes to.
+//! The cases, by subject.
 
 pub(super) mod atomicity;
 pub(super) mod fence;

@@ -1,4 +1,4 @@
-//! What can be seen without anything going wrong.
+//! Behaviour without faults.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::store::{Entry, Round, Rounds};
 pub(in super::super) async fn held<W: World>(make: impl AsyncFn() -> W) -> Kept {
     let world = make().await;
     let (store, other) = (world.open().await, world.open().await);
-    nothing(&store, "a", "nobody has enqueued anything").await?;
+    nothing(&store, "a", "no item was enqueued").await?;
     committed(&store, &Round::new().enqueue("one", json!({ "cups": [2, 0.5] })).enqueue("two", mute()))
         .await?;
 
@@ -20,7 +20,7 @@ pub(in super::super) async fn held<W: World>(make: impl AsyncFn() -> W) -> Kept 
     let both: Vec<_> = [first.clone(), second].into_iter().flatten().collect();
     ensure!(keys(&both) == ["one", "two"], "two holders of two items have {:?}", keys(&both));
     let one = both.iter().find(|dequeued| dequeued.item.key == "one").map(|dequeued| &dequeued.item.body);
-    ensure!(one == Some(&json!({ "cups": [2, 0.5] })), "an item says something else than it did: {one:?}");
+    ensure!(one == Some(&json!({ "cups": [2, 0.5] })), "an item has other content than enqueued: {one:?}");
     for holder in ["a", "b", "c"] {
         nothing(&other, holder, "all items are held").await?;
     }
@@ -30,24 +30,24 @@ pub(in super::super) async fn held<W: World>(make: impl AsyncFn() -> W) -> Kept 
     store.abandon(&first.token).await?;
     let again = dequeued(&other, "c", &key).await?;
     ensure!(again.token.epoch > first.token.epoch, "an item was handed out again under no higher epoch");
-    ensure!(again.item == first.item, "an item says something else when it comes again: {:?}", again.item);
+    ensure!(again.item == first.item, "an item has other content when it comes again: {:?}", again.item);
     let late =
         Round::new().append("late", "1", mute()).enqueue("late", mute()).acknowledge(first.token.clone());
     refused(&store, &late, "its holder had abandoned the item").await?;
     store.abandon(&first.token).await?;
-    nothing(&store, "a", "it was abandoned only by one who did not hold it any more").await?;
+    nothing(&store, "a", "it was abandoned only by a holder that had lost it").await?;
 
     committed(&other, &Round::new().append("done", "1", mute()).acknowledge(again.token.clone())).await?;
     other.abandon(&again.token).await?;
     nothing(&store, "a", "the one item was acknowledged, and the other is held").await?;
-    ensure!(stream(&store, "late").await?.is_empty(), "a round that was refused is on record");
+    ensure!(stream(&store, "late").await?.is_empty(), "a round that was refused is recorded");
 
     let none_ready = abandoned_is_void(&world).await?;
     ensure!(none_ready, "an item was acknowledged by a round that came after it was abandoned");
     Ok(())
 }
 
-/// Whether an item is still there when it is abandoned, and only then acknowledged.
+/// Whether an item that was acknowledged only after it was abandoned is still in the queue.
 async fn abandoned_is_void<W: World>(world: &W) -> Kept<bool> {
     let store = world.open().await;
     committed(&store, &Round::new().enqueue("three", mute())).await?;
@@ -88,7 +88,7 @@ pub(in super::super) async fn idempotence<W: World>(make: impl AsyncFn() -> W) -
     let round = Round::new().append("s", "k", json!(6)).append("s", "m", json!(7)).enqueue("i", json!(5));
     let round = round.enqueue("j", json!(8)).acknowledge(all[0].token.clone());
     committed(&store, &round).await?;
-    // Whether it says yes or no to the same thing again, nothing more comes of it.
+    // The repeated round has no further effect, regardless of its verdict.
     let _ = store.commit(&round).await?;
     committed(&other, &Round::new().enqueue("i", json!(9)).enqueue("j", json!(9))).await?;
     let all = all_dequeued(&other, "b").await?;
@@ -154,7 +154,7 @@ pub(in super::super) async fn visibility<W: World>(make: impl AsyncFn() -> W) ->
     let first = dequeued(&store, "a", "in 1").await?;
     nothing(&store, "a", "its time has not come").await?;
     committed(&store, &Round::new().acknowledge(first.token)).await?;
-    // A key is a key: another time makes no difference to an item that is there.
+    // An item is deduplicated by key: another time does not change the existing item.
     committed(&store, &Round::new().enqueue("in 3", mute())).await?;
     nothing(&store, "a", "it was enqueued for a later time before").await?;
     world.advance(HOUR + HOUR).await;
