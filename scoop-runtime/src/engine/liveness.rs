@@ -28,11 +28,10 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Has the server ask a silent client whether it is still there: a host that vanished without a
-/// word is noticed after about ten seconds. Without effect on a unix socket, where the kernel
-/// tells at once.
-const KEEPALIVES: &str =
-    "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+/// Has the server check a silent client, so that the loss of a host is noticed after about eleven seconds; also if a
+/// notification to it is not acknowledged, since keepalives are not sent then. Without effect on a Unix socket, where the
+/// kernel reports the end of a process at once.
+const KEEPALIVES: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '11s'";
 
 /// The session that proves that this process lives, and hears the others.
 pub(super) enum Session {

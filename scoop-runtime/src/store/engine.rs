@@ -27,10 +27,6 @@ use crate::registry::{Renamed, Subscription};
 /// and a lock that some lost session still holds does not hold us up for long.
 pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
-/// The server ends a session that idles in this transaction: otherwise the locks of a process that is stopped (`SIGSTOP`)
-/// would block the starts and ends of all others.
-pub(super) const IDLE_BRIEFLY: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'";
-
 /// A run that lost a child.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Parent {
@@ -376,7 +372,6 @@ impl Tables {
     /// Hands a run over that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *tx).await?;
         // Then the next statement sees all that live, and a worker that starts later sees what it leaves.
         sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())

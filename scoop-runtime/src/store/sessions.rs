@@ -23,21 +23,22 @@ use crate::patience;
 use crate::uninterrupted::uninterrupted;
 use crate::warm::{USES_MAX, Warm};
 
-/// What our own sessions must not inherit from a role or a database: whatever ends a statement or a
-/// session for having taken long. And they keep to the one plan that serves all calls of a statement:
+/// The settings of the engine's own sessions, in place of those of a role or a database. No statement or idle session ends
+/// for having taken long; but one that idles in a transaction does: otherwise the locks of a process that is stopped
+/// (`SIGSTOP`) would block the other workers. And the sessions keep to the one plan that serves all calls of a statement:
 /// left to itself, the server sometimes plans anew for each, which halves the rate. That plan goes along
 /// the indexes, in their order: a plan that was made when there was little to read, and reads all of it
 /// to sort it, goes on being used when there is much. Functions and operators are those of the server: another role may
 /// have put some of the same name into a schema of the role's `search_path`. Notices (of objects that a migration need not
 /// create) are not logged.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
-    SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
+    SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
     SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
 /// The same for a transaction behind a proxy. What waits for locks is said by whoever begins it.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
-    SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL plan_cache_mode = force_generic_plan; \
+    SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL plan_cache_mode = force_generic_plan; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
     SET LOCAL search_path = pg_catalog, pg_temp";
 
