@@ -329,7 +329,7 @@ const START_ONE_THAT_FITS: &str =
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
 
-const FIND_THE_ROW: &str = "remove the row of another program that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
+const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
 
 const FIND_OUT_WHY: &str = "see what the workers logged before, mend the cause, then call `Scoop::retry`";
 
@@ -346,7 +346,7 @@ pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {
 /// The remedy for a rollback that failed so.
 fn remedy_of_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
-        true => "see to the run below that could not be undone: this one goes on when that is done",
+        true => "repair the run below whose rollback failed: this one goes on when that is done",
         false => {
             "see `Scoop::failed_compensations`, mend the cause, then `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
         }
