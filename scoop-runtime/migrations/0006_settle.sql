@@ -218,6 +218,7 @@ END $$;
 -- Locks: nothing.
 CREATE FUNCTION scoop.failed_children(in_root uuid, of_run uuid) RETURNS jsonb LANGUAGE sql STABLE
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
 AS $$
 WITH failed AS MATERIALIZED (
     SELECT c.id, c.turned_back_at, c.failure, c.rollback_failure, c.told, c.rollback_failure IS NOT NULL AS unrolled,

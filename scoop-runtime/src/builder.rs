@@ -461,10 +461,15 @@ async fn check_rights(tables: &Tables) -> Result<(), RuntimeError> {
 
 /// Adds the remedy to an error of a start.
 async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
+    use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
     if !error.of_sqlx().is_some_and(is_crowded) {
         return error.denied();
     }
-    let RuntimeError::Database { source, .. } = error else { return error };
+    let source = match error {
+        RuntimeError::Database { source, .. }
+        | RuntimeError::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => source,
+        error => return error,
+    };
     let (max, options) = (pool.options().get_max_connections(), pool.connect_options());
     let refusal = match source {
         sqlx::Error::PoolTimedOut => {

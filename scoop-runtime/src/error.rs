@@ -289,9 +289,10 @@ pub enum RuntimeError {
     /// No connection could be opened in time when the program started.
     #[error(
         "no connection to the database could be opened{}: the pool allows {max} connections, and scoop needs {required}: \
-         {own} that it opens itself, beside the pool, and the rest for steps; check that the server can be reached and \
-         lets the role have as many (`max_connections` of the server, `CONNECTION LIMIT` of the role and the database, \
-         all processes counted), and that the program does not hold all those of its pool",
+         {own} that it opens itself, beside the pool, and the rest for steps. Check that the server can be reached. Check \
+         that it lets all processes together have as many: `max_connections` of the server, `CONNECTION LIMIT` of the role \
+         and the database. Check that the program does not hold all connections of its pool; if it does, raise the \
+         `max_connections` of the pool",
         because(refusal)
     )]
     NoConnection {

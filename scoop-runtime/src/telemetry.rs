@@ -329,7 +329,7 @@ const START_ONE_THAT_FITS: &str =
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
 
-const FIND_THE_ROW: &str = "remove the row of another program that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
+const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
 
 const FIND_OUT_WHY: &str =
     "see the earlier log lines of the workers, fix the cause, then call `Scoop::retry`";

@@ -28,10 +28,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Makes the server check a silent client: the loss of a host is noticed after about ten seconds. No effect on a Unix
-/// socket, where the kernel reports it at once.
-const KEEPALIVES: &str =
-    "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+/// Makes the server check a silent client: the loss of a host is noticed after about eleven seconds, also if a
+/// notification to it is not acknowledged, since keepalives are not sent then. No effect on a Unix socket, where the
+/// kernel reports the end of a process at once.
+const KEEPALIVES: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+    SET tcp_user_timeout = '11s'";
 
 /// The session that shows that this process lives, and receives notifications.
 pub(super) enum Session {

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
-use super::engine::{IDLE_BRIEFLY, READ_COMMITTED};
+use super::engine::READ_COMMITTED;
 use super::free::UNKNOWN_MAX;
 use super::{Key, Tables};
 
@@ -247,7 +247,6 @@ impl Tables {
     /// of its transaction, so that two such transactions lock the rows of workers in one order. It waits for refusals
     /// under way, so that [`Tables::reconsider`] sees their result.
     pub(super) async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *connection).await?;
         sqlx::query(self.sql.topology_change.clone()).execute(connection).await?;
         Ok(())
     }

@@ -27,10 +27,6 @@ use crate::registry::{Renamed, Subscription};
 /// delays the engine only briefly.
 pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
-/// The server ends a session that idles in this transaction: otherwise the locks of a process that is stopped
-/// (`SIGSTOP`) would block the starts and ends of all others.
-pub(super) const IDLE_BRIEFLY: &str = "SET LOCAL idle_in_transaction_session_timeout = '10s'";
-
 /// A run of which a child has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Parent {
@@ -375,7 +371,6 @@ impl Tables {
     /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
     pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::raw_sql(IDLE_BRIEFLY).execute(&mut *tx).await?;
         // So the next statement sees all living workers, and a worker that starts later sees its result.
         sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())

@@ -56,6 +56,8 @@ impl Tables {
     /// The same, without these hierarchies. If others are at fault, nothing has changed.
     async fn rebuild_but(&self, skipped: &Reasons) -> sqlx::Result<Result<Pass, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        // It idles while a hierarchy is read on another connection, however long that takes.
+        sqlx::raw_sql("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *tx).await?;
         // Before the lock: those that wait for it may hold all other connections.
         let mut reader = self.sessions.lend().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;

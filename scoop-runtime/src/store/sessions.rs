@@ -22,20 +22,21 @@ use crate::patience;
 use crate::uninterrupted::uninterrupted;
 use crate::warm::{USES_MAX, Warm};
 
-/// Settings that the engine's sessions must not inherit from a role or a database. Timeouts, which end a slow statement
-/// or session, are off. Each statement has one generic plan: left to itself, the server sometimes plans anew for each
-/// call, which halves the rate. That plan uses the indexes, in their order: a plan made for few rows, which reads and
-/// sorts all of them, would stay in use for many. Functions and operators are those of the server: another role may
-/// have put some of the same name into a schema of the role's `search_path`. Notices (of objects that a migration need
-/// not create) are not logged.
+/// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
+/// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped
+/// (`SIGSTOP`) would block the other workers. Each statement has one generic plan: left to itself, the server sometimes
+/// plans anew for each call, which halves the rate. That plan uses the indexes, in their order: a plan made for few
+/// rows, which reads and sorts all of them, would stay in use for many. Functions and operators are those of the
+/// server: another role may have put some of the same name into a schema of the role's `search_path`. Notices (of
+/// objects that a migration need not create) are not logged.
 pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
-    SET idle_in_transaction_session_timeout = 0; SET default_transaction_isolation = 'read committed'; \
+    SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'; \
     SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
     SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
 /// The same for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
-    SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL plan_cache_mode = force_generic_plan; \
+    SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL plan_cache_mode = force_generic_plan; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
     SET LOCAL search_path = pg_catalog, pg_temp";
 

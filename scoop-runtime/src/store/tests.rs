@@ -88,11 +88,11 @@ async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
 
 /// As of a process that is stopped in the middle of its start.
 #[tokio::test]
-async fn session_that_idles_with_the_locks_of_workers_is_ended() {
+async fn session_that_idles_in_a_transaction_with_locks_is_ended() {
     let (pool, server) = database("idle_locks").await;
     let (store, ..) = launching(&pool).await;
     let mut stopped = store.sessions().begin_with(engine::READ_COMMITTED).await.unwrap();
-    store.lock_topology(&mut stopped).await.unwrap();
+    sqlx::query("SELECT FROM scoop.worker FOR UPDATE").execute(&mut *stopped).await.unwrap();
     let lock =
         tokio::time::timeout(Duration::from_secs(60), pool.execute("SELECT FROM scoop.worker FOR UPDATE"));
     assert!(lock.await.expect("the lock is free").is_ok());

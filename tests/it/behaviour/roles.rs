@@ -258,6 +258,31 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn each_right_of_the_guide_is_reported_when_the_engine_role_lacks_it() -> Result<()> {
+    let db = Database::new().await;
+    let roles = Roles::granted(&db).await;
+    let (pool, name) = (roles.pool(&db, "engine"), roles.name("engine"));
+    let granted = format!(
+        "SELECT privilege_type || ' on ' || table_name FROM information_schema.role_table_grants
+         -- `scoop.schema_version` reads that table with the rights of the owner
+         WHERE grantee = '{name}' AND table_name <> 'migration' ORDER BY 1",
+    );
+    let granted = db.texts(&granted).await;
+    assert!(granted.len() > 20, "{granted:?}");
+    for right in granted {
+        let (privilege, table) = right.split_once(" on ").expect("both were joined so");
+        db.execute(&format!("REVOKE {privilege} ON scoop.{table} FROM {name}")).await;
+        let refused = Scoop::builder().postgres(pool.clone()).only::<Orders>().start().await.map(drop);
+        let refused = refused.expect_err(&right).to_string();
+        assert!(refused.contains(&format!("{privilege} on \"scoop\".{table}")), "without {right}: {refused}");
+        db.execute(&format!("GRANT {privilege} ON scoop.{table} TO {name}")).await;
+    }
+    pool.close().await;
+    roles.drop(&db).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let db = Database::new().await;
     let roles = Roles::granted(&db).await;
