@@ -33,7 +33,7 @@ pub struct Run {
     /// The newest output of each step, by step.
     pub outputs: BTreeMap<String, Value>,
     /// The steps of the definition under which the newest step of the forward path completed; `None` if that
-    /// is the definition at hand. Where the run continues follows from a comparison of the two.
+    /// is the definition at hand. A comparison of the two determines the position at which the run continues.
     pub recorded: Option<Arc<[RecordedStep]>>,
     /// The context that travels beside its message.
     pub context: Context,

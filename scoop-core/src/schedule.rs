@@ -92,7 +92,7 @@ impl Missed {
         }
     }
 
-    /// The one that is written so.
+    /// The variant with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
@@ -109,7 +109,7 @@ impl Overlap {
         }
     }
 
-    /// The one that is written so.
+    /// The variant with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }

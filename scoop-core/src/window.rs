@@ -42,7 +42,7 @@ pub struct Beginning {
     pub instances: u32,
     /// The number of runs of each step.
     pub runs: BTreeMap<String, u32>,
-    /// The present name of the step that ran last, and its loop iteration; `None` if that is not known or not needed.
+    /// The current name of the step that ran last, and its loop iteration; `None` if unknown or not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<(String, u32)>,
 }

@@ -5,7 +5,7 @@
 //! other moves happen. Each model also has faults in the protocol. Every fault has to be detected by the
 //! property that it breaks.
 //!
-//! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_disown.sql`,
+//! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,
 //!   `worker_pause.sql`, `worker_reap.sql`, the epochs of `0006_settle.sql`).
 //! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`cancel_mark.sql`,
 //!   `cancel_drop.sql`, `run_overdue.sql`, the refusals of `0006_settle.sql`).

@@ -87,7 +87,7 @@ impl Row<'_> {
     }
 }
 
-/// The last part of the type of a failure: participants differ in what they write before it.
+/// The last part of the type of a failure. Participants differ in the prefix.
 pub(super) fn kind_of(failure: &Failure) -> &str {
     failure.kind.rsplit(['.', ':', '$']).next().unwrap_or_default()
 }

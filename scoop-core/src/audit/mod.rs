@@ -1,4 +1,4 @@
-//! Whether a history keeps the invariants: a reference model that recomputes everything from the log.
+//! The audit of histories: a reference model that checks all invariants on the log.
 //!
 //! It is independent of the rest of this crate and as naive as possible: it knows only the events in their order, and
 //! checks whether each may stand at its position. So it finds mistakes in any log, regardless of the code that wrote
@@ -46,7 +46,7 @@ pub enum Invariant {
     Failures,
     /// I9: at rest a hierarchy is committed, rolled back, or has a recorded ROLLBACK_FAILED.
     Whole,
-    /// I10: of one step in one iteration, the effects of one execution at most are committed.
+    /// I10: at most one execution of a step in an iteration has committed effects.
     ExecutedOnce,
     /// I11: the working set equals a rebuild from the event log. This module does not check it, since it has the log
     /// only.

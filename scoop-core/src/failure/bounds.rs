@@ -1,7 +1,7 @@
 //! Bounds of a stored failure, for any number of failed runs and any size of their texts.
 //!
-//! A failure is stored with its run and, as a cause, with the runs above and with those that a rollback requests. So a
-//! failure without bounds would make the record of a hierarchy grow with the square of its width.
+//! A failure is stored with its run and, as a cause, with the ancestors and with requested rollbacks. So a failure
+//! without bounds would make the record of a hierarchy grow with the square of its width.
 
 use std::collections::{BTreeMap, BTreeSet};
 

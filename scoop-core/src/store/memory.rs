@@ -84,7 +84,7 @@ impl Memory {
         Self(Tables::shared(Some(lock_time)))
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         tables(&self.0).now += by;
     }
@@ -110,7 +110,7 @@ impl MemoryQueue {
         Self(Tables::shared(Some(lock_time)))
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         tables(&self.0).now += by;
     }

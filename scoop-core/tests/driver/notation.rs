@@ -1,9 +1,9 @@
 //! The notation of rows and calls in scripts.
 //!
-//! A row: message, type, handler, step; then what is not null of `next`, `cfhi`, `ctx` and `exc`, and
+//! A row: message, type, handler, step; then those of `next`, `cfhi`, `ctx` and `exc` that are not null, and
 //! the lineage where it is new. `RB(x)` is `Rollback of x`, `RBC(x)` is `Rollback of x (rolling back
 //! child scopes)`. A failure is `Type(message)@saga[causes]`, or `=row k` if row k has it first;
-//! `CRB(x)`, `CRF(x)`, `PSS` and `GU` are the protocol's own. A call says what is not 0 or empty.
+//! `CRB(x)`, `CRF(x)`, `PSS` and `GU` are the protocol's own. A call lists its fields that are not 0 or empty.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -10,7 +10,7 @@ use time::{Duration, OffsetDateTime, UtcOffset};
 
 const KINDS: [DeadlineKind; 3] = [DeadlineKind::HappyPath, DeadlineKind::Rollback, DeadlineKind::Absolute];
 
-/// Few instants, so that some come together, in several notations.
+/// Few instants, so that some coincide, in several notations.
 fn deadline() -> impl Strategy<Value = Deadline> {
     let seconds = prop_oneof![1_700_000_000i64..1_700_000_005, -62_135_596_800i64..=253_402_214_400];
     (seconds, 0..2_000_000_000i64, -20..=20i8, "[a-c]").prop_map(|(seconds, nanos, hours, source)| {
