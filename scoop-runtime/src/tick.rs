@@ -53,7 +53,7 @@ impl Message for Tick {
 /// The message of a saga with a schedule.
 #[diagnostic::on_unimplemented(
     message = "a saga with a schedule handles `Tick`, not `{Self}`",
-    label = "nobody launches this by a schedule",
+    label = "no schedule launches this message",
     note = "write `#[subscribes(scoop::Tick)]`, or remove the schedule"
 )]
 pub trait Timed: Message {}

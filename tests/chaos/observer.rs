@@ -142,8 +142,8 @@ impl Observer {
     async fn standstill(&self, what: &str) -> Error {
         let runs: Vec<String> = sqlx::query_scalar(
             "SELECT format('%s %s of %s, which %s: attempt %s, ready in %s s, %s', count(*), r.state, r.handler,
-                           CASE WHEN r.owner IS NULL THEN 'nobody has'
-                                WHEN r.owner IN (SELECT id FROM scoop.worker) THEN 'somebody has' ELSE 'the dead have' END,
+                           CASE WHEN r.owner IS NULL THEN 'no worker has'
+                                WHEN r.owner IN (SELECT id FROM scoop.worker) THEN 'a living worker has' ELSE 'a dead worker has' END,
                            max(r.attempts), extract(epoch FROM max(r.ready_at) - clock_timestamp()), max(r.reason))
              FROM scoop.run r WHERE r.handler <> 'none' GROUP BY r.state, r.handler, r.owner",
         )

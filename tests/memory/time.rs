@@ -16,7 +16,7 @@ struct Watch {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-struct Nobody;
+struct Unsubscribed;
 
 /// Sleeps for a day, then fails so many times.
 #[derive(Clone, Default)]
@@ -101,13 +101,13 @@ async fn sleeping_run_can_be_cancelled_and_an_ended_one_undone() -> Result<()> {
     let asleep = scoop.launch(Watch { fails: 0 }).await?;
     tokio::time::sleep(HOUR).await;
     assert_eq!(scoop.rollback(asleep.id(), "too early").await?, RollbackAnswer::StillRunning);
-    assert_eq!(scoop.cancel(asleep.id(), "nobody comes").await?, CancelAnswer::Accepted);
+    assert_eq!(scoop.cancel(asleep.id(), "too late").await?, CancelAnswer::Accepted);
     assert!(matches!(asleep.wait().await?, Outcome::RolledBack(_)));
     assert!(database.now().duration_since(start)? < 2 * HOUR);
 
     let done = scoop.launch(Watch { fails: 0 }).await?;
     assert_eq!(done.wait().await?, Outcome::Committed);
-    assert_eq!(scoop.rollback(done.id(), "somebody came").await?, RollbackAnswer::Accepted);
+    assert_eq!(scoop.rollback(done.id(), "came back").await?, RollbackAnswer::Accepted);
     assert!(matches!(done.wait().await?, Outcome::RolledBack(_)));
     assert_eq!(scoop.rollback(done.id(), "again").await?, RollbackAnswer::AlreadyRolledBack);
     assert_eq!(database.forget_ended(), 2);
@@ -142,8 +142,8 @@ async fn clock_put_forward_makes_later_runs_due() -> Result<()> {
 async fn unhandled_message_is_recorded() -> Result<()> {
     let database = InMemory::new();
     let client = Scoop::builder().in_memory_on(&database).client().await?;
-    let launched = client.launch(Nobody).unique("once").await?;
-    assert_eq!(client.launch(Nobody).unique("once").await?.id(), launched.id());
+    let launched = client.launch(Unsubscribed).unique("once").await?;
+    assert_eq!(client.launch(Unsubscribed).unique("once").await?.id(), launched.id());
     assert_eq!(launched.wait().await?, Outcome::Unhandled);
     let log = database.event_log();
     assert_eq!(log.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Emitted]);

@@ -483,7 +483,7 @@ fn a_run_that_continues_after_a_cancellation_request() {
     let at = broken.at(Seen, "parent", "");
     let mut request = broken.log.events[0].clone();
     request.kind = CancellationRequested;
-    request.exception = Some(Failure::new("CancellationRequestedException", "enough", "somebody"));
+    request.exception = Some(Failure::new("CancellationRequestedException", "enough", "support"));
     broken.log.events.insert(at + 1, request);
     broken.new_times();
     broken.violates(Invariant::GivesUp);

@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 /// The topics by level. The last one has no handler.
-const TOPICS: [&[&str]; 4] = [&["root"], &["left", "right"], &["low"], &["nobody"]];
+const TOPICS: [&[&str]; 4] = [&["root"], &["left", "right"], &["low"], &["none"]];
 
 pub(super) fn script() -> impl Strategy<Value = String> {
     let root = sagas_on("root", 0, 1..=2);

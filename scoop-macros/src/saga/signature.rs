@@ -191,7 +191,7 @@ fn qualifiers(sig: &Signature, errors: &mut Errors) {
         errors.at(abi, format!("the saga calls `{name}`, so it cannot be `extern`"));
     }
     let generics = &sig.generics;
-    let message = format!("`{name}` cannot be generic: nobody but the saga calls it; remove this");
+    let message = format!("`{name}` cannot be generic: only the saga calls it; remove this");
     if !generics.params.is_empty() {
         errors.at(generics, message);
     } else if let Some(where_clause) = &generics.where_clause {

@@ -187,7 +187,7 @@ async fn launch_claims_only_the_runs_that_have_a_slot() {
         store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
         let key = launched.run_here("saga");
         // An unregistered handler gets no run.
-        launched.run_here("nobody");
+        launched.run_here("absent");
         let mut session = pool.acquire().await.unwrap();
         let launch = launch_here(&store, &mut session, one, worker, &launched).await;
         assert_eq!(

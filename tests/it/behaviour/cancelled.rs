@@ -132,7 +132,7 @@ mod of_a_request {
         let root = scoop.launch(Root).await?;
         gate.arrivals(1).await;
         for _ in 0..30 {
-            cancelled(scoop.rollback(root.id(), "somebody went away").into_future());
+            cancelled(scoop.rollback(root.id(), "the customer left").into_future());
             takes(10).await;
         }
         eventually("no session is left in a transaction", async || {

@@ -5,7 +5,7 @@ use crate::support::{Database, Gate, Notes};
 
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Fails {
-    Nobody,
+    Never,
     Step,
     StepAndCleanup,
     Cleanup,
@@ -97,7 +97,7 @@ async fn play(fails: Fails) -> Result<Played> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn successful_step_is_cleaned_up_after_with_its_value() -> Result<()> {
-    let played = play(Fails::Nobody).await?;
+    let played = play(Fails::Never).await?;
     assert_eq!(played.outcome, Outcome::Committed);
     assert_eq!(played.calls, ["step", "clean up Some(7)", "later"]);
     assert_eq!(played.effects().await, ["cleanup", "step"]);
@@ -154,7 +154,7 @@ async fn a_cancelled_run_is_cleaned_up_after() -> Result<()> {
     let scoop = db.scoop().only::<RootHandler>().only::<ChildHandler>();
     let scoop = scoop.provide(RootHandler { notes: notes.clone() });
     let scoop = scoop.provide(ChildHandler { gate: gate.clone() }).start().await?;
-    let root = scoop.launch(Try { fails: Fails::Nobody }).await?;
+    let root = scoop.launch(Try { fails: Fails::Never }).await?;
     gate.arrivals(1).await;
     scoop.cancel(root.id(), "enough").await?;
     gate.open(1);

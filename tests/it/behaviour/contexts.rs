@@ -15,7 +15,7 @@ fn tenant(name: &str) -> Tenant {
 }
 
 fn name(scope: &Scope<'_>) -> Result<String> {
-    Ok(scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name))
+    Ok(scope.get::<Tenant>()?.map_or("no tenant".into(), |tenant| tenant.name))
 }
 
 mod flow {
@@ -107,8 +107,8 @@ mod flow {
                 "child: its own",
                 "child: later",
                 "detached: given",
-                "detached: nobody",
-                "removed: nobody",
+                "detached: no tenant",
+                "removed: no tenant",
             ]
         );
         db.history().await.of(&["root-handler"]).about(&["M0"]).expect_with(

@@ -76,10 +76,10 @@ mod family {
 async fn missed_deadline_ends_the_run_and_its_waiting_parent() -> Result<()> {
     let db = Database::new().await;
     let scoop = family::start(&db, &Gate::default()).await?;
-    let root = scoop.launch(Root).deadline(SOON).source("somebody").await?;
+    let root = scoop.launch(Root).deadline(SOON).source("support").await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
 
-    let d = serde_json::json!({"HappyPathDeadlineKey": {"deadline": "…", "source": "somebody", "trace": []}});
+    let d = serde_json::json!({"HappyPathDeadlineKey": {"deadline": "…", "source": "support", "trace": []}});
     db.history().await.expect_with(
         &[("D", d)],
         r#"M0 EMITTED · · ctx=D
@@ -87,9 +87,9 @@ async fn missed_deadline_ends_the_run_and_its_waiting_parent() -> Result<()> {
         M1 EMITTED root-handler 0 ctx=D
         M0 SUSPENDED root-handler 0 next=1 ctx=D
         M1 SEEN child-handler · ctx=D
-        M1 ROLLING_BACK child-handler 0 ctx=D exc=GU@child-handler[MissedHappyPathDeadline(…)@"somebody"]
+        M1 ROLLING_BACK child-handler 0 ctx=D exc=GU@child-handler[MissedHappyPathDeadline(…)@"support"]
         M1 ROLLED_BACK child-handler RB(0[0,]) ctx=D
-        M0 ROLLING_BACK root-handler 0 ctx=D exc=GU@root-handler[MissedHappyPathDeadline(…)@"somebody"]
+        M0 ROLLING_BACK root-handler 0 ctx=D exc=GU@root-handler[MissedHappyPathDeadline(…)@"support"]
         M1 ROLLBACK_EMITTED root-handler RBC(0[0,]) ctx=D
         M0 SUSPENDED root-handler RBC(0[0,]) ctx=D
         M0 SUSPENDED root-handler RB(0[0,]) ctx=D

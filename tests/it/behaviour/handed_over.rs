@@ -39,7 +39,7 @@ impl Elsewhere {
 async fn forbid_claims(db: &Database) {
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE EXCEPTION 'nobody claims anything'; END $$;
+             $$ BEGIN RAISE EXCEPTION 'no claim is allowed'; END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW
              WHEN (old.state = 'ready' AND new.state = 'running') EXECUTE FUNCTION refuse()",
     )

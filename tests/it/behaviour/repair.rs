@@ -577,8 +577,8 @@ async fn run_without_a_failed_rollback_cannot_be_repaired() -> Result<()> {
     assert_eq!(scoop.skip(run, "").await?, RepairAnswer::NotFailed);
     assert_eq!(scoop.resolve(run, "").await?, RepairAnswer::NotFailed);
     assert!(scoop.interventions(root.id()).await?.is_empty());
-    let nobody = uuid::Uuid::new_v4();
-    assert!(matches!(scoop.retry(nobody).await, Err(RuntimeError::NoSuchRun { id }) if id == nobody));
+    let unknown = uuid::Uuid::new_v4();
+    assert!(matches!(scoop.retry(unknown).await, Err(RuntimeError::NoSuchRun { id }) if id == unknown));
     Ok(())
 }
 

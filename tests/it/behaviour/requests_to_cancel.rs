@@ -207,7 +207,7 @@ mod of_a_running_step {
             db.history().await.expect(
                 r#"M0 EMITTED · ·
                 M0 SEEN worker ·
-                M0 CANCELLATION_REQUESTED · · L=[R] exc=CR(enough)@"somebody"
+                M0 CANCELLATION_REQUESTED · · L=[R] exc=CR(enough)@"support"
                 M0 ROLLING_BACK worker 0 exc=GU@worker[=row 3]
                 M0 ROLLED_BACK worker RB(0[0,])"#,
             );

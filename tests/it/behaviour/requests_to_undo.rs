@@ -48,7 +48,7 @@ mod family {
 
         async fn undo(&self, scope: &mut Scope<'_>, _: &Order, output: &u64, why: &Failure) -> Result<()> {
             compensated(scope);
-            let tenant = scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name);
+            let tenant = scope.get::<Tenant>()?.map_or("no tenant".into(), |tenant| tenant.name);
             self.notes.add(format!("root: {output}, {tenant}, {}", why.root_causes()[0].message));
             Ok(())
         }
@@ -83,7 +83,7 @@ mod family {
 
         async fn undo(&self, scope: &mut Scope<'_>, _: &Part, output: &String, why: &Failure) -> Result<()> {
             compensated(scope);
-            let tenant = scope.get::<Tenant>()?.map_or("nobody".into(), |tenant| tenant.name);
+            let tenant = scope.get::<Tenant>()?.map_or("no tenant".into(), |tenant| tenant.name);
             self.notes.add(format!("child: {output}, {tenant}, {}", why.root_causes()[0].message));
             self.gate.pass().await;
             Ok(())

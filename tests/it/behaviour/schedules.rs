@@ -294,8 +294,8 @@ mod processes {
         let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
         let builder = db.scoop().only::<Once>().only::<Brisk>();
         let scoop = builder.provide(Once { told }).provide(Brisk { told: brisk_told }).start().await?;
-        let somebody = db.another_pool(1).await;
-        let mut taken = somebody.begin().await?;
+        let other = db.another_pool(1).await;
+        let mut taken = other.begin().await?;
         sqlx::query(
             "UPDATE scoop.schedule SET next_at = next_at - interval '5 hours' WHERE handler = 'hourly-once'",
         )
@@ -304,7 +304,7 @@ mod processes {
         brisk_heard.next(3).await;
         taken.commit().await?;
         // The lock may come before or after the next launch: it makes no difference.
-        let mut taken = somebody.begin().await?;
+        let mut taken = other.begin().await?;
         sqlx::query("SELECT FROM scoop.schedule WHERE handler = 'hourly-once' FOR UPDATE")
             .execute(&mut *taken)
             .await?;

@@ -49,7 +49,7 @@ fn program(db: &Database, below: &Gate, second: &Gate) -> scoop::Builder {
 async fn forbid_claims(db: &Database) {
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE EXCEPTION 'nobody claims anything'; END $$;
+             $$ BEGIN RAISE EXCEPTION 'no claim is allowed'; END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW
              WHEN (old.state = 'ready' AND new.state = 'running') EXECUTE FUNCTION refuse()",
     )
@@ -168,14 +168,14 @@ async fn parent_woken_by_an_unregistered_worker_is_left_to_others() -> Result<()
 /// Three parents without children, which no program here can claim. The sweep finds the second one between the others.
 const PARENTS: &str =
     "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, last_event_at)
-     SELECT id, id, ARRAY[id, id], id, 'nowhere', 'nobody', 'waiting', 2, clock_timestamp()
+     SELECT id, id, ARRAY[id, id], id, 'nowhere', 'absent', 'waiting', 2, clock_timestamp()
      FROM unnest(ARRAY['00000000-0000-0000-0000-000000000001', '70000000-0000-0000-0000-000000000002',
                        'f0000000-0000-0000-0000-000000000003']::uuid[]) id";
 
 /// The second of them is woken, claimed and settled, and waits for a child.
 const GOES_ON: &str = "UPDATE scoop.run SET epoch = epoch + 2 WHERE id::text LIKE '%2';
      INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, last_event_at)
-     SELECT root, child, id, ARRAY[root, id, child], child, 'nowhere', 'nobody', last_event_at
+     SELECT root, child, id, ARRAY[root, id, child], child, 'nowhere', 'absent', last_event_at
      FROM (SELECT *, gen_random_uuid() AS child FROM scoop.run WHERE id::text LIKE '%2') parent";
 
 /// The sweep is held up by others before it comes to the parent, which goes on meanwhile.
@@ -196,7 +196,7 @@ async fn parent_that_waits_again_is_not_woken_by_the_sweep() -> Result<()> {
     db.execute(GOES_ON).await;
     tx.commit().await?;
     starting.await.expect("it starts")?.shutdown().await?;
-    let states = "SELECT state::text FROM scoop.run WHERE handler = 'nobody' AND parent IS NULL ORDER BY id";
+    let states = "SELECT state::text FROM scoop.run WHERE handler = 'absent' AND parent IS NULL ORDER BY id";
     assert_eq!(db.texts(states).await, ["ready", "waiting", "ready"]);
     Ok(())
 }

@@ -24,7 +24,7 @@ fn cf_01_a_foreign_failure_as_an_error_keeps_type_and_source() {
         Frame { file_name: "script.sh".into(), line_number: 42, class_name: None, function_name: None };
     assert_eq!(foreign.stack_trace, [place]);
     assert!(format!("{error:?}").contains("at script.sh:42"), "{error:?}");
-    assert_eq!(error.into_failure("somebody else"), foreign);
+    assert_eq!(error.into_failure("another saga"), foreign);
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -82,7 +82,7 @@ async fn rg_06_a_look_that_failed_is_made_again() -> Result<()> {
     let _scoop = scoop.start().await?;
     let client = db.scoop().client().await?;
     let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-                    $$ BEGIN RAISE EXCEPTION 'nobody takes anything'; END $$;
+                    $$ BEGIN RAISE EXCEPTION 'no claim is allowed'; END $$;
                 CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW EXECUTE FUNCTION refuse()";
     let relent = "DROP TRIGGER refuse ON scoop.run";
     db.execute(refuse).await;

@@ -8,7 +8,7 @@ use crate::support::{Database, Notes};
 
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 enum Fails {
-    Nobody,
+    Never,
     Step,
     Child,
 }
@@ -93,7 +93,7 @@ async fn play(db: &Database, fails: Fails) -> Result<(Outcome, Vec<String>)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn tf_01_success() -> Result<()> {
     let db = Database::new().await;
-    let (outcome, calls) = play(&db, Fails::Nobody).await?;
+    let (outcome, calls) = play(&db, Fails::Never).await?;
     assert_eq!(outcome, Outcome::Committed);
     assert_eq!(calls, ["try", "child", "finally", "finally-handler", "step 2"]);
     db.history().await.expect(

@@ -121,6 +121,6 @@ mod tests {
     #[test]
     fn round_with_epoch_zero_is_void_for_a_dequeued_item() {
         assert_eq!(counts(&log(&[round(0, "launch")])), Some("launch"));
-        assert_eq!(counts(&log(&[handed_out("a"), round(0, "nobody's")])), None);
+        assert_eq!(counts(&log(&[handed_out("a"), round(0, "unknown")])), None);
     }
 }

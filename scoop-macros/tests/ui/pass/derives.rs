@@ -27,7 +27,7 @@ struct Silent;
 struct TenantId(u32);
 
 #[derive(ContextKey, Serialize, Deserialize)]
-#[context(key = "Somebody else's")]
+#[context(key = "Another one's")]
 enum Priority {
     High,
 }
@@ -50,7 +50,7 @@ fn main() {
     assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES && !Silent::MANY_REPLIES);
     assert_eq!(QuotesWanted::TOPIC, "quotes.wanted");
     assert_eq!(TenantId::KEY, "TenantId");
-    assert_eq!(Priority::KEY, "Somebody else's");
+    assert_eq!(Priority::KEY, "Another one's");
     assert_eq!(Made::KEY, "made");
     let _ = (OfferWanted::Now, Priority::High);
 }

@@ -121,7 +121,7 @@ async fn round_without_item<W: World>(world: &W, fault: Fault, nth: usize, again
     }
     // Locks that were taken to carry it out may have to expire.
     let mut next = all_dequeued(&other, "first").await?;
-    world.kill("nobody").await;
+    world.kill("unknown").await;
     other.take_over().await?;
     if next.is_empty() {
         next = all_dequeued(&other, "second").await?;
