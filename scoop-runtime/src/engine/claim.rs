@@ -271,10 +271,10 @@ pub(super) async fn hand_to_another(
     }
 }
 
-/// Frees the runs that the books say we work on, but we do not. What is in flight is asked when
-/// nobody can make a run ours: a launch or a wake-up that was under way has committed by then, with its
+/// Frees the runs that the books say we work on, but we do not, and those whose owner is not registered. What is in flight
+/// is asked when nobody can make a run ours: a launch or a wake-up that was under way has committed by then, with its
 /// runs in flight since before, and one that comes later waits.
-async fn disown(engine: &Engine) -> sqlx::Result<()> {
+pub(super) async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
     let Disowned { freed, woken } = disowned.inspect_err(|_| engine.doubt())?;

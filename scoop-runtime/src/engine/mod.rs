@@ -163,8 +163,7 @@ impl Engine {
         for (topic, saga) in self.store.abandoned_sagas().await? {
             telemetry::saga_missing(self.worker, &saga, &topic);
         }
-        self.announce(&self.store.sweep().await?);
-        Ok(())
+        claim::disown(self).await
     }
 
     /// Runs until told to stop, then stops in good order: no new claims, running steps end and

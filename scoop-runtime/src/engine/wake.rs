@@ -55,6 +55,8 @@ pub(super) struct Wakeups {
     pub(super) was_due: AtomicBool,
     /// Another process is dead.
     pub(super) reaper: Notify,
+    /// This worker is not registered any more.
+    pub(super) unlisted: Notify,
     /// There is something that another process has to do.
     pub(super) others: Notify,
     /// A run in flight sends one, and waits for its slot to send another; whoever gives up, or is asked to, is sent
@@ -72,6 +74,7 @@ impl Wakeups {
             clock: Notify::new(),
             was_due: AtomicBool::new(false),
             reaper: Notify::new(),
+            unlisted: Notify::new(),
             others: Notify::new(),
             parents,
         };

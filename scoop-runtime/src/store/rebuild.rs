@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use super::Tables;
 use super::engine::READ_COMMITTED;
-use super::rows::lineage;
+use super::rows::{lineage, time, time_if_any};
 use crate::patience::note;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild, root_of};
 use crate::repair::Remedy;
@@ -74,7 +74,7 @@ impl Tables {
         let read = |row: &PgRow| {
             let kind: &str = row.try_get("kind")?;
             let resolves = kind == Remedy::Resolve.as_str();
-            Ok(Revival { run: row.try_get("run")?, at: row.try_get("requested_at")?, resolves })
+            Ok(Revival { run: row.try_get("run")?, at: time(row, "requested_at")?, resolves })
         };
         rows.iter().map(read).collect()
     }
@@ -123,8 +123,8 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
         handling: row.try_get("handling")?,
         exception: row.try_get("exception")?,
         context: context.map(|Json(context)| context).unwrap_or_default(),
-        at: row.try_get("created_at")?,
-        redelivered_at: row.try_get("redelivered_at")?,
+        at: time(row, "created_at")?,
+        redelivered_at: time_if_any(row, "redelivered_at")?,
     })
 }
 
@@ -132,9 +132,9 @@ fn read_listened(row: &PgRow) -> sqlx::Result<Listened> {
     Ok(Listened {
         topic: row.try_get("topic")?,
         handler: row.try_get("handler")?,
-        since: row.try_get("since")?,
-        until: row.try_get("until")?,
-        dropped: row.try_get::<Option<OffsetDateTime>, _>("dropped")?.is_some(),
+        since: time(row, "since")?,
+        until: time_if_any(row, "until")?,
+        dropped: time_if_any(row, "dropped")?.is_some(),
     })
 }
 

@@ -64,6 +64,17 @@ impl Database {
         .await
     }
 
+    /// Takes away the rules of the tests for rows of `run`: the tables of a program do not have them.
+    pub(crate) async fn drop_rules(&self) {
+        self.execute(
+            "DO $$ DECLARE rule name; BEGIN
+                 FOR rule IN SELECT conname FROM pg_constraint WHERE conrelid = 'scoop.run'::regclass AND contype = 'c'
+                 LOOP EXECUTE format('ALTER TABLE scoop.run DROP CONSTRAINT %I', rule); END LOOP;
+             END $$",
+        )
+        .await;
+    }
+
     /// What time it is there.
     pub(crate) async fn time(&self) -> SystemTime {
         let micros = self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;

@@ -78,10 +78,6 @@ impl Memory {
     }
 
     /// Makes the runs ready that nobody came to wake, and says whose they are.
-    pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
-        self.run("sweep", |state| Ok(state.sweep())).await
-    }
-
     /// Tells the other processes that there may be something to do.
     pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.run("notify", |state| {
