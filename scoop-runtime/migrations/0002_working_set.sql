@@ -37,7 +37,10 @@ CREATE TABLE scoop.worker (
     handlers   text[] NOT NULL,
     definitions int[] NOT NULL,  -- of each handler the definition that the process has
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
-    topology   bigint NOT NULL DEFAULT 0  -- raised whenever a process starts or ends; claims name the value they know
+    topology   bigint NOT NULL DEFAULT 0,  -- raised whenever a process starts or ends; claims name the value they know
+    -- Each process reads the rows of all.
+    CHECK (array_position(topics || handlers, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
+    CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions))
 );
 
 -- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold

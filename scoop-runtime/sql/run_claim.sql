@@ -67,11 +67,10 @@ begun AS (
     FROM claimed
     WHERE epoch = first_epoch + 1
 )
--- a worker has no infinite time
-SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', c.ready_at)) AS ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
+SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.backward, c.told,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions, c.outputs,
        c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.failed_before, c.parent IS NOT NULL AS has_parent,
+       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.failed_before, c.parent,
        c.undoing_since IS NOT NULL AS undoing,
        (c.gives_up OR c.give_up_at <= clock_timestamp()) IS TRUE AS overdue,
        (SELECT m.payload FROM scoop.message m WHERE m.id = c.message_id) AS payload,

@@ -4,15 +4,15 @@
 -- workers. The epoch is raised by the next claim. Until then the run is not running, so that a worker which only seemed
 -- dead cannot settle it.
 -- Locks: the freed rows of run.
--- $1 the owners, $2 the ids of the runs that they do execute; lists with an element for each saga of each owner: $3 the
--- owner,
--- $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how many attempts in a row may end
--- so,
+-- $1 the owners, the nil id for none; $2 the ids of the runs that they do execute; lists with an element for each saga
+-- of each owner: $3 the owner, $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how
+-- many attempts in a row may end so,
 -- $9 the reason of this one, $10 all such reasons, $11 the reason of a run that is stuck
 WITH lost AS MATERIALIZED (
     SELECT r.root, r.id, CASE WHEN r.reason = ANY ($10) THEN r.doubts + 1 ELSE 1 END AS doubts
     FROM scoop.run r
-    WHERE r.owner = ANY ($1) AND r.state = 'running' AND r.id <> ALL ($2)
+    WHERE coalesce(r.owner, '00000000-0000-0000-0000-000000000000') = ANY ($1) AND r.state = 'running'
+      AND r.id <> ALL ($2)
     FOR NO KEY UPDATE
 )
 UPDATE scoop.run r
@@ -30,6 +30,7 @@ SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_
         ), NULL) t
     ),
     doubts = lost.doubts,
+    held = false,
     reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $11 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id

@@ -1,7 +1,13 @@
 -- Makes waiting runs ready that have no child left and that no worker woke: it died, or lost the answer to the commit
 -- of the last child. Returns their handlers. A run that has continued since this statement began, and waits for new
 -- children that the statement does not see, has another epoch by then and stays as it is.
--- Locks: the rows of run that become ready.
+-- Ended runs whose parent is not in the working set leave it: no parent handles them, and a client would wait for them.
+-- Locks: the rows of run that become ready, and of those that leave.
+WITH unheeded AS (
+    DELETE FROM scoop.run r
+    WHERE r.state = 'ended' AND r.lineage <> '{}'  -- not the rows that 0005_lean.sql has added
+      AND NOT EXISTS (SELECT FROM scoop.run parent WHERE parent.root = r.root AND parent.id = r.parent)
+)
 UPDATE scoop.run r
 SET state = 'ready', ready_at = clock_timestamp()
 FROM scoop.run seen

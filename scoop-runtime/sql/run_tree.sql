@@ -29,7 +29,10 @@ root AS (
     WHERE type = 'EMITTED' AND message_id = $1
 ),
 waiting_to_begin AS (
-    SELECT r.lineage, r.message_id, r.handler
+    -- a row whose lineage is not its own is shown by its keys
+    SELECT CASE WHEN r.lineage[1] = r.root AND r.lineage[cardinality(r.lineage)] = r.id
+               AND array_position(r.lineage, NULL) IS NULL THEN r.lineage ELSE ARRAY[r.root, r.id] END AS lineage,
+           r.message_id, r.handler
     FROM scoop.run r
     JOIN root ON r.root = root.id
     WHERE r.epoch = 0 AND NOT r.told
@@ -71,10 +74,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler
        ) AS is_abandoned,
-       -- a time outside the years 1 to 9999 is none
-       CASE WHEN r.ready_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.ready_at END AS ready_at,
-       CASE WHEN r.give_up_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN r.give_up_at
-       END AS give_up_at,
+       r.ready_at, r.give_up_at,
        clock_timestamp() AS read_at,
        events.list AS events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
        CASE WHEN cardinality(n.lineage) > $2 THEN (
@@ -100,6 +100,7 @@ LEFT JOIN LATERAL (
 ) events ON true
 UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
        u.redelivered_as, NULL
 FROM unhandled u

@@ -6,6 +6,9 @@ WITH living AS (
     SELECT w.id FROM scoop.worker w ORDER BY w.id FOR NO KEY UPDATE
 )
 UPDATE scoop.worker w
--- by the clock, so that a worker that was presumed dead and comes back never has an old value
-SET topology = greatest(w.topology + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+-- by the clock, so that a worker that was presumed dead and comes back never has an old value; of the greatest value
+-- there is no greater one
+SET topology = CASE WHEN w.topology < 9223372036854775807
+        THEN greatest(w.topology + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+        ELSE (extract(epoch FROM clock_timestamp()) * 1000000)::bigint END
 FROM living WHERE w.id = living.id

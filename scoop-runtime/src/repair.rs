@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Escaped, Failure, Lineage};
+use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -21,7 +22,7 @@ pub(crate) use self::decision::{
 };
 use crate::clock::since_1970;
 use crate::patience::Vain;
-use crate::store::{Page, Store, lineage};
+use crate::store::{Page, Store, lineage, no_failure, readable, time};
 use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
 
 /// The default limit of a list.
@@ -161,15 +162,17 @@ impl FailedCompensation {
             _ if row.try_get("below")? => Mending::FailedBelow,
             _ => Mending::Awaited,
         };
-        let Json(failure) = row.try_get("failure")?;
+        let handler: Option<String> = row.try_get("handler")?;
+        let failure: Option<Json<Value>> = row.try_get("failure")?;
+        let failure = failure.and_then(|Json(failure)| readable(failure).0);
         Ok(Self {
             lineage: lineage(row)?,
-            handler: row.try_get("handler")?,
+            handler: handler.unwrap_or_else(|| "unknown".into()),
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
-            step: row.try_get("step")?,
-            failure,
-            at: since_1970(row.try_get("failed_at")?),
+            step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
+            failure: failure.unwrap_or_else(no_failure),
+            at: since_1970(time(row, "failed_at")?),
             mending,
         })
     }
@@ -197,15 +200,18 @@ impl StuckRun {
     /// Decodes a row of `run_stuck.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
+        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
+        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
         Ok(Self {
-            lineage: lineage(row)?,
+            // By these two the run is found, whatever else its row says.
+            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get("step")?,
             backward: row.try_get("backward")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
-            since: since_1970(row.try_get("stuck_since")?),
+            since: since_1970(time(row, "stuck_since")?),
             gives_up: row.try_get("gives_up")?,
         })
     }
@@ -220,7 +226,7 @@ impl Intervention {
             kind: row.try_get("kind")?,
             note: row.try_get("note")?,
             source: row.try_get("source")?,
-            at: since_1970(row.try_get("requested_at")?),
+            at: since_1970(time(row, "requested_at")?),
         })
     }
 }

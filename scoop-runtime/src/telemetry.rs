@@ -229,6 +229,9 @@ events! {
     /// The session that proves that the worker is alive ended; others may take over its runs.
     WARN "session_lost" = session_lost(worker: Uuid) {} ("worker session lost, opening another")
 
+    /// The row of the worker is missing although its session lives.
+    WARN "worker_unlisted" = worker_unlisted(worker: Uuid) {} ("the worker is not registered, registering again")
+
     /// The worker has a session again.
     INFO "session_renewed" = session_renewed(worker: Uuid) {} ("worker session renewed")
 

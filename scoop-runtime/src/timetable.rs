@@ -46,6 +46,8 @@ pub(crate) enum Unfit {
     Every(std::time::Duration),
     #[error("it has a kind of schedule that this program does not know")]
     Unknown,
+    #[error("the database refuses what its next run would write: {0}")]
+    Refused(String),
 }
 
 impl Timetable {

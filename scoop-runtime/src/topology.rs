@@ -9,6 +9,7 @@ use sqlx::postgres::PgRow;
 
 use crate::clock::since_1970;
 use crate::patience::Vain;
+use crate::store::time;
 use crate::uninterrupted::uninterrupted;
 use crate::{RuntimeError, Scoop};
 
@@ -38,7 +39,7 @@ pub struct Retired {
 
 impl ListedHandler {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let since = since_1970(row.try_get("since")?);
+        let since = since_1970(time(row, "since")?);
         Ok(Self { topic: row.try_get("topic")?, handler: row.try_get("handler")?, since })
     }
 }

@@ -49,7 +49,7 @@ pub struct RunInfo {
     /// The worker that executes it, if one does: its identifier, as in [`RunEvent::worker`].
     pub worker: Option<String>,
     /// The earliest time at which it can begin or continue, if that is after the tree was read: the end of a delay, a
-    /// sleep or a backoff.
+    /// sleep or a backoff. A row may have a time after the year 9999: here it is the last day of that year.
     pub wakes_at: Option<SystemTime>,
     /// The earliest deadline that applies to it, unless it has ended.
     pub deadline: Option<SystemTime>,

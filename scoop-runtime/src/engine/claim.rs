@@ -272,10 +272,10 @@ pub(super) async fn hand_to_another(
     }
 }
 
-/// Frees the runs that the database assigns to this worker and that are not in flight. The runs in flight are listed
-/// while no statement can assign a run to this worker: an earlier launch or wake-up has committed, with its runs in
-/// flight since before, and a later one waits.
-async fn disown(engine: &Engine) -> sqlx::Result<()> {
+/// Frees the runs that the database assigns to this worker and that are not in flight, and those whose owner is not
+/// registered. The runs in flight are listed while no statement can assign a run to this worker: an earlier launch or
+/// wake-up has committed, with its runs in flight since before, and a later one waits.
+pub(super) async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
     let Disowned { freed, woken } = disowned.inspect_err(|_| engine.doubt())?;

@@ -46,6 +46,8 @@ enum Heard {
     Others,
     /// None: the session is gone.
     End,
+    /// None: the session lives, but the worker is not registered any more, so that it claims nothing.
+    Unlisted,
 }
 
 impl Session {
@@ -117,13 +119,23 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             biased;
             () = drained.cancelled() => return session.close().await,
             heard = session.hear(&engine) => heard,
+            () = engine.wakeups.unlisted.notified() => match is_listed(&engine).await {
+                true => continue,
+                false => Heard::Unlisted,
+            },
         };
         match heard {
             Heard::Ourselves => {}
             Heard::Others => engine.look_up(),
-            Heard::End => {
-                telemetry::session_lost(engine.worker);
-                drop(session);
+            Heard::End | Heard::Unlisted => {
+                if matches!(heard, Heard::Unlisted) {
+                    telemetry::worker_unlisted(engine.worker);
+                    // Another row may have its lock.
+                    session.close().await;
+                } else {
+                    telemetry::session_lost(engine.worker);
+                    drop(session);
+                }
                 tokio::select! {
                     biased;
                     () = drained.cancelled() => return,
@@ -135,6 +147,12 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             }
         }
     }
+}
+
+/// Whether this worker is registered. True if that is unknown.
+async fn is_listed(engine: &Engine) -> bool {
+    let living = engine.store.living_workers().await;
+    living.map_or(true, |living| living.iter().any(|living| living.id == engine.worker))
 }
 
 /// Opens a new session, however long that takes.

@@ -164,8 +164,7 @@ impl Engine {
         for (topic, saga) in self.store.abandoned_sagas().await? {
             telemetry::saga_missing(self.worker, &saga, &topic);
         }
-        self.announce(&self.store.sweep().await?);
-        Ok(())
+        claim::disown(self).await
     }
 
     /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are

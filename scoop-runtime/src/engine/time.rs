@@ -68,9 +68,13 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     }
     let lanes = engine.definitions.lanes();
     let (due, somebody_is_dead, topology) = engine.store.due(&lanes, engine.worker).await?;
-    if topology.is_some_and(|topology| topology != lanes.topology) {
-        definitions::look(engine).await?;
-        engine.wakeups.claimer.notify_one();
+    match topology {
+        Some(topology) if topology != lanes.topology => {
+            definitions::look(engine).await?;
+            engine.wakeups.claimer.notify_one();
+        }
+        Some(_) => {}
+        None => engine.wakeups.unlisted.notify_one(),
     }
     if somebody_is_dead {
         engine.wakeups.reaper.notify_one();

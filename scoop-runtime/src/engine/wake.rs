@@ -55,6 +55,8 @@ pub(super) struct Wakeups {
     pub(super) was_due: AtomicBool,
     /// Another process is dead.
     pub(super) reaper: Notify,
+    /// This worker is not registered any more.
+    pub(super) unlisted: Notify,
     /// Another process has something to do.
     pub(super) others: Notify,
     /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
@@ -72,6 +74,7 @@ impl Wakeups {
             clock: Notify::new(),
             was_due: AtomicBool::new(false),
             reaper: Notify::new(),
+            unlisted: Notify::new(),
             others: Notify::new(),
             parents,
         };

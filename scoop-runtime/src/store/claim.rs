@@ -7,6 +7,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::alone::Alone;
+use super::rows::time;
 use super::{Claimed, Lanes, Progress, Tables, Unclaimed};
 use crate::error::is_of_contents;
 use crate::ids;
@@ -64,7 +65,7 @@ impl Tables {
             .await?;
         for row in &rows {
             let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-            progress.take(lane, row.try_get("ready_at")?);
+            progress.take(lane, time(row, "ready_at")?);
         }
         rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
     }

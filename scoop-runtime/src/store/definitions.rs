@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
 use super::free::UNKNOWN_MAX;
+use super::rows::{StoredTime, time};
 use super::{Key, Tables};
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
@@ -137,7 +138,7 @@ impl LivingWorker {
         Ok(Self {
             id: row.try_get("id")?,
             topology: row.try_get("topology")?,
-            started_at: row.try_get("started_at")?,
+            started_at: time(row, "started_at")?,
             topics: row.try_get("topics")?,
             handlers: row.try_get("handlers")?,
             definitions: row.try_get("definitions")?,
@@ -218,7 +219,7 @@ impl Tables {
         lock_key: i64,
         registered: Registered<'_>,
     ) -> sqlx::Result<OffsetDateTime> {
-        sqlx::query_scalar(self.sql.worker_register.clone())
+        let started_at: StoredTime = sqlx::query_scalar(self.sql.worker_register.clone())
             .bind(registered.worker)
             .bind(lock_key)
             .bind(registered.handlers)
@@ -226,7 +227,8 @@ impl Tables {
             .bind(registered.started_at)
             .bind(registered.topics)
             .fetch_one(connection)
-            .await
+            .await?;
+        Ok(started_at.0)
     }
 
     /// Registers a single worker without handlers, with topology 0.

@@ -74,7 +74,6 @@ either! {
     async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Disowned;
     async fn release(&self, releases: &[Release]) -> u64;
     async fn reap(&self, worker: Uuid, backoff: Backoff) -> Reaped;
-    async fn sweep(&self) -> Vec<String>;
     async fn leave(&self, worker: Uuid, backoff: Backoff) -> Freed;
     async fn notify(&self, worker: Uuid) -> ();
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::alone::{Alone, Done};
 use super::launching::{self, Launching};
 use super::plain::{self, Plain};
-use super::rows::{Unclaimed, lineage, readable};
+use super::rows::{Unclaimed, lineage, readable, time, time_if_any};
 use super::telling::{self, Telling};
 use super::{Claimed, Key, Lanes, Progress, Refusing, SetAside, Settled, Settlement, Tables};
 use crate::children::{Child, ChildQuery, Launches};
@@ -40,7 +40,7 @@ pub(crate) struct Parent {
 impl Parent {
     /// From a row with `root`, `id` and `at`.
     pub(super) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        Ok(Self { root: row.try_get("root")?, id: row.try_get("id")?, at: row.try_get("at")? })
+        Ok(Self { root: row.try_get("root")?, id: row.try_get("id")?, at: time(row, "at")? })
     }
 }
 
@@ -72,8 +72,8 @@ impl Committed {
     }
 
     fn from_row(row: &PgRow, at: OffsetDateTime) -> sqlx::Result<Self> {
-        let (lineage, has_parent) = (lineage(row)?, row.try_get("has_parent")?);
-        Ok(Self::of(&lineage, has_parent, at))
+        let parent: Option<Uuid> = row.try_get("parent")?;
+        Ok(Self::of(&lineage(row)?, parent.is_some(), at))
     }
 }
 
@@ -257,7 +257,7 @@ impl Tables {
             .await?;
         let mut woken = Woken::default();
         for row in &rows {
-            if let Some(at) = row.try_get("committed_at")? {
+            if let Some(at) = time_if_any(row, "committed_at")? {
                 woken.committed.push(Committed::from_row(row, at)?);
             } else if row.try_get("claimed")? {
                 woken.claimed.push(Claimed::from_row(row, identifier)?);
@@ -306,8 +306,8 @@ impl Tables {
             Ok(GiveUp {
                 requests: requests.into_iter().filter_map(|request| readable(request).0).collect(),
                 context: context.map(|Json(context)| context).unwrap_or_default(),
-                now: row.try_get("now")?,
-                since: row.try_get("undoing_since")?,
+                now: time(&row, "now")?,
+                since: time_if_any(&row, "undoing_since")?,
             })
         };
         row.map(read).transpose()
@@ -414,8 +414,8 @@ impl Tables {
         Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
     }
 
-    /// Makes waiting runs ready that were never woken, and returns their handlers.
-    pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
+    /// Makes waiting runs ready that were never woken, and returns their handlers. Deletes ended runs without a parent.
+    pub(super) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         let woken = sqlx::query(self.sql.run_sweep.clone()).all(&self.sessions).await?;
         woken.iter().map(|row| row.try_get("handler")).collect()
     }

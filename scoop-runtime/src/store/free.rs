@@ -82,8 +82,8 @@ impl Tables {
         Ok(Reaped { workers, freed })
     }
 
-    /// Frees the runs of this worker that are not in flight, and makes the runs ready that it may have failed to wake.
-    /// `in_flight` is called when no claim is under way.
+    /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the runs ready
+    /// that it may have failed to wake. `in_flight` is called when no claim is under way.
     pub(crate) async fn disown(
         &self,
         worker: Uuid,
@@ -96,7 +96,10 @@ impl Tables {
         // An unregistered worker owns nothing. Registered again, it may own runs before this transaction ends.
         let mut freed = Freed::default();
         if !paused.is_empty() {
-            freed = self.free(&mut tx, &paused, &in_flight(), ANSWER_LOST, backoff).await?;
+            let orphaned = sqlx::query_scalar(self.sql.run_orphaned.clone()).fetch_all(&mut *tx).await?;
+            let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![]));
+            let owners: Vec<_> = paused.into_iter().chain(unlisted).collect();
+            freed = self.free(&mut tx, &owners, &in_flight(), ANSWER_LOST, backoff).await?;
         }
         tx.commit().await?;
         // In a transaction of its own: it takes longer, and claims wait for the end of the one above.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Tables;
 use super::alone::Alone;
-use super::rows::unsigned;
+use super::rows::{time_if_any, unsigned};
 
 /// The newest part of a history, or a window of it.
 #[derive(Default)]
@@ -172,7 +172,7 @@ impl History {
 
 /// An entry of the forward path; `None` for the newest suspension.
 fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
-    let Some(at) = row.try_get::<Option<OffsetDateTime>, _>("created_at")? else {
+    let Some(at) = time_if_any(row, "created_at")? else {
         return Ok(None);
     };
     if let Some(message) = row.try_get::<Option<Uuid>, _>("emitted")? {

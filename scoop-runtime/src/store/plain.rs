@@ -5,9 +5,10 @@ use scoop_core::EventKind;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{PgConnection, Postgres, Row};
+use sqlx::{PgConnection, Postgres};
 
 use super::alone::Alone;
+use super::rows::time;
 use super::settlement::{Ending, EventRow, Settlement, ValueRow};
 use super::{Settled, Tables};
 use crate::ids;
@@ -163,7 +164,7 @@ pub(super) fn settled(row: &PgRow, ended: bool) -> sqlx::Result<Settled> {
         goes_on: !ended,
         overdue: false,
         ended,
-        last_event_at: row.try_get("last_event_at")?,
+        last_event_at: time(row, "last_event_at")?,
         started: vec![],
     })
 }

@@ -14,8 +14,7 @@ use uuid::Uuid;
 
 use super::Tables;
 use super::engine::READ_COMMITTED;
-use super::rows::lineage;
-
+use super::rows::{lineage, time, time_if_any};
 use crate::error::is_of_contents;
 use crate::patience::note;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, rebuild, root_of};
@@ -179,7 +178,7 @@ impl Tables {
         let read = |row: &PgRow| {
             let kind: &str = row.try_get("kind")?;
             let resolves = kind == Remedy::Resolve.as_str();
-            Ok(Revival { run: row.try_get("run")?, at: row.try_get("requested_at")?, resolves })
+            Ok(Revival { run: row.try_get("run")?, at: time(row, "requested_at")?, resolves })
         };
         rows.iter().map(read).collect()
     }
@@ -231,8 +230,8 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
         handling: row.try_get("handling")?,
         exception: row.try_get("exception")?,
         context: context.map(|Json(context)| context).unwrap_or_default(),
-        at: row.try_get("created_at")?,
-        redelivered_at: row.try_get("redelivered_at")?,
+        at: time(row, "created_at")?,
+        redelivered_at: time_if_any(row, "redelivered_at")?,
     })
 }
 
@@ -240,8 +239,8 @@ fn read_listened(row: &PgRow) -> sqlx::Result<Listened> {
     Ok(Listened {
         topic: row.try_get("topic")?,
         handler: row.try_get("handler")?,
-        since: row.try_get("since")?,
-        until: row.try_get("until")?,
+        since: time(row, "since")?,
+        until: time_if_any(row, "until")?,
         dropped: row.try_get("dropped")?,
     })
 }

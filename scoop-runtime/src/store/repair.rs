@@ -4,12 +4,12 @@ use scoop_core::{Context, OPERATOR};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
-use super::rows::{lineage, unsigned};
+use super::rows::{lineage, time, time_if_any, unsigned};
 use super::{Asked, FailedPart, Key, Parent, Sessions, Tables, Target};
 use crate::patience::note;
 use crate::repair::{
@@ -105,9 +105,8 @@ impl Tables {
             .await?;
         let now: OffsetDateTime =
             sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
-        let newest = rows.iter().map(|row| row.try_get("newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
-        let later =
-            newest.into_iter().max().map(|newest: OffsetDateTime| newest + time::Duration::MICROSECOND);
+        let newest = rows.iter().map(|row| time(row, "newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
+        let later = newest.into_iter().max().map(|newest| newest + Duration::MICROSECOND);
         let runs = rows.iter().map(read_unrolled).collect::<sqlx::Result<Vec<_>>>()?;
         Ok((Unrolleds::new(runs), later.map_or(now, |later| later.max(now))))
     }
@@ -269,11 +268,11 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
         lineage: lineage(row)?,
         message: row.try_get("message_id")?,
         handler: row.try_get("handler")?,
-        failed_at: row.try_get("failed_at")?,
+        failed_at: time(row, "failed_at")?,
         part: row.try_get("part")?,
         handling: count("handling")?,
         presence,
-        suspended_at: row.try_get("suspended_at")?,
+        suspended_at: time_if_any(row, "suspended_at")?,
         suspended_part: row.try_get("suspended_part")?,
         suspended_handling: count("suspended_handling")?,
         leaves_behind: row.try_get::<Option<bool>, _>("leaves_behind")?.unwrap_or(false),

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use scoop_core::{ChildFailure, Context, Failure, Lineage, Path, Run, Suspension};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
 use sqlx::types::Json;
+use sqlx::{Decode, Postgres, Row, Type};
 use time::OffsetDateTime;
+use time::macros::datetime;
 use uuid::Uuid;
 
 /// The length at which an unreadable value is cut.
@@ -108,6 +110,13 @@ impl Claimed {
 
     fn read(row: &PgRow, worker: &str, key: Key) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
+        let parent: Option<Uuid> = row.try_get("parent")?;
+        let told = row.try_get("told")?;
+        if !is_lineage_of(&lineage, key, parent, told) {
+            return Err(sqlx::Error::Decode(
+                "its lineage is not that of its hierarchy, its parent and itself".into(),
+            ));
+        }
         let handler: String = row.try_get("handler")?;
         let failure: Option<Json<Failure>> = row.try_get("failure")?;
         let children: Option<Json<ChildrenRow>> = row.try_get("failed_children")?;
@@ -124,7 +133,6 @@ impl Claimed {
         run.context = context.map(|Json(context)| context).unwrap_or_default();
         run.replied = row.try_get("replied")?;
         if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
-            let told = row.try_get("told")?;
             let failed_before = row.try_get("failed_before")?;
             run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
         }
@@ -137,16 +145,23 @@ impl Claimed {
             attempts: row.try_get("attempts")?,
             retries: unsigned(row.try_get("retries")?),
             tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
-            surroundings: Surroundings {
-                has_parent: row.try_get("has_parent")?,
-                undoing: row.try_get("undoing")?,
-            },
+            surroundings: Surroundings { has_parent: parent.is_some(), undoing: row.try_get("undoing")? },
             overdue: row.try_get("overdue")?,
             definition: row.try_get("definition")?,
             reserved_for: row.try_get("reserved_for")?,
             run,
         })
     }
+}
+
+/// Whether a run has this lineage. No parent waits for a run that was told to roll back on request, also if it is not the
+/// first one.
+fn is_lineage_of(lineage: &Lineage, key: Key, parent: Option<Uuid>, told: bool) -> bool {
+    let is_first = lineage.ids().len() == 2;
+    let above = lineage.ids().iter().rev().nth(1).filter(|_| !is_first);
+    lineage.root_id() == key.root
+        && lineage.id() == key.id
+        && parent.map_or(is_first || told && above.is_some(), |parent| above == Some(&parent))
 }
 
 impl ChildrenRow {
@@ -189,6 +204,48 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
     }))
 }
 
+/// A time that a row has. PostgreSQL has times that Rust has not: such a time becomes the nearest one of the years 1 to 9999.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredTime(pub(crate) OffsetDateTime);
+
+impl StoredTime {
+    const EARLIEST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
+    /// There are later times in that year: calculations with this one do not overflow.
+    const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
+
+    /// The time so many microseconds after the beginning of the year 2000.
+    fn from_micros(micros: i64) -> Self {
+        let time = datetime!(2000-01-01 00:00 UTC).checked_add(time::Duration::microseconds(micros));
+        let time = time.unwrap_or(if micros < 0 { Self::EARLIEST } else { Self::LATEST });
+        Self(time.clamp(Self::EARLIEST, Self::LATEST))
+    }
+}
+
+impl Type<Postgres> for StoredTime {
+    fn type_info() -> PgTypeInfo {
+        OffsetDateTime::type_info()
+    }
+}
+
+impl Decode<'_, Postgres> for StoredTime {
+    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
+        match value.format() {
+            PgValueFormat::Binary => Ok(Self::from_micros(i64::from_be_bytes(value.as_bytes()?.try_into()?))),
+            PgValueFormat::Text => OffsetDateTime::decode(value).map(Self),
+        }
+    }
+}
+
+/// The time in a column.
+pub(crate) fn time(row: &PgRow, column: &str) -> sqlx::Result<OffsetDateTime> {
+    Ok(row.try_get::<StoredTime, _>(column)?.0)
+}
+
+/// The time in a column that may be empty.
+pub(crate) fn time_if_any(row: &PgRow, column: &str) -> sqlx::Result<Option<OffsetDateTime>> {
+    Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(|StoredTime(time)| time))
+}
+
 /// The lineage of a run.
 pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
     Lineage::from_ids(row.try_get("lineage")?)
@@ -198,8 +255,12 @@ pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
 /// A failure that has to be recorded.
 pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
     let failure: Option<Json<Failure>> = row.try_get(column)?;
-    let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
-    Ok(failure.map_or_else(unknown, |Json(failure)| failure))
+    Ok(failure.map_or_else(no_failure, |Json(failure)| failure))
+}
+
+/// What stands for a failure that has to be on record, and is not.
+pub(crate) fn no_failure() -> Failure {
+    Failure::new("Unknown", "no failure is on record", "scoop")
 }
 
 /// The failure; or a substitute, and the reason why it cannot be read.
@@ -228,4 +289,19 @@ pub(crate) fn timestamps<S: serde::Serializer>(
     #[derive(Serialize)]
     struct Timestamp(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
     serializer.collect_seq(times.iter().copied().map(Timestamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_times_that_rust_has_not_become_the_nearest_ones() {
+        let second = 1_000_000;
+        assert_eq!(StoredTime::from_micros(-second).0, datetime!(1999-12-31 23:59:59 UTC));
+        for (micros, time) in [(i64::MAX, StoredTime::LATEST), (i64::MIN, StoredTime::EARLIEST)] {
+            assert_eq!(StoredTime::from_micros(micros).0, time);
+            assert_eq!(StoredTime::from_micros(micros / 10).0, time);
+        }
+    }
 }

@@ -9,8 +9,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::{Alone, Done};
+use super::rows::time;
 use super::{Asked, Pairs, Tables};
 use crate::Tick;
+use crate::error::is_of_contents;
 use crate::ids;
 use crate::patience::note;
 use crate::timetable::{self, Timetable, Unfit};
@@ -67,10 +69,10 @@ impl Taken {
             topic: row.try_get("topic")?,
             handler: row.try_get("handler")?,
             timetable: timetable_of(row)?,
-            next_at: row.try_get("next_at")?,
+            next_at: time(row, "next_at")?,
             fired: row.try_get("fired")?,
             last_root: row.try_get("last_root")?,
-            now: row.try_get("now")?,
+            now: time(row, "now")?,
         })
     }
 }
@@ -168,18 +170,37 @@ impl Tables {
             Ok(timetable) => timetable,
             Err(_) => return Ok(Fired::Unfit(taken)),
         };
+        match self.fire(&mut tx, &taken, timetable).await {
+            Ok(handlers) => {
+                tx.commit().await?;
+                Ok(Fired::Launched(handlers))
+            }
+            Err(error) if is_of_contents(&error) => {
+                let timetable = Err(Unfit::Refused(error.to_string()));
+                Ok(Fired::Unfit(Taken { timetable, ..taken }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Launches what is due of a schedule that was taken, and moves it on. Returns for which handlers that is.
+    async fn fire(
+        &self,
+        tx: &mut PgConnection,
+        taken: &Taken,
+        timetable: &Timetable,
+    ) -> sqlx::Result<Vec<String>> {
         let busy = match (timetable.overlap, taken.last_root) {
-            (Overlap::Skip, Some(root)) => self.is_busy(&mut tx, root).await?,
+            (Overlap::Skip, Some(root)) => self.is_busy(tx, root).await?,
             _ => false,
         };
-        let (ticks, next_at) = fired(&taken, timetable, busy);
+        let (ticks, next_at) = fired(taken, timetable, busy);
         let handlers = match ticks.is_empty() {
             true => vec![],
-            false => self.tick(&mut tx, &ticks).await?,
+            false => self.tick(tx, &ticks).await?,
         };
-        self.move_schedule_on(&mut tx, &taken, next_at, &ticks).await?;
-        tx.commit().await?;
-        Ok(Fired::Launched(handlers))
+        self.move_schedule_on(tx, taken, next_at, &ticks).await?;
+        Ok(handlers)
     }
 
     /// Locks one of these that is due, until the end of the transaction.

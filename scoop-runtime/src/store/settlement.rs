@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::launching::Launching;
 use super::plain::Plain;
-use super::rows::{Key, Surroundings, timestamps};
+use super::rows::{Key, Surroundings, time, timestamps};
 use super::telling::Telling;
 use crate::unhandled::Unhandled;
 
@@ -458,7 +458,7 @@ impl Settled {
             goes_on: state == "running",
             overdue: row.try_get("overdue")?,
             ended: state == "ended",
-            last_event_at: row.try_get("last_event_at")?,
+            last_event_at: time(row, "last_event_at")?,
             started: row.try_get("started")?,
         };
         Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))

@@ -153,6 +153,7 @@ statements! {
     run_held,
     run_hold,
     run_mark_stuck,
+    run_orphaned,
     run_outputs,
     run_overdue,
     run_release,

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::alone::Alone;
 use super::engine::READ_COMMITTED;
+use super::rows::time;
 use super::{Parent, Tables};
 use crate::patience::note;
 use crate::topology::ListedHandler;
@@ -58,7 +59,7 @@ impl Tables {
 }
 
 fn read_parent(row: &PgRow) -> sqlx::Result<Option<Parent>> {
-    let (root, at) = (row.try_get("root")?, row.try_get("at")?);
+    let (root, at) = (row.try_get("root")?, time(row, "at")?);
     let parent: Option<Uuid> = row.try_get("parent")?;
     Ok(parent.map(|id| Parent { root, id, at }))
 }

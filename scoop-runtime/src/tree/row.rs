@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::shown::system_time;
-use crate::store::{lineage, readable};
+use crate::store::{lineage, no_failure, readable, time_if_any};
 use crate::{HierarchyId, RollbackFailure, shown};
 
 /// A row of `run_tree.sql`.
@@ -205,7 +205,7 @@ impl CancellationRequest {
 }
 
 fn time(row: &PgRow, column: &str) -> sqlx::Result<Option<SystemTime>> {
-    Ok(row.try_get::<Option<OffsetDateTime>, _>(column)?.map(shown::system_time))
+    Ok(time_if_any(row, column)?.map(shown::system_time))
 }
 
 /// Determines the meaning and the duration of each event.
@@ -238,7 +238,7 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent]) -> RunState {
     let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
     let failure = |event: Option<&RunEvent>| {
         let known = event.and_then(|event| event.failure.clone());
-        known.unwrap_or_else(|| Failure::new("Unknown", "no failure is on record", "scoop"))
+        known.unwrap_or_else(no_failure)
     };
     let reason = || stands.and_then(|stands| stands.reason.clone()).unwrap_or_default();
     let attempts = stands.map_or(0, |stands| stands.attempts);

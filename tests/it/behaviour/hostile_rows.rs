@@ -169,8 +169,185 @@ async fn infinite_times_stop_no_other_run() -> Result<()> {
     gate.open(1);
     assert_eq!(past.ends().await?, Outcome::Committed);
     others_finish(&scoop, &gate).await?;
-    assert_eq!(never.tree().await?.roots()[0].state, RunState::NotBegun);
+    let tree = never.tree().await?;
+    assert_eq!(tree.roots()[0].state, RunState::NotBegun);
+    assert!(tree.to_string().contains("not begun, due 9999-12-31T00:00:00.000Z"), "{tree}");
     scoop.shutdown().await?;
+    Ok(())
+}
+
+/// The times that its own events are written with come from the row.
+#[tokio::test(flavor = "multi_thread")]
+async fn infinite_time_of_the_last_event_stops_no_other_run() -> Result<()> {
+    for time in ["infinity", "-infinity", "294276-12-31 23:59:59.999999Z"] {
+        let (db, gate) = (tables().await?, Gate::default());
+        let root = db.client().launch(Work).await?;
+        db.execute(&format!("UPDATE scoop.run SET last_event_at = '{time}' WHERE root = '{}'", root.id()))
+            .await;
+        let scoop = start(&db, &gate).await?;
+        gate.open(1);
+        let ends_or_is_stuck = async || {
+            let ended = tokio::time::timeout(Duration::from_millis(50), root.wait()).await;
+            ended.is_ok() || scoop.stuck_runs().await.is_ok_and(|runs| runs.len() == 1)
+        };
+        eventually("it ends, or is stuck", ends_or_is_stuck).await;
+        others_finish(&scoop, &gate).await?;
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_with_the_lineage_of_another_is_stuck_and_listed() -> Result<()> {
+    for damage in [
+        "lineage = ARRAY[NULL, id]",
+        "lineage = ARRAY[root, gen_random_uuid()]",
+        "lineage = ARRAY[gen_random_uuid(), id]",
+        "lineage = ARRAY[root, gen_random_uuid(), id]",
+        "parent = gen_random_uuid()",
+    ] {
+        let (db, gate) = (tables().await?, Gate::default());
+        db.drop_rules().await;
+        let root = db.client().launch(Work).await?;
+        db.execute(&format!("UPDATE scoop.run SET {damage} WHERE root = '{}'", root.id())).await;
+        let scoop = start(&db, &gate).await?;
+        let run = stuck(&scoop).await?;
+        assert_eq!(run.hierarchy(), root.id(), "{damage}");
+        others_finish(&scoop, &gate).await?;
+
+        db.execute("UPDATE scoop.run SET lineage = ARRAY[root, id], parent = NULL WHERE state = 'stuck'")
+            .await;
+        db.execute("DELETE FROM scoop.message_event e WHERE type = 'SEEN' AND EXISTS (SELECT FROM scoop.run r WHERE r.message_id = e.message_id)").await;
+        db.execute("UPDATE scoop.run SET epoch = first_epoch WHERE state = 'stuck'").await;
+        scoop.retry(run.lineage.id()).await?;
+        gate.open(1);
+        assert_eq!(root.ends().await?, Outcome::Committed, "{damage}");
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// A rollback that failed is listed with what can be read of its record.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_failures_are_listed() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
+    for (exception, handler) in [("NULL", "'one'"), ("'7'", "'two'"), ("'{\"message\": 7}'", "NULL")] {
+        db.execute(&format!(
+            "INSERT INTO scoop.message_event
+                 (message_id, type, coroutine_name, step, cooperation_lineage, exception)
+             SELECT message_id, 'ROLLBACK_FAILED', {handler}, NULL, ARRAY['{root}', gen_random_uuid()]::uuid[], {exception}
+             FROM scoop.message_event WHERE type = 'EMITTED' AND cooperation_lineage[1] = '{root}'",
+            root = root.id(),
+        ))
+        .await;
+    }
+    let listed = scoop.failed_compensations().await?;
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(listed.len(), 3);
+    assert!(listed.iter().all(|failed| failed.hierarchy() == root.id()));
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// No other process would ever free it.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_of_an_unregistered_owner_goes_on_with_the_next_worker() -> Result<()> {
+    for owner in ["gen_random_uuid()", "NULL"] {
+        let (db, gate) = (tables().await?, Gate::default());
+        db.drop_rules().await;
+        let root = db.client().launch(Work).await?;
+        db.execute(&format!(
+            "UPDATE scoop.run SET state = 'running', owner = {owner} WHERE root = '{}'",
+            root.id()
+        ))
+        .await;
+        gate.open(1);
+        let scoop = start(&db, &gate).await?;
+        assert_eq!(root.ends().await?, Outcome::Committed, "{owner}");
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// A client would wait for it for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_run_without_a_parent_leaves_the_working_set() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    db.drop_rules().await;
+    let root = db.client().launch(Work).await?;
+    db.execute(&format!(
+        "INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, failure, last_event_at)
+         SELECT root, gen_random_uuid(), v.parent, lineage, message_id, topic, handler, 'ended', '{{}}', last_event_at
+         FROM scoop.run CROSS JOIN (VALUES (NULL), (gen_random_uuid())) AS v (parent) WHERE root = '{}'",
+        root.id(),
+    ))
+    .await;
+    gate.open(1);
+    let scoop = start(&db, &gate).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    assert_eq!(db.unfinished().await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_of_a_run_is_shown_with_its_own_state() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    db.drop_rules().await;
+    let root = db.client().launch(Work).await?;
+    db.execute(
+        "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+         SELECT root, gen_random_uuid(), lineage, message_id, topic, handler, 'infinity', last_event_at
+         FROM scoop.run WHERE state = 'ready'",
+    )
+    .await;
+    gate.open(1);
+    let scoop = start(&db, &gate).await?;
+    let tree = root.comes_to(|tree| tree.runs().iter().any(|run| run.state == RunState::Committed)).await?;
+    assert!(tree.to_string().contains("not begun, due 9999-12-31"), "{tree}");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// By another process that took it for dead, or by hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn worker_whose_row_is_deleted_registers_again() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
+    db.execute("DELETE FROM scoop.worker").await;
+    let workers = async || db.number("SELECT count(*) FROM scoop.worker").await == 1;
+    eventually("it is registered", workers).await;
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    others_finish(&scoop, &gate).await?;
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// Each process reads the rows of all.
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_row_of_a_worker_is_refused_or_hurts_no_other() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    let scoop = start(&db, &gate).await?;
+    let stranger = "INSERT INTO scoop.worker
+             (id, lock_key, backend, role, topics, handlers, definitions, started_at, topology)
+         SELECT gen_random_uuid(), lock_key, backend, role, {lists}, 'infinity', 9223372036854775807
+         FROM scoop.worker LIMIT 1";
+    for lists in
+        ["'{NULL}', '{x}', '{1}'", "'{x}', '{x}', '{NULL}'", "'{x}', '{x}', '{}'", "'{{x}}', '{x}', '{1}'"]
+    {
+        let refused =
+            sqlx::query(sqlx::AssertSqlSafe(stranger.replace("{lists}", lists))).execute(db.pool()).await;
+        assert!(refused.is_err(), "{lists}");
+    }
+    db.execute(&stranger.replace("{lists}", "'{x}', '{x}', '{1}'")).await;
+    let another = start(&db, &gate).await?;
+    scoop.shutdown().await?;
+    others_finish(&another, &gate).await?;
+    another.shutdown().await?;
     Ok(())
 }
 

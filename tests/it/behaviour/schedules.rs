@@ -6,7 +6,7 @@ use scoop::{HierarchyId, RuntimeError, SetupError};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::support::{Database, Gate, eventually};
+use crate::support::{Database, Gate, eventually, warnings};
 
 /// Sends the ticks of a saga to the test.
 #[derive(Clone)]
@@ -444,6 +444,44 @@ mod changes {
         heard.next(3).await;
         scoop.shutdown().await?;
         assert_eq!(next_at(&db, "hourly-once").await, unknown);
+        Ok(())
+    }
+
+    /// The other schedule of the program goes on.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_schedule_that_the_database_refuses_is_left_alone() -> Result<()> {
+        let db = Database::new().await;
+        warnings("");
+        let (told, mut heard) = ticks();
+        let builder = db.scoop().only::<Once>().only::<Brisk>();
+        let scoop = builder.provide(Once { told: told.clone() }).provide(Brisk { told }).start().await?;
+        db.execute(
+            "UPDATE scoop.schedule SET fired = 9223372036854775807, next_at = '-infinity'
+             WHERE handler = 'hourly-once'",
+        )
+        .await;
+        let is_refused = async || !warnings("bigint out of range").is_empty();
+        eventually("it is refused", is_refused).await;
+        heard.next(3).await;
+        scoop.shutdown().await?;
+        assert_eq!(next_at(&db, "hourly-once").await, ["-infinity"]);
+        let refused = warnings("bigint out of range");
+        assert_eq!(refused.iter().filter(|warning| warning.contains("hourly-once")).count(), 1);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_infinitely_early_time_is_due() -> Result<()> {
+        let db = Database::new().await;
+        let (told, mut heard) = ticks();
+        let start = async || db.scoop().only::<Once>().provide(Once { told: told.clone() }).start().await;
+        start().await?.shutdown().await?;
+        db.execute("UPDATE scoop.schedule SET next_at = '-infinity'").await;
+        let scoop = start().await?;
+        let has_moved_on = async || next_at(&db, "hourly-once").await != ["-infinity"];
+        eventually("it is made up for", has_moved_on).await;
+        heard.next(1).await;
+        scoop.shutdown().await?;
         Ok(())
     }
 }

@@ -63,6 +63,17 @@ impl Database {
         .await
     }
 
+    /// Drops the rules for rows of `run` that only the tests have.
+    pub(crate) async fn drop_rules(&self) {
+        self.execute(
+            "DO $$ DECLARE rule name; BEGIN
+                 FOR rule IN SELECT conname FROM pg_constraint WHERE conrelid = 'scoop.run'::regclass AND contype = 'c'
+                 LOOP EXECUTE format('ALTER TABLE scoop.run DROP CONSTRAINT %I', rule); END LOOP;
+             END $$",
+        )
+        .await;
+    }
+
     /// The server's time.
     pub(crate) async fn time(&self) -> SystemTime {
         let micros = self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await;

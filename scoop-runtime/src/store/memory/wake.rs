@@ -76,11 +76,6 @@ impl Memory {
         .await
     }
 
-    /// Makes waiting runs ready that were never woken, and returns their handlers.
-    pub(crate) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
-        self.run("sweep", |state| Ok(state.sweep())).await
-    }
-
     /// Notifies the other processes that there may be work.
     pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.run("notify", |state| {

@@ -1,0 +1,89 @@
+//! Rows of what operators have done changed, copied and deleted at random: runs that could not be undone are listed until
+//! that is decided, and messages that were delivered later stay delivered.
+
+use super::*;
+
+const HIERARCHIES: u32 = 24;
+
+#[derive(Message, Serialize, Deserialize)]
+struct Vase;
+
+/// It cannot be undone, however often that is tried.
+#[derive(Default)]
+struct Fall;
+
+#[saga(name = "fall")]
+#[subscribes(Vase)]
+impl Fall {
+    #[step(rollback = mend)]
+    async fn drop_it(&self, _: &mut Scope<'_>, _: &Vase) -> Result<()> {
+        Ok(())
+    }
+
+    #[step]
+    async fn fail(&self, _: &mut Scope<'_>, _: &Vase) -> Result<()> {
+        Err(SIMULATED.into())
+    }
+
+    async fn mend(&self, _: &mut Scope<'_>, _: &Vase, _: &Failure) -> Result<()> {
+        Err(SIMULATED.into())
+    }
+}
+
+#[test]
+fn damaged_rows_of_repairs_and_redeliveries_hurt_no_other_hierarchy() -> Result<()> {
+    without_panics(async {
+        for seed in seeds() {
+            repairs_are_damaged(seed).await?;
+        }
+        Ok(())
+    })
+}
+
+async fn repairs_are_damaged(seed: u64) -> Result<()> {
+    let (db, gate, mut dice) = (Database::new().await, Gate::default(), Dice(seed));
+    db.drop_rules().await;
+    gate.open(1_000_000);
+    let late = db.client().launch_all((0..HIERARCHIES).map(|_| Weight(1.0))).await?;
+    let builder = db.scoop().only::<Assembly>().only::<Supply>().provide(Supply { gate });
+    let scoop = builder.only::<Fall>().only::<Idle>().start().await?;
+    assert_eq!(scoop.redeliver::<Weight>().await?.hierarchies.len(), late.len());
+    let fallen = scoop.launch_all((0..HIERARCHIES).map(|_| Vase)).await?;
+    for root in fallen.iter().chain(&late) {
+        root.ends().await?;
+    }
+    for failed in scoop.failed_compensations().limit(1_000).await? {
+        scoop.retry(failed.id()).await?;
+    }
+    let failed_again =
+        async || db.number("SELECT count(*) FROM scoop.repeated_failure").await == i64::from(HIERARCHIES);
+    crate::support::eventually("all failed again", failed_again).await;
+
+    let columns = Columns::of(&db, &["intervention", "repeated_failure"], &[]).await;
+    let mut tampered = vec![];
+    for root in fallen {
+        tampered.push(tamper(&db, &mut dice, &columns, root).await);
+    }
+    let columns = Columns::of(&db, &["redelivery"], &[]).await;
+    for root in late {
+        let Tampered { root, damage } = tamper(&db, &mut dice, &columns, root).await;
+        root.tree().await?;
+        assert_eq!(root.ends().await?, Outcome::Committed, "seed {seed}: {damage}");
+    }
+    scoop.redeliver::<Weight>().await?;
+
+    for it in &tampered {
+        it.root.tree().await?;
+    }
+    for failed in scoop.failed_compensations().limit(1_000).await? {
+        // It may refuse what it cannot read: then the run stays on the list.
+        let _ = scoop.resolve(failed.id(), "glued").await;
+    }
+    let left = are_settled(&scoop, tampered).await;
+    assert!(left.is_empty(), "{seed}");
+    are_healthy(&scoop).await?;
+    comes_to_rest(&db, IDLE_TRANSACTIONS).await;
+    scoop.shutdown().await?;
+    db.client().rebuild_working_set().await?;
+    Ok(())
+}
