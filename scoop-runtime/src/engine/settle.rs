@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::error::is_transient;
-use crate::store::{Settled, Settlement, Shape};
+use crate::store::{Settled, Settlement, Shape, parts};
 use crate::telemetry;
 use crate::unhandled::Unhandled;
 
@@ -81,9 +81,10 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
         }
         drop(outcomes);
         // One that takes a long statement must not have all others take it.
-        let mut shapes: [Vec<Pending>; 5] = Default::default();
+        let mut shapes: [Vec<Pending>; 6] = Default::default();
         for pending in batch.drain(..) {
             let place = match pending.settlement.shape() {
+                _ if pending.settlement.is_bulky() => 5,
                 _ if pending.settlement.requires_handlers() => 4,
                 Shape::Plain => 0,
                 Shape::Launching => 1,
@@ -96,8 +97,10 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             // In the order in which whoever cancels a hierarchy locks its runs. The two can still wait for each other, since
             // those of a batch that go on are locked before those that end; then the server has one of them begin again.
             batch.sort_unstable_by_key(|pending| pending.settlement.place());
-            if !batch.is_empty() {
-                settle(&engine, batch).await;
+            let lengths: Vec<_> =
+                parts(&batch, |pending| pending.settlement.bytes()).map(<[_]>::len).collect();
+            for length in lengths {
+                settle(&engine, batch.drain(..length).collect()).await;
             }
         }
     }

@@ -2,6 +2,7 @@
 //! speaks SQL.
 
 mod alone;
+mod bulk;
 mod claim;
 mod client;
 mod definitions;
@@ -38,6 +39,7 @@ mod telling;
 pub(crate) mod tests;
 mod topology;
 
+pub(crate) use bulk::{is_bulky, parts};
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};
