@@ -1,5 +1,5 @@
 //! Snippets of the documentation compile in the program of a user: they name the facade, and the
-//! README lists each crate that they use.
+//! README lists each crate that they use. What the README promises has tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,6 +46,31 @@ fn examples_of_the_inner_crates_import_the_facade() {
     }
 }
 
+/// The README's promises, and the page that says which tests show them.
+const PROMISES: (&str, &str) = ("README.md", "## When something is wrong");
+const TESTS_OF_PROMISES: (&str, &str) = ("docs/testing.md", "## Tests of the README's table");
+
+#[test]
+fn rows_of_the_table_in_the_readme_have_tests() {
+    let rows = |(page, section)| table(&read(page), section);
+    let promised: Vec<_> = rows(PROMISES).into_iter().map(|(row, _)| row).collect();
+    let (tested, tests): (Vec<_>, Vec<_>) = rows(TESTS_OF_PROMISES).into_iter().unzip();
+    assert!(!promised.is_empty() && promised == tested, "README: {promised:#?}\nwith tests: {tested:#?}");
+    for (row, named) in promised.iter().zip(tests) {
+        let (mut file, mut count) = (None, 0);
+        for name in named.split('`').skip(1).step_by(2) {
+            if name.ends_with(".rs") {
+                file = Some((name, read(name)));
+            } else {
+                let (file, text) = file.as_ref().unwrap_or_else(|| panic!("{row}: {name} is in no file"));
+                assert!(has_test(text, name), "{row}: {file} has no test {name}");
+                count += 1;
+            }
+        }
+        assert!(count > 0, "{row}: no test");
+    }
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -59,6 +84,25 @@ fn pages() -> Vec<String> {
     let guide = fs::read_dir(root().join("docs")).unwrap();
     let guide = guide.map(|entry| format!("docs/{}", entry.unwrap().file_name().into_string().unwrap()));
     std::iter::once("README.md".to_owned()).chain(guide.filter(|page| page.ends_with(".md"))).collect()
+}
+
+/// The rows of the only table of a section, each with its first cell apart. Those of the heading are left out.
+fn table(page: &str, section: &str) -> Vec<(String, String)> {
+    let (_, text) =
+        page.split_once(&format!("\n{section}\n")).unwrap_or_else(|| panic!("no section {section}"));
+    let text = text.split("\n## ").next().unwrap_or_default();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    rows.skip(2).map(|(first, rest)| (first.to_owned(), rest.to_owned())).collect()
+}
+
+/// Whether the file has a function of this name with an attribute of tests directly above.
+fn has_test(text: &str, name: &str) -> bool {
+    let function = format!("fn {name}(");
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.windows(2).any(|pair| {
+        let is_test = pair[0] == "#[test]" || pair[0].starts_with("#[tokio::test");
+        is_test && pair[1].trim_start_matches("async ").starts_with(&function)
+    })
 }
 
 /// All files of Rust below the folder.

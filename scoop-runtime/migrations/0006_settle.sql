@@ -35,7 +35,7 @@ BEGIN
         step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int, completions jsonb,
         outputs jsonb, backward boolean, turns_back boolean, failure jsonb, rollback_failure jsonb,
         forgets text, event_count int, events jsonb, emissions jsonb, told jsonb, told_because jsonb,
-        return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean
+        return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[], may_give_up boolean, stored boolean
     );
     SELECT r.* INTO held FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -55,9 +55,12 @@ BEGIN
 
     -- Launched messages, and a run for each handler that is registered at this moment.
     IF s.emissions IS NOT NULL THEN
-        INSERT INTO scoop.message (id, topic, payload)
-        SELECT e.id, e.topic, coalesce(e.payload, 'null')
-        FROM jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, payload jsonb);
+        -- large messages are stored ahead: see message_store.sql
+        IF s.stored IS NOT TRUE THEN
+            INSERT INTO scoop.message (id, topic, payload)
+            SELECT e.id, e.topic, coalesce(e.payload, 'null')
+            FROM jsonb_to_recordset(s.emissions) AS e (id uuid, topic varchar, payload jsonb);
+        END IF;
 
         WITH delivered AS (
             INSERT INTO scoop.run

@@ -46,7 +46,8 @@ published AS (
         SELECT unnest($16::int[]) AS by, unnest($18::uuid[]) AS id, unnest($19::varchar[]) AS topic,
                unnest($20::jsonb[]) AS payload
     ) m
-    WHERE m.by = ANY (ARRAY(SELECT nth FROM held))
+    -- without payloads the messages are there: see message_store.sql
+    WHERE m.by = ANY (ARRAY(SELECT nth FROM held)) AND m.payload IS NOT NULL
 ),
 -- a run for each handler that is listed at this moment
 delivered AS (

@@ -51,6 +51,8 @@ published AS (
     ) m
     WHERE m.until_last OPERATOR(pg_catalog.>=) 1 AND m.until_last OPERATOR(pg_catalog.<=) $17
       AND (SELECT pg_catalog.count(*) FROM held) OPERATOR(pg_catalog.>) 0
+      -- without payloads the messages are there: see message_store.sql
+      AND m.payload IS NOT NULL
 ),
 -- a run for each handler that is listed at this moment
 delivered AS (

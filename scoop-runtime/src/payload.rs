@@ -91,6 +91,18 @@ fn measured(value: Value, limit: usize, what: impl Fn() -> String) -> Result<(Va
     Ok((value, text.len()))
 }
 
+/// How many bytes the value has as JSON, about: as if no character was escaped.
+pub(crate) fn bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(values) => values.iter().map(|value| bytes(value) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| key.len() + bytes(value) + 4).sum::<usize>() + 2
+        }
+    }
+}
+
 fn depth(value: &Value) -> usize {
     let below = match value {
         Value::Array(values) => values.iter().map(depth).max(),

@@ -16,7 +16,7 @@ use super::shares::{Seat, Share, Slot};
 use super::wake::{Bereft, End};
 use super::{Engine, claim};
 use crate::error::is_transient;
-use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, known_before};
+use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, is_bulky, known_before};
 use crate::telemetry;
 use crate::unhandled::Unhandled;
 use crate::uninterrupted::uninterrupted;
@@ -74,7 +74,8 @@ pub(super) async fn launch(
 /// A slot for each run that will want one now, as long as there are any.
 fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
     let (mut rooms, sagas) = (vec![], engine.sagas());
-    if engine.stopping.is_cancelled() {
+    // A large launch takes a while, for which the worker would be locked.
+    if engine.stopping.is_cancelled() || is_bulky(messages) {
         return rooms;
     }
     // A claim checks due times and deadlines.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::error::is_transient;
-use crate::store::{Settled, Settlement, Shape};
+use crate::store::{Settled, Settlement, Shape, parts};
 use crate::telemetry;
 use crate::unhandled::Unhandled;
 
@@ -81,9 +81,10 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
         }
         drop(outcomes);
         // One outcome that needs a long statement must not force it on the others.
-        let mut shapes: [Vec<Pending>; 5] = Default::default();
+        let mut shapes: [Vec<Pending>; 6] = Default::default();
         for pending in batch.drain(..) {
             let place = match pending.settlement.shape() {
+                _ if pending.settlement.is_bulky() => 5,
                 _ if pending.settlement.requires_handlers() => 4,
                 Shape::Plain => 0,
                 Shape::Launching => 1,
@@ -97,8 +98,10 @@ pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: Cancellati
             // other, since runs of a batch that continue are locked before those that end; then the server aborts one
             // of them.
             batch.sort_unstable_by_key(|pending| pending.settlement.place());
-            if !batch.is_empty() {
-                settle(&engine, batch).await;
+            let lengths: Vec<_> =
+                parts(&batch, |pending| pending.settlement.bytes()).map(<[_]>::len).collect();
+            for length in lengths {
+                settle(&engine, batch.drain(..length).collect()).await;
             }
         }
     }

@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::alone::Alone;
+use super::bulk::is_bulky;
 use super::rows::{failure, timestamps};
 use super::{Claimed, Key, Surroundings, Tables};
 use crate::ids;
@@ -364,6 +365,9 @@ impl Tables {
     pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
         // Asked before a connection is held.
         self.may_write().await?;
+        if is_bulky(messages) {
+            return self.launch_in_parts(messages).await;
+        }
         self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 

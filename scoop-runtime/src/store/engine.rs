@@ -140,8 +140,8 @@ impl Tables {
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
-        if settlements.iter().any(Settlement::requires_handlers) {
-            return self.settle_required(identifier, settlements).await;
+        if settlements.iter().any(|settlement| settlement.requires_handlers() || settlement.is_bulky()) {
+            return self.settle_in_transaction(identifier, settlements).await;
         }
         if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
             // A list of one element costs more than single parameters.
@@ -177,6 +177,9 @@ impl Tables {
         if let Some(plain) = Plain::of(settlement) {
             return plain.settle(self, connection, identifier, Some(claim)).await;
         }
+        if settlement.is_bulky() && !self.store_messages(connection, settlement, Some(claim)).await? {
+            return Ok(None);
+        }
         let settlements = std::slice::from_ref(settlement);
         let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
         if !rows.is_empty() && settlement.requires_handlers() {
@@ -192,8 +195,13 @@ impl Tables {
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
-        let settle = async |session: &mut _| self.settle_any(session, identifier, settlements, None).await;
-        self.sessions.run(settle).await?.iter().map(Settled::from_row).collect()
+        let mut tx = self.sessions.begin().await?;
+        for bulky in settlements.iter().filter(|settlement| settlement.is_bulky()) {
+            self.store_messages(&mut tx, bulky, None).await?;
+        }
+        let rows = self.settle_any(&mut tx, identifier, settlements, None).await?;
+        tx.commit().await?;
+        rows.iter().map(Settled::from_row).collect()
     }
 
     pub(super) async fn settle_on(

@@ -2,6 +2,7 @@
 //! with typed lists, since a run may launch thousands, and one for a single run, which costs a fifth less.
 
 use scoop_core::EventKind;
+use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -65,6 +66,13 @@ pub(super) async fn settle(
     }
 }
 
+/// The payloads of messages; null for those that are stored ahead.
+fn payloads<'a>(
+    launched: impl Iterator<Item = (&'a Settlement, &'a EmissionRow)>,
+) -> Vec<Option<Json<&'a Value>>> {
+    launched.map(|(all, row)| (!all.is_bulky()).then_some(Json(&row.payload.value))).collect()
+}
+
 async fn settle_one(
     store: &Tables,
     connection: &mut PgConnection,
@@ -95,7 +103,7 @@ async fn settle_one(
         .bind(each().map(|(event, _)| count(event.until_last)).collect::<Vec<_>>())
         .bind(each().map(|(_, row)| row.id).collect::<Vec<_>>())
         .bind(each().map(|(_, row)| &*row.topic).collect::<Vec<_>>())
-        .bind(each().map(|(_, row)| Json(&row.payload)).collect::<Vec<_>>())
+        .bind(payloads(each().map(|(_, row)| (*all, row))))
         .bind(each().map(|(_, row)| row.context.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
@@ -136,7 +144,7 @@ async fn settle_all(
         .bind(every().map(|(_, event, _)| count(event.until_last)).collect::<Vec<_>>())
         .bind(every().map(|(.., row)| row.id).collect::<Vec<_>>())
         .bind(every().map(|(.., row)| &*row.topic).collect::<Vec<_>>())
-        .bind(every().map(|(.., row)| Json(&row.payload)).collect::<Vec<_>>())
+        .bind(payloads(launching.iter().flat_map(|one| one.launched().map(|(_, row)| (one.all, row)))))
         .bind(every().map(|(.., row)| row.context.as_ref().map(Json)).collect::<Vec<_>>())
         .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())
         .bind(every().map(|_| ids::now_v7()).collect::<Vec<_>>())

@@ -1,6 +1,7 @@
 //! The store of runs and their history: PostgreSQL, or the memory of one program. The only module that speaks SQL.
 
 mod alone;
+mod bulk;
 mod claim;
 mod client;
 mod definitions;
@@ -37,6 +38,7 @@ mod telling;
 pub(crate) mod tests;
 mod topology;
 
+pub(crate) use bulk::{is_bulky, parts};
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 pub(crate) use either::{Pairs, Store};

@@ -1,5 +1,5 @@
-//! Settlements that launch messages which require a handler: `step_unhandled.sql` checks that afterwards, in the same
-//! transaction.
+//! Settlements of several statements in one transaction: the messages of large ones are stored first, and for messages that
+//! require a handler `step_unhandled.sql` checks that afterwards.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,42 @@ use uuid::Uuid;
 use super::{Settled, Settlement, Tables};
 
 impl Tables {
-    /// Applies settlements of which one launches a message that requires a handler, in a transaction. Fails with
-    /// `Unhandled` if a handler is missing; then none of them is applied.
-    pub(super) async fn settle_required(
+    /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction. Fails
+    /// with `Unhandled` if a handler is missing; then none of them is applied.
+    pub(super) async fn settle_in_transaction(
         &self,
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
         let mut tx = self.sessions.begin().await?;
+        for bulky in settlements.iter().filter(|settlement| settlement.is_bulky()) {
+            self.store_messages(&mut tx, bulky, None).await?;
+        }
         let rows = self.settle_on(&mut tx, identifier, settlements, None).await?;
         let settled: BTreeMap<_, _> = rows.iter().map(Settled::from_row).collect::<sqlx::Result<_>>()?;
+        if settlements.iter().any(|it| it.is_bulky() && !settled.contains_key(&it.id())) {
+            // Messages were stored whose settlement is void.
+            tx.rollback().await?;
+            return self.settle_apart(identifier, settlements).await;
+        }
         let applied = settlements.iter().filter(|settlement| settled.contains_key(&settlement.id()));
         for settlement in applied.filter(|settlement| settlement.requires_handlers()) {
             self.check_handlers(&mut tx, settlement).await?;
         }
         tx.commit().await?;
+        Ok(settled)
+    }
+
+    /// Applies each of the settlements in a transaction of its own, but a single one, which was void, to nothing.
+    async fn settle_apart(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        let mut settled = BTreeMap::new();
+        for one in settlements.chunks(1).filter(|_| settlements.len() > 1) {
+            settled.extend(Box::pin(self.settle(identifier, one)).await?);
+        }
         Ok(settled)
     }
 

@@ -10,10 +10,12 @@ use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::bulk::PAYLOADS_BYTES_MAX;
 use super::launching::Launching;
 use super::plain::Plain;
 use super::rows::{Key, Surroundings, time, timestamps};
 use super::telling::Telling;
+use crate::payload;
 use crate::unhandled::Unhandled;
 
 /// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
@@ -68,6 +70,12 @@ pub(crate) struct Settlement {
     pub(super) deadlines: Vec<OffsetDateTime>,
     /// Whether this is void if the run has to give up.
     pub(super) may_give_up: bool,
+    /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) stored: bool,
+    /// How many bytes the payloads and values have, about.
+    #[serde(skip)]
+    bytes: usize,
     /// Whether its failure, if it has one, is the one that it had before.
     #[serde(skip)]
     pub(super) failure_stands: bool,
@@ -142,7 +150,7 @@ pub(super) struct EmissionRow {
     pub(super) at: usize,
     pub(super) id: Uuid,
     pub(super) topic: String,
-    pub(super) payload: Value,
+    pub(super) payload: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detached_root: Option<Uuid>,
     /// If it is not the run's.
@@ -155,6 +163,19 @@ pub(super) struct EmissionRow {
     /// The Rust type of the message if it requires a handler.
     #[serde(skip)]
     pub(super) required: Option<Required>,
+}
+
+/// The payload of a message to be published. It is written as null if the message is stored ahead of its settlement.
+#[derive(Debug)]
+pub(super) struct Payload {
+    pub(super) value: Value,
+    stored: bool,
+}
+
+impl Serialize for Payload {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.stored { serializer.serialize_unit() } else { self.value.serialize(serializer) }
+    }
 }
 
 /// A message whose handlers have to roll back.
@@ -194,6 +215,7 @@ impl Settlement {
         settlement.told_because = conclusion.told_because;
         let values = conclusion.values.into_iter();
         settlement.return_values = values.map(|(name, value)| ValueRow { name, value }).collect();
+        settlement.measure();
         settlement.context = (context != *stored).then_some(context);
         settlement
     }
@@ -243,6 +265,25 @@ impl Settlement {
         } else {
             Shape::Any
         }
+    }
+
+    /// Has the messages stored ahead if their payloads are large together.
+    fn measure(&mut self) {
+        let payloads: usize = self.emissions.iter().map(|row| payload::bytes(&row.payload.value)).sum();
+        let values: usize = self.return_values.iter().map(|row| payload::bytes(&row.value)).sum();
+        self.bytes = payloads + values;
+        self.stored = payloads > PAYLOADS_BYTES_MAX;
+        self.emissions.iter_mut().for_each(|row| row.payload.stored = self.stored);
+    }
+
+    /// How many bytes the payloads and values have, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether what it launches is stored ahead of it, in the same transaction.
+    pub(crate) fn is_bulky(&self) -> bool {
+        self.stored
     }
 
     /// Whether a message that it launches requires a handler.
@@ -327,6 +368,8 @@ impl Settlement {
             context: None,
             deadlines: vec![],
             may_give_up: false,
+            stored: false,
+            bytes: 0,
             failure_stands: false,
             was_forward: true,
             keeps_definition: false,
@@ -425,7 +468,7 @@ impl EmissionRow {
             at,
             id: emission.message,
             topic: emission.topic,
-            payload: emission.payload,
+            payload: Payload { value: emission.payload, stored: false },
             detached_root: emission.detached_root,
             due: emission.context.not_before(),
             deadlines: emission.context.give_up_at(undoing),

@@ -119,6 +119,15 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
     Conclusion { emissions, values, ..of(events, Fate::GoesOn(after)) }
 }
 
+/// Launches large messages on these topics, which are stored first.
+fn launches_bulk(run: &Run, topics: &[&str]) -> Conclusion {
+    let mut conclusion = launches(run, topics);
+    for emission in &mut conclusion.emissions {
+        emission.payload = json!(emission.topic.repeat(600_000));
+    }
+    conclusion
+}
+
 /// Requests the rollback of earlier launches.
 fn tells(run: &Run, messages: &[u128]) -> Conclusion {
     let told: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
@@ -187,7 +196,7 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
 async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
     let (pool, server) = database("shapes").await;
     let listening = listening(&pool).await;
-    let cases: [(bool, Shape, Following); 11] = [
+    let cases: [(bool, Shape, Following); 13] = [
         (false, Shape::Plain, goes_on),
         (false, Shape::Plain, commits),
         (true, Shape::Plain, undoes),
@@ -196,6 +205,8 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
         (false, Shape::Launching, |run| launches(run, &["two", "two", "none"])),
         (true, Shape::Launching, |run| launches(run, &["two"])),
         (false, Shape::Launching, |run| launches(run, &["none"])),
+        (false, Shape::Launching, |run| launches_bulk(run, &["two", "none", "a"])),
+        (true, Shape::Launching, |run| launches_bulk(run, &["none", "none"])),
         (true, Shape::Telling, |run| tells(run, &[1])),
         (true, Shape::Telling, |run| tells(run, &[1, 2, 3])),
         (true, Shape::Telling, |run| tells(run, &[3])),
@@ -221,6 +232,34 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
         for (way, by_other, rows_of_other) in &left[1..] {
             assert_eq!((by_other, rows_of_other), (told, rows), "case {at}, {way:?}");
         }
+    }
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn large_messages_of_a_void_settlement_are_not_stored() {
+    let (pool, server) = database("shapes_void").await;
+    let listening = listening(&pool).await;
+    let mut settlements = vec![];
+    for _ in 0..2 {
+        let claimed = claimed(&pool, &listening, false).await;
+        let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
+        let follows = launches_bulk(&claimed.run, &["two", "none"]);
+        settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows));
+    }
+    let (store, void) = (&listening.0, settlements[0].root);
+    assert!(settlements.iter().all(Settlement::is_bulky));
+    sqlx::query("UPDATE scoop.run SET epoch = epoch + 1 WHERE root = $1")
+        .bind(void)
+        .execute(&pool)
+        .await
+        .unwrap();
+    for applied in [1, 0] {
+        assert_eq!(store.settle("w", &settlements).await.unwrap().len(), applied);
+        assert_eq!(store.settle("w", &settlements[..1]).await.unwrap().len(), 0);
+        let messages = "SELECT count(*) FROM scoop.message WHERE length(payload::text) > 600000";
+        let messages: i64 = sqlx::query_scalar(messages).fetch_one(&pool).await.unwrap();
+        assert_eq!(messages, 2);
     }
     done(pool, server).await;
 }

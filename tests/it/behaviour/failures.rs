@@ -383,6 +383,48 @@ mod payloads {
         Ok(())
     }
 
+    /// [`Text`] in a program with another idea of it.
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "payloads")]
+    struct Number(i32);
+
+    #[derive(Default)]
+    struct Mistaken;
+
+    #[saga(name = "mistaken")]
+    #[subscribes(Root)]
+    impl Mistaken {
+        #[step]
+        async fn launch(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+            scope.launch(Number(7)).await?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_payload_that_does_not_fit_fails_the_saga_that_launched_it() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.scoop().only::<Mistaken>().only::<Echo>().start().await?;
+        let root = scoop.launch(Root).await?;
+        let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it did not fail") };
+        let causes: Vec<_> =
+            failure.root_causes().into_iter().map(|cause| (&*cause.kind, &*cause.source)).collect();
+        assert!(
+            matches!(&causes[..], [("PayloadMismatch", source)] if source.starts_with("echo[")),
+            "{causes:?}"
+        );
+        db.history().await.of(&["mistaken"]).about(&["M0"]).expect(
+            "M0 EMITTED · ·
+            M0 SEEN mistaken ·
+            M0 SUSPENDED mistaken launch
+            M0 ROLLING_BACK mistaken launch cfhi=0
+            M0 SUSPENDED mistaken RBC(launch[0,])
+            M0 SUSPENDED mistaken RB(launch[0,])
+            M0 ROLLED_BACK mistaken RB(launch[0,])",
+        );
+        Ok(())
+    }
+
     #[derive(Default)]
     struct Spoiling;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -154,6 +155,58 @@ async fn session_that_the_server_ended_for_being_idle_runs_the_step_again() -> R
         AND datname = current_database()";
     eventually("the session is ended", async || db.number(idle).await == 0).await;
     gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    Ok(())
+}
+
+/// Until the table has a row, the database refuses the step.
+#[derive(Default)]
+struct Refused;
+
+#[saga]
+#[subscribes(Root)]
+impl Refused {
+    #[step]
+    async fn insert(&self, scope: &mut Scope<'_>, _: &Root) -> Result<()> {
+        let tx = scope.tx().await?;
+        if sqlx::query("SELECT FROM repaired").fetch_optional(&mut *tx).await?.is_none() {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(raises("53100"))).execute(&mut *tx).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_whose_database_fails_runs_again_after_growing_pauses_and_the_tree_says_why() -> Result<()> {
+    let db = Database::new().await;
+    db.execute("CREATE TABLE repaired ()").await;
+    let scoop = db.scoop().only::<Refused>().poll_interval(Duration::from_millis(20)).start().await?;
+    let root = scoop.launch(Root).await?;
+    let (mut attempts, mut pauses) = (0, vec![]);
+    while attempts < 7 {
+        let backs_off = |tree: &Tree| {
+            let run = tree.roots().first();
+            run.is_some_and(|run| run.attempts > attempts && matches!(run.state, RunState::Retrying { .. }))
+        };
+        let tree = root.comes_to(backs_off).await?;
+        attempts = tree.roots()[0].attempts;
+        let text = tree.to_string();
+        assert!(
+            text.contains(&format!("; attempt {attempts} failed: ")) && text.contains("it fails"),
+            "{text}"
+        );
+        // The rest of the pause is skipped.
+        let skip = "UPDATE scoop.run r SET ready_at = clock_timestamp()
+            FROM (SELECT id, ready_at - clock_timestamp() AS pause FROM scoop.run) before
+            WHERE before.id = r.id AND r.state = 'ready'
+            RETURNING (1000 * extract(epoch FROM before.pause))::bigint";
+        let pause: Option<i64> = sqlx::query_scalar(skip).fetch_optional(db.pool()).await?;
+        pauses.extend(pause);
+    }
+    let longest = pauses.last().copied().unwrap_or_default();
+    assert!(longest > 3_200 && pauses.is_sorted(), "{pauses:?} ms");
+    db.execute("INSERT INTO repaired DEFAULT VALUES").await;
+    db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
 }

@@ -31,6 +31,7 @@ mod infrastructure;
 mod keys;
 mod keys_changed;
 mod keys_renamed;
+mod large_payloads;
 mod late_claim;
 mod launching;
 mod long_loops;

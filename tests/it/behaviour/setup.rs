@@ -65,6 +65,27 @@ impl Needy {
     }
 }
 
+/// Its topic is too long: the derive would refuse it.
+#[derive(Serialize, Deserialize)]
+struct Distant;
+
+impl Message for Distant {
+    const TOPIC: &'static str = "a-topic-that-is-longer-than-the-sixty-three-bytes-of-a-name-in-the-database";
+    type Reply = ();
+}
+
+#[derive(Default)]
+struct DistantHandler;
+
+#[saga(name = "distant-handler")]
+#[subscribes(Distant)]
+impl DistantHandler {
+    #[step]
+    async fn step(&self, _: &mut Scope<'_>, _: &Distant) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Takes over the runs of a saga that is still there.
 #[derive(Default)]
 struct Heir;
@@ -239,6 +260,23 @@ async fn too_small_pool_is_listed_with_all_other_mistakes() {
         is(|it| matches!(it, SetupError::TooSmall { setting: "concurrency", .. })),
     ];
     assert_eq!((counts, found.len()), ([1; 3], 3), "{found:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_in_names_topics_sagas_and_the_pool_are_listed_together() {
+    let db = Database::new().await;
+    let builder = Scoop::builder().postgres(db.another_pool(2).await);
+    let builder = builder.only::<RootHandler>().only::<Namesake>().only::<Needy>().only::<DistantHandler>();
+    let found = mistakes(builder).await;
+    let shown = RuntimeError::Setup(found).to_string();
+    for mistake in [
+        "two sagas are named `root-handler`",
+        "saga `needy` was never provided",
+        "topic `a-topic-that-is-longer-than",
+        "the connection pool allows 2 connections",
+    ] {
+        assert!(shown.contains(mistake), "{mistake}: {shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
