@@ -349,7 +349,7 @@ async fn value_of_a_failure_that_its_type_does_not_read_is_one_warning() -> Resu
 }
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 11] = [
+const NOT_PROVOKED: [&str; 12] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
     "scoop::embedded sweep_failed",
@@ -361,6 +361,7 @@ const NOT_PROVOKED: [&str; 11] = [
     "scoop::worker saga_missing",
     "scoop::worker schedule_unfit",
     "scoop::worker session_gone",
+    "scoop::worker worker_unlisted",
 ];
 
 #[tokio::test(start_paused = true)]
