@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// The converted error and its chain of [sources](StdError::source). Empty for a text and for a stored failure.
+    /// The converted error and its chain of [sources](StdError::source), at most 1,000 errors. Empty for a text and for a stored failure.
     ///
     /// ```
     /// # extern crate scoop_core as scoop;
@@ -163,7 +163,7 @@ impl Error {
             Cause::Error { error, .. } => Some(&**error),
             Cause::Text { .. } | Cause::Failure(_) => None,
         };
-        std::iter::successors(first, |&error| error.source())
+        first.into_iter().flat_map(chain_of)
     }
 
     /// The error as stored data. `source` is its origin, as in `saga[worker]`.
@@ -218,11 +218,22 @@ impl Error {
 /// The failure of an error with its chain of sources, and the values of those with a code. The types of other sources
 /// are erased, so their kind is `Error`.
 fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Failure {
-    let coded = CodedError::of(error);
-    let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
-    failure
-        .around(error.source().map(|cause| from_chain(cause, "Error", source)))
-        .caused_by(coded.and_then(|coded| coded.data(error, source)))
+    let chain: Vec<_> = chain_of(error).collect();
+    let inner = chain.iter().enumerate().rev().fold(None, |inner: Option<Failure>, (depth, error)| {
+        let kind = if depth == 0 { kind } else { "Error" };
+        let coded = CodedError::of(*error);
+        let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
+        Some(failure.around(inner).caused_by(coded.and_then(|coded| coded.data(*error, source))))
+    });
+    inner.unwrap_or_else(|| Failure::new(kind, error.to_string(), source))
+}
+
+/// The number of errors of a chain that are read: a chain of errors may be its own source, or have no end.
+const CHAIN_MAX: usize = 1_000;
+
+/// The error and its sources.
+fn chain_of<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source()).take(CHAIN_MAX)
 }
 
 /// Records by hand that an error passes, in functions without an attribute that does it.
@@ -359,10 +370,8 @@ impl fmt::Debug for Error {
             Cause::Text { message, .. } => f.write_str(&lines(message, CONTINUED))?,
             Cause::Error { error, .. } => {
                 f.write_str(&lines(&error.to_string(), CONTINUED))?;
-                let mut source = error.source();
-                while let Some(cause) = source {
+                for cause in chain_of(&**error).skip(1) {
                     write!(f, "\n  caused by: {}", lines(&cause.to_string(), CONTINUED))?;
-                    source = cause.source();
                 }
             }
         }
@@ -443,6 +452,29 @@ mod tests {
         let json = serde_json::to_string(&failure).unwrap();
         assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
         assert_eq!((&*failure.message, &*failure.root_causes()[0].message), ("999", "0"));
+    }
+
+    #[test]
+    fn error_that_is_its_own_source_is_cut() {
+        #[derive(Debug)]
+        struct Endless;
+
+        impl fmt::Display for Endless {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("again")
+            }
+        }
+
+        impl StdError for Endless {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                Some(self)
+            }
+        }
+
+        let error = Error::from(Endless);
+        assert_eq!(error.chain().count(), CHAIN_MAX);
+        assert_eq!(format!("{error:?}").matches("again").count(), CHAIN_MAX);
+        assert_eq!(error.into_failure("s[w]").message, "again");
     }
 
     #[test]

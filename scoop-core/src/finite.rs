@@ -45,6 +45,19 @@ impl Display for Place<'_> {
     }
 }
 
+/// The nesting at which a value is refused, before its recursion overflows the stack.
+const DEPTH_MAX: usize = 256;
+
+impl Place<'_> {
+    fn depth(&self) -> usize {
+        let (mut place, mut depth) = (self, 0);
+        while let Self::Field(outer, _) | Self::Element(outer, _) | Self::Entry(outer, _) = place {
+            (place, depth) = (outer, depth + 1);
+        }
+        depth
+    }
+}
+
 /// A part of a value, at its place.
 struct Part<'p, T: ?Sized> {
     value: &'p T,
@@ -53,6 +66,9 @@ struct Part<'p, T: ?Sized> {
 
 impl<T: Serialize + ?Sized> Serialize for Part<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.place.depth() > DEPTH_MAX {
+            return Err(S::Error::custom(format_args!("it is nested deeper than {DEPTH_MAX} levels")));
+        }
         self.value.serialize(Finite { serializer, place: self.place })
     }
 }
@@ -399,5 +415,19 @@ mod tests {
     fn null_that_is_no_number_is_left_alone() {
         assert_eq!(serde_json::to_value(Json(&None::<f64>)).unwrap(), Value::Null);
         assert_eq!(serde_json::to_value(Json(&json!([null]))).unwrap(), json!([null]));
+    }
+
+    #[test]
+    fn value_without_end_is_refused_before_the_stack_is_used_up() {
+        struct Endless;
+
+        impl Serialize for Endless {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq([Endless])
+            }
+        }
+
+        let error = serde_json::to_string(&Json(Endless)).unwrap_err();
+        assert!(error.to_string().contains("nested deeper than 256 levels"), "{error}");
     }
 }

@@ -45,6 +45,7 @@ CREATE TABLE scoop.message_event (
     definition           int,  -- ours: under which definition the step completed, see 0002_working_set.sql
     -- A message is emitted, and a hierarchy cancelled, at its root; everything else is about a run below.
     CONSTRAINT lineage_is_complete CHECK (
+        array_ndims(cooperation_lineage) = 1 AND array_lower(cooperation_lineage, 1) = 1 AND
         array_position(cooperation_lineage, NULL) IS NULL
         AND cardinality(cooperation_lineage)
             >= CASE WHEN type IN ('EMITTED', 'ROLLBACK_EMITTED', 'CANCELLATION_REQUESTED') THEN 1 ELSE 2 END

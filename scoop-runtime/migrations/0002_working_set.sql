@@ -99,7 +99,7 @@ CREATE TABLE scoop.run (
     attempts          int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries           int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
     tried_under       int[],  -- the definitions of the programs that tried, unless both are 0; both are of the last one
-    doubts            int NOT NULL DEFAULT 0,  -- attempts in a row whose outcome is unknown, if the reason says so
+    doubts            int NOT NULL DEFAULT 0,  -- attempts with an unknown result since the last event, unless both counts are 0
     reason            text,  -- of the last failed attempt, or why it is stuck
     reserved_for      int NOT NULL DEFAULT 0,  -- the one definition under which it continues; 0 for the current one
     refused_by        int[],  -- the definitions under which it cannot continue
@@ -123,11 +123,13 @@ CREATE TABLE scoop.run (
 CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
 LANGUAGE sql IMMUTABLE
 RETURN (
-    SELECT ROW (CASE WHEN same THEN attempts ELSE 0 END, CASE WHEN same THEN retries ELSE 0 END,
+    -- bounded, so that a forged count cannot overflow
+    SELECT ROW (CASE WHEN same THEN least(attempts, 2000000000) ELSE 0 END,
+                CASE WHEN same THEN least(retries, 2000000000) ELSE 0 END,
                 CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)
     FROM (VALUES (
         coalesce(again, definition IS NULL OR tried_under[cardinality(tried_under)] = definition),
-        CASE WHEN attempts + retries > 0 THEN tried_under END
+        CASE WHEN (attempts > 0 OR retries > 0) AND array_ndims(tried_under) = 1 THEN tried_under END
     )) AS v (same, former)
 );
 

@@ -31,13 +31,29 @@ BEGIN
         RAISE EXCEPTION 'permission denied for hierarchy %: another message has started it', taken
             USING ERRCODE = 'insufficient_privilege';
     END IF;
+    IF (SELECT count(DISTINCT a.root) < count(DISTINCT a.id) FROM jsonb_to_recordset(messages) AS a (id uuid, root uuid)) THEN
+        RAISE EXCEPTION 'two launched messages have one hierarchy' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- A worker reads both into its memory, and JSON of programs has no larger numbers and no deeper values.
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(messages) AS a (payload jsonb, context jsonb)
+        CROSS JOIN LATERAL (VALUES (a.payload), (a.context)) AS given (value)
+        WHERE jsonb_typeof(a.context) <> 'object'
+           OR octet_length(given.value::text) > 16777216
+           OR jsonb_path_exists(given.value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
+           OR jsonb_path_exists(given.value, 'strict $.**{101}')
+    ) THEN
+        RAISE EXCEPTION 'a launched message cannot be read by programs: its context is no object, or a value is larger than 16 MiB, '
+            'has a number beyond 1.7e308 or is nested deeper than 100'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     -- The times of the caller are of a range that every worker can represent and calculate with.
     IF EXISTS (
         SELECT FROM jsonb_to_recordset(messages) AS a (due timestamptz, deadlines timestamptz[])
         CROSS JOIN LATERAL unnest(a.deadlines || a.due) AS given (time)
-        WHERE given.time < '0001-01-01 00:00+00' OR given.time >= '10000-01-01 00:00+00'
+        WHERE given.time < '1970-01-01 00:00+00' OR given.time >= '10000-01-01 00:00+00'
     ) THEN
-        RAISE EXCEPTION 'a time of a launched message is not between the years 1 and 9999'
+        RAISE EXCEPTION 'a time of a launched message is not between the years 1970 and 9999'
             USING ERRCODE = 'datetime_field_overflow';
     END IF;
     WITH asked AS MATERIALIZED (

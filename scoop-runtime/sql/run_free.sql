@@ -6,10 +6,10 @@
 -- Locks: the freed rows of run.
 -- $1 the owners, the nil id for none; $2 the ids of the runs that they do execute; lists with an element for each saga
 -- of each owner: $3 the owner, $4 the saga, $5 its definition; $6 the first pause in seconds, $7 the longest, $8 how
--- many attempts in a row may end so,
--- $9 the reason of this one, $10 all such reasons, $11 the reason of a run that is stuck
+-- many attempts may end so before the next event of the run,
+-- $9 the reason, $10 the reason of a run that is stuck
 WITH lost AS MATERIALIZED (
-    SELECT r.root, r.id, CASE WHEN r.reason = ANY ($10) THEN r.doubts + 1 ELSE 1 END AS doubts
+    SELECT r.root, r.id, CASE WHEN r.attempts > 0 OR r.retries > 0 THEN least(r.doubts, 1000) + 1 ELSE 1 END AS doubts
     FROM scoop.run r
     WHERE coalesce(r.owner, '00000000-0000-0000-0000-000000000000') = ANY ($1) AND r.state = 'running'
       AND r.id <> ALL ($2)
@@ -19,7 +19,9 @@ UPDATE scoop.run r
 SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_state,
     owner = NULL,
     ready_at = clock_timestamp() + CASE
-        WHEN lost.doubts BETWEEN 2 AND $8 - 1 THEN make_interval(secs => least($6 * 2 ^ (lost.doubts - 2), $7))
+        WHEN lost.doubts BETWEEN 2 AND $8 - 1 THEN make_interval(
+            -- Spread by 50 %, so that runs which ended together with one that ends its workers soon begin without it.
+            secs => least($6 * 2 ^ (lost.doubts - 2), $7) * (0.5 + get_byte(uuid_send(r.id), 9 + lost.doubts % 7) / 255.0))
         ELSE '0'
     END,
     (attempts, retries, tried_under) = (
@@ -31,7 +33,7 @@ SET state = CASE WHEN lost.doubts < $8 THEN 'ready' ELSE 'stuck' END::scoop.run_
     ),
     doubts = lost.doubts,
     held = false,
-    reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $11 END
+    reason = CASE WHEN lost.doubts < $8 THEN $9 ELSE $10 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id
 RETURNING r.root, r.id, r.state = 'stuck' AS stuck

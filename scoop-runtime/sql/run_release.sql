@@ -20,6 +20,7 @@ SET state = 'ready',
         UNION ALL
         SELECT r.attempts, r.retries, r.tried_under WHERE b.reason IS NULL
     ),
+    doubts = CASE WHEN r.attempts > 0 OR r.retries > 0 THEN r.doubts ELSE 0 END,
     reason = b.reason
 FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[], $6::boolean[], $7::int[], $8::boolean[])
     AS b (root, id, epoch, pause, reason, granted, definition, again)

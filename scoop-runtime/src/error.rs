@@ -780,8 +780,9 @@ pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
 /// Whether a statement of the engine failed because of the contents of a row. It will fail again with that row; other
 /// rows are not affected.
 pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
-    // Data exceptions, violated constraints, and values larger than the server allows, such as those of an index.
-    const CLASSES: [&str; 3] = ["22", "23", "54"];
+    // Data exceptions, violated constraints, and values that the server does not support or that are larger than it allows,
+    // such as those of an index.
+    const CLASSES: [&str; 5] = ["0A", "21", "22", "23", "54"];
     match error {
         sqlx::Error::Database(error) => {
             error.code().is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))

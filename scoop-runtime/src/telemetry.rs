@@ -229,6 +229,10 @@ events! {
     /// The session that proves that the worker is alive ended; others may take over its runs.
     WARN "session_lost" = session_lost(worker: Uuid) {} ("worker session lost, opening another")
 
+    /// A task of the engine panicked: a mistake in this library, or a row that it cannot handle.
+    ERROR "engine_failed" = engine_failed(worker: Uuid) { remedy = RESTART_AND_REPORT }
+        ("a task of the engine panicked, the engine stops")
+
     /// The row of the worker is missing although its session lives.
     WARN "worker_unlisted" = worker_unlisted(worker: Uuid) {} ("the worker is not registered, registering again")
 
@@ -331,6 +335,8 @@ const START_ONE_THAT_FITS: &str =
 
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
+
+const RESTART_AND_REPORT: &str = "restart the process, and report the panic as an issue";
 
 const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
 

@@ -38,10 +38,13 @@ mod user_code;
 mod wake;
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -180,15 +183,17 @@ impl Engine {
         // After a panic below, the session ends, so that other workers take the runs over.
         let _drained = drained.clone().drop_guard();
         let helpers = TaskTracker::new();
-        helpers.spawn(liveness::keep(self.clone(), session, drained.clone()));
-        helpers.spawn(liveness::reap(self.clone()));
-        helpers.spawn(schedule::serve(self.clone()));
-        helpers.spawn(wake::tell_parents(self.clone(), parents, drained.clone()));
-        helpers.spawn(time::keep(self.clone(), drained.clone()));
-        helpers.spawn(time::watch(self.clone(), drained.clone()));
-        helpers.spawn(wake::tell_others(self.clone(), drained.clone()));
+        let spawn =
+            |task: BoxFuture<'static, ()>| helpers.spawn(self.clone().helped_by(task, drained.clone()));
+        spawn(liveness::keep(self.clone(), session, drained.clone()).boxed());
+        spawn(liveness::reap(self.clone()).boxed());
+        spawn(schedule::serve(self.clone()).boxed());
+        spawn(wake::tell_parents(self.clone(), parents, drained.clone()).boxed());
+        spawn(time::keep(self.clone(), drained.clone()).boxed());
+        spawn(time::watch(self.clone(), drained.clone()).boxed());
+        spawn(wake::tell_others(self.clone(), drained.clone()).boxed());
         for _ in 0..settle::SETTLERS {
-            helpers.spawn(settle::serve(self.clone(), settlements.clone(), drained.clone()));
+            spawn(settle::serve(self.clone(), settlements.clone(), drained.clone()).boxed());
         }
         claim::serve(self.clone()).await;
 
@@ -205,6 +210,15 @@ impl Engine {
         }
         telemetry::stopped(self.worker);
         self.stopped.cancel();
+    }
+
+    /// Runs a helper task. If it panics, the engine stops and the session ends, so that other workers take the runs over.
+    async fn helped_by(self: Arc<Self>, task: BoxFuture<'static, ()>, drained: CancellationToken) {
+        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+            telemetry::engine_failed(self.worker);
+            self.stop();
+            drained.cancel();
+        }
     }
 
     /// Returns when no run is in flight, or the runs in flight are given up: they become free when this worker leaves.

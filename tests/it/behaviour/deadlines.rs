@@ -364,7 +364,7 @@ mod times {
         let Outcome::RolledBack(failure) = scoop.launch(Root).await?.ends().await? else {
             panic!("the step did not fail");
         };
-        assert!(failure.message.contains("the years 1 to 9999"), "{failure}");
+        assert!(failure.message.contains("years 1 to 9999"), "{failure}");
         Ok(())
     }
 }

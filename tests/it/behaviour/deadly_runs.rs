@@ -69,7 +69,12 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
 
     let mut pauses = vec![];
     for attempt in 1..=ATTEMPTS {
-        db.execute("UPDATE scoop.run SET ready_at = clock_timestamp() WHERE handler = 'deadly'").await;
+        // As after another failure in between, from time to time.
+        let reason = if attempt % 3 == 0 { "'another failure'" } else { "reason" };
+        db.execute(&format!(
+            "UPDATE scoop.run SET ready_at = clock_timestamp(), reason = {reason} WHERE handler = 'deadly'"
+        ))
+        .await;
         die_of_it(&db).await?;
         let pause = pause_of_the_free_run(&db).await;
         if attempt < ATTEMPTS {
@@ -78,7 +83,7 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
     }
     assert!(pauses[0] <= 0, "the first pause: {} ms", pauses[0]);
     for (pause, planned) in pauses[6..].iter().zip([3_200, 6_400, 12_800, 25_600, 30_000]) {
-        assert!(*pause <= planned && *pause > planned / 2, "{pauses:?} ms");
+        assert!(*pause <= planned * 3 / 2 && *pause > planned * 2 / 5, "{pauses:?} ms");
     }
 
     let stuck = observer.stuck_runs().await?;

@@ -167,7 +167,10 @@ async fn long_lock_on_a_run_fails_no_step_with_a_short_lock_timeout() -> Result<
     };
     // The settlement waits for the lock and fails. Then the statement that hands the run back
     // waits.
-    eventually("the step is given back", async || db.number(&waiting("-- Hands runs back%")).await > 0).await;
+    eventually("the step is given back", async || {
+        db.number(&waiting("-- Makes runs ready that this worker holds%")).await > 0
+    })
+    .await;
     tx.commit().await?;
     gate.open(10);
     assert_eq!(root.ends().await?, Outcome::Committed);

@@ -6,7 +6,7 @@ use scoop::{Handle, StuckRun};
 use uuid::Uuid;
 
 use super::*;
-use crate::support::{Database, Gate, eventually};
+use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
 
 #[derive(Message, Serialize, Deserialize)]
 struct Work;
@@ -253,6 +253,57 @@ async fn unreadable_failures_are_listed() -> Result<()> {
 }
 
 /// No other process would ever free it.
+/// Counts that overflow, and lists that the server cannot read, in rows of a worker that dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_attempts_of_a_run_keep_no_other_from_being_taken_over() -> Result<()> {
+    for forged in [
+        "doubts = 2147483647, attempts = 1",
+        "attempts = 2147483647, retries = 2147483647",
+        "attempts = 1, tried_under = '{{1,2},{3,4}}'",
+    ] {
+        let (db, gate) = (tables().await?, Gate::default());
+        let root = in_a_process_that_dies(&db, {
+            let (db, gate, forged) = (db.pool().clone(), gate.clone(), forged.to_owned());
+            move |builder: scoop::Builder| async move {
+                let worker = Worker { gate: gate.clone() };
+                let scoop = builder.only::<Worker>().provide(worker).start().await?;
+                let roots = scoop.launch_all([Work, Work]).await?;
+                gate.arrivals(2).await;
+                let forge = format!("UPDATE scoop.run SET {forged} WHERE root = $1");
+                let first: Uuid = roots[0].id().into();
+                sqlx::query(sqlx::AssertSqlSafe(forge)).bind(first).execute(&db).await?;
+                Ok((scoop, roots[1].id()))
+            }
+        })
+        .await?;
+        gate.open(10);
+        let scoop = start(&db, &gate).await?;
+        assert_eq!(scoop.find(root).await?.ends().await?, Outcome::Committed, "{forged}");
+        scoop.shutdown().await?;
+    }
+    Ok(())
+}
+
+/// The check of lineages fails on them with an error of another class.
+#[tokio::test(flavor = "multi_thread")]
+async fn lineage_of_two_dimensions_stops_its_own_run_only() -> Result<()> {
+    let (db, gate) = (tables().await?, Gate::default());
+    db.drop_rules().await;
+    db.execute(
+        "INSERT INTO scoop.message (id, topic, payload) SELECT gen_random_uuid(), topic, 'null' FROM scoop.handler
+         WHERE handler = 'worker';
+         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
+         SELECT root, run, ARRAY[ARRAY[root, run]], m.id, m.topic, 'worker', now()
+         FROM scoop.message m, gen_random_uuid() root, gen_random_uuid() run",
+    )
+    .await;
+    let scoop = start(&db, &gate).await?;
+    others_finish(&scoop, &gate).await?;
+    assert_eq!(stuck(&scoop).await?.handler, "worker");
+    scoop.shutdown().await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn run_of_an_unregistered_owner_goes_on_with_the_next_worker() -> Result<()> {
     for owner in ["gen_random_uuid()", "NULL"] {

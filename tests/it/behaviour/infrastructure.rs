@@ -301,7 +301,7 @@ async fn statement_timeout_in_a_statement_of_the_engine_fails_no_step() -> Resul
         sqlx::raw_sql(lock).execute(&mut *tx).await?;
         gate.open(1);
         let rolled_back = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-            AND (query LIKE '-- Hands runs back%' OR query = 'ROLLBACK')";
+            AND (query LIKE '-- Makes runs ready that this worker holds%' OR query = 'ROLLBACK')";
         eventually("the step is undone", async || db.number(rolled_back).await > 0).await;
         tx.rollback().await?;
         assert_eq!(root.ends().await?, Outcome::Committed);

@@ -200,7 +200,7 @@ mod of_a_running_step {
             let root = scoop.launch(Work { how }).await?;
             gate.arrivals(1).await;
             let client = Scoop::builder().postgres(db.another_pool(2).await).client().await?;
-            let answer = client.cancel(root.id(), "en\0ough").source("some\0body").await?;
+            let answer = client.cancel(root.id(), "en\0ough").source("sup\0port").await?;
             assert_eq!(answer, CancelAnswer::Accepted);
             gate.open(1);
             assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));

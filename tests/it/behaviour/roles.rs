@@ -222,7 +222,12 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
              'payload', '{}'::jsonb, 'root', cooperation_lineage[1])))
          FROM scoop.message_event WHERE type = 'EMITTED' LIMIT 1",
     ];
-    let never = ["'due', '-infinity'", "'due', 'infinity'", "'deadlines', jsonb_build_array('-infinity')"];
+    let never = [
+        "'due', '1960-01-01'",
+        "'due', '-infinity'",
+        "'due', 'infinity'",
+        "'deadlines', jsonb_build_array('-infinity')",
+    ];
     for time in never {
         let sql = AssertSqlSafe(format!(
             "SELECT scoop.launch(jsonb_build_array(jsonb_build_object('id', gen_random_uuid(), 'root', gen_random_uuid(),
@@ -231,6 +236,21 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
         let error = sqlx::raw_sql(sql).execute(&pool).await.expect_err("no engine can calculate with it");
         let code = error.as_database_error().and_then(|error| error.code().map(|code| code.to_string()));
         assert_eq!(code.as_deref(), Some("22008"), "{time}: {error}");
+    }
+    let one = "jsonb_build_object('id', gen_random_uuid(), 'topic', 'roles.order', 'root', root, ";
+    let unreadable = [
+        format!("{one} 'payload', '{{}}'::jsonb, 'context', 5)"),
+        format!("{one} 'payload', '[1e400]'::jsonb)"),
+        format!("{one} 'payload', (repeat('[', 101) || repeat(']', 101))::jsonb)"),
+        format!("{one} 'payload', to_jsonb(repeat('x', 17000000)))"),
+        format!("{one} 'payload', '{{}}'::jsonb), {one} 'payload', '{{}}'::jsonb)"),
+    ];
+    for messages in unreadable {
+        let sql =
+            format!("SELECT scoop.launch(jsonb_build_array({messages})) FROM gen_random_uuid() AS root");
+        let error = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.expect_err(&messages);
+        let code = error.as_database_error().and_then(|error| error.code().map(|code| code.to_string()));
+        assert_eq!(code.as_deref(), Some("22023"), "{messages}: {error}");
     }
     let before = db.history().await.rows().len();
     for sql in forgeries {

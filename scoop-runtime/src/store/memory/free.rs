@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::super::free::{
-    ANSWER_LOST, Disowned, Freed, Reaped, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, is_unknown,
+    ANSWER_LOST, Disowned, Freed, Reaped, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread,
 };
 use super::Memory;
 use super::row::RunState;
@@ -74,11 +74,14 @@ impl State {
         for run in &runs {
             let definition = self.definition_of(worker, *run);
             self.change(*run, |row| {
+                row.doubts = if row.attempts + row.retries > 0 { row.doubts + 1 } else { 1 };
                 row.tried(definition, None);
                 row.attempts += 1;
-                row.doubts = if is_unknown(row.reason.as_deref()) { row.doubts + 1 } else { 1 };
                 if row.doubts < UNKNOWN_MAX {
-                    let pause = if row.doubts > 1 { backoff.pause(row.doubts - 2) } else { Duration::ZERO };
+                    let pause = match row.doubts {
+                        ..2 => Duration::ZERO,
+                        doubts => backoff.pause(doubts - 2).mul_f64(spread(row.id(), doubts)),
+                    };
                     row.free(now + pause);
                     row.reason = Some(reason.into());
                 } else {

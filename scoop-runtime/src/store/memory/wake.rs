@@ -160,6 +160,9 @@ impl State {
                 (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)),
             };
             row.free(ready_at);
+            if row.attempts + row.retries == 0 {
+                row.doubts = 0;
+            }
             if reason.is_some() {
                 row.tried(Some(*definition), Some(*again));
                 row.attempts += i32::from(!granted);
