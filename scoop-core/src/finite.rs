@@ -427,7 +427,7 @@ mod tests {
             }
         }
 
-        let error = serde_json::to_string(&Json(Endless)).unwrap_err();
+        let error = Endless.serialize(super::Finite::new(serde_json::value::Serializer)).unwrap_err();
         assert!(error.to_string().contains("nested deeper than 256 levels"), "{error}");
     }
 }
