@@ -41,7 +41,7 @@ BEGIN
         WHERE jsonb_typeof(a.context) <> 'object'
            OR octet_length(given.value::text) > 16777216
            OR jsonb_path_exists(given.value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
-           OR jsonb_path_exists(given.value, 'strict $.**{101}')
+           OR jsonb_path_exists(given.value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
     ) THEN
         RAISE EXCEPTION 'a launched message cannot be read by programs: its context is no object, or a value is larger than 16 MiB, '
             'has a number beyond 1.7e308 or is nested deeper than 100'

@@ -154,8 +154,8 @@ async fn run_whose_outcome_is_never_known_is_tried_after_pauses_and_then_stuck()
         assert!(begin.elapsed() < Duration::from_secs(300), "{}", root.tree().await?);
         tokio::time::sleep(Duration::from_secs(1)).await;
     };
-    assert!(stuck.reason.contains("results of its last 12 attempts are unknown"), "{stuck:?}");
-    assert!(begin.elapsed() > Duration::from_secs(60), "{:?}", begin.elapsed());
+    assert!(stuck.reason.contains("results of 12 of its attempts are unknown"), "{stuck:?}");
+    assert!(begin.elapsed() > Duration::from_secs(50), "{:?}", begin.elapsed());
     let tree = root.tree().await?;
     assert_eq!(tree.runs().first().map(|run| run.attempts), Some(12), "{tree}");
 
