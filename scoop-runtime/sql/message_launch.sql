@@ -1,13 +1,11 @@
--- Publishes messages that start hierarchies of their own, one run for each handler listed at
--- this moment; but none that is there already, as one that may be launched only once can be, and none
--- at all if one of them requires a handler and there is none. A run
--- that the launching worker has room for is claimed right here, as run_claim.sql would; of anything else
--- it says that it is ready. Changes here must be repeated in message_launch_one.sql and `0010_launch.sql`.
--- Locks: a message that another transaction is launching with the same id: waits for that. Then
--- the row of the worker, as a claim does, and not before it has anything to claim. If
--- the worker was declared dead, nothing is claimed.
--- $1 the messages: an array of objects with id, root, topic and payload, and what else was said;
--- `here` has the ids of the runs that there is room for, by handler
+-- Inserts messages that start hierarchies of their own, and a run for each handler subscribed now. Messages that exist
+-- are left out, and all of them if one requires a handler and there is none. Claims the runs for which the launching
+-- worker has a slot, as run_claim.sql does, and returns the handlers of the others. `message_launch_one.sql` and
+-- `0010_launch.sql` have the same rule.
+-- Locks: a message that another transaction is launching with the same id: waits for that. Then the row of the worker,
+-- as a claim does, and not before it has anything to claim. A worker without a row claims nothing.
+-- $1 the messages: an array of objects with id, root, topic, payload and options; `here` has the ids of the runs with a
+-- slot, by handler
 -- $2 the worker and $3 its identifier in events, $4 the topology that it knows, as in run_claim.sql
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS m (
@@ -59,7 +57,7 @@ delivered AS (
            CASE WHEN d.here THEN 'running' ELSE 'ready' END::scoop.run_state,
            CASE WHEN d.here THEN $2 END,
            CASE WHEN d.here THEN 1 ELSE 0 END,
-           -- whoever has to give up before it is due does so in time
+           -- a run that has to give up before it is due does so in time
            least(coalesce(d.due, r.created_at), d.give_up_at),
            CASE WHEN d.here THEN greatest(clock_timestamp(), r.created_at + interval '1 microsecond')
                 ELSE r.created_at END,

@@ -1,10 +1,10 @@
--- Publishes one message, as message_publish_one.sql does, by a worker that has room for some of its runs: these are
--- claimed right here, as message_launch.sql would; whoever changes one of the two changes the other. The message may
--- not be there already, and nothing of it has to be done at a certain time.
--- Locks: my row of worker, as a claim does. If somebody has declared me dead, nothing is claimed.
+-- Inserts one message, as message_publish_one.sql does, for a worker that has slots for some of its runs, and claims
+-- these as message_launch.sql does, which has the same rule. The message must not exist, and must not have a delay or
+-- deadline.
+-- Locks: the row of the worker, as a claim does. A worker without a row claims nothing.
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 its topic, $5 its payload, $6 its context,
 -- $7 the worker, $8 its identifier in events, $12 the topology that it knows, as in run_claim.sql
--- Arrays with an element for each handler that there is room for: $9 which, $10 the id of its run, $11 of its event
+-- Arrays with an element for each handler with a slot: $9 the handler, $10 the id of its run, $11 of its event
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $7 AND topology = $12 FOR KEY SHARE
 ),

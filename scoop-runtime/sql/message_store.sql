@@ -1,8 +1,8 @@
--- Stores messages ahead of the settlement that launches them, in the same transaction: their payloads are large.
--- A settlement that was applied before finds them there. Where it is void, the transaction is rolled back.
+-- Inserts large messages before the settlement that launches them, in the same transaction. A repeated settlement finds
+-- them. If the settlement is void, the transaction is rolled back.
 -- Locks: nothing.
 -- Arrays with an element for each message: $1 its id, $2 its topic, $3 its payload
--- $4 what `scoop_run.claim` must be in this transaction: null outside the transaction of a step
+-- $4 the value that `scoop_run.claim` must have in this transaction: null outside the transaction of a step
 INSERT INTO scoop.message (id, topic, payload)
 SELECT m.id, m.topic, m.payload
 FROM (

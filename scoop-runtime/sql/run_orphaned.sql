@@ -1,4 +1,5 @@
--- Which owners of running runs are not registered, although no process has freed these runs? The nil id stands for none.
+-- Which owners of running runs are not registered, although no process has freed these runs? The nil id stands for
+-- none.
 -- Locks: nothing.
 SELECT DISTINCT coalesce(r.owner, '00000000-0000-0000-0000-000000000000') AS owner
 FROM scoop.run r

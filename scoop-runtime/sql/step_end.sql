@@ -1,6 +1,5 @@
--- The common case of 0006_settle.sql, for one run: the last step ended well and launched nothing, so the run has
--- committed, or is rolled back if that was its last compensation. Whoever changes one of the two changes the
--- other.
+-- Settles one run whose last step succeeded and launched nothing: it has committed, or is rolled back if that was its
+-- last compensation. 0006_settle.sql has the same rule for all cases.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step, $5 the worker's identifier in events, $6 to $8 the step, where it jumps and how often

@@ -1,6 +1,5 @@
--- The common case of 0006_settle.sql of steps that launched something, outside of their transactions: each ended well,
--- and what it launched is due at once. A run waits if there is anybody to wait for. Whoever changes one of the two
--- changes the other, and step_launch_one.sql.
+-- Settles runs whose steps succeeded and launched messages that are due at once, outside the transactions of the steps.
+-- A run waits if it has children. 0006_settle.sql has the same rule for all cases, step_launch_one.sql for one run.
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 to $8 the step, where it jumps, how often it
 -- was repeated, how often the children's failures were handled, and how many came before it, $9 what the
@@ -31,7 +30,7 @@ launched AS MATERIALIZED (
     SELECT m.id, m.topic, m.event, m.run,
            CASE WHEN m.context IS NULL THEN held.knows ELSE nullif(m.context, '{}') END AS context,
            held.last_event_at - m.until_last * interval '1 microsecond' AS at,
-           -- by the clock, whatever the run's last event was
+           -- by the clock, regardless of the last event of the run
            clock_timestamp() + (held.launches - m.until_last) * interval '1 microsecond' AS ready_at,
            held.root, held.id AS parent, held.handler, held.step, held.lineage, held.undoing_since, held.last_event_at
     FROM unnest($16::int[], $17::int[], $18::uuid[], $19::varchar[], $21::jsonb[], $22::uuid[], $23::uuid[])
@@ -46,10 +45,10 @@ published AS (
         SELECT unnest($16::int[]) AS by, unnest($18::uuid[]) AS id, unnest($19::varchar[]) AS topic,
                unnest($20::jsonb[]) AS payload
     ) m
-    -- without payloads the messages are there: see message_store.sql
+    -- a message without a payload exists: see message_store.sql
     WHERE m.by = ANY (ARRAY(SELECT nth FROM held)) AND m.payload IS NOT NULL
 ),
--- a run for each handler that is listed at this moment
+-- a run for each handler that is subscribed now
 delivered AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, undoing_since)

@@ -1,5 +1,4 @@
--- The case of step_launch.sql of one run alone, whose lists would be dear. Whoever changes one of the two changes the
--- other.
+-- Settles one run as step_launch.sql does, which has the same rule, without the cost of its arrays.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step, $5 the worker's identifier in events, $6 to $10 the step, where it jumps, how often
@@ -28,7 +27,7 @@ launched AS MATERIALIZED (
            CASE WHEN m.context IS NULL THEN held.knows WHEN m.context OPERATOR(pg_catalog.<>) '{}' THEN m.context END
                AS context,
            held.last_event_at OPERATOR(pg_catalog.-) (m.until_last OPERATOR(pg_catalog.*) interval '1 microsecond') AS at,
-           -- by the clock, whatever the run's last event was
+           -- by the clock, regardless of the last event of the run
            pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+)
                (($17::int OPERATOR(pg_catalog.-) m.until_last) OPERATOR(pg_catalog.*) interval '1 microsecond') AS ready_at,
            held.handler, held.lineage, held.undoing_since, held.last_event_at
@@ -51,10 +50,10 @@ published AS (
     ) m
     WHERE m.until_last OPERATOR(pg_catalog.>=) 1 AND m.until_last OPERATOR(pg_catalog.<=) $17
       AND (SELECT pg_catalog.count(*) FROM held) OPERATOR(pg_catalog.>) 0
-      -- without payloads the messages are there: see message_store.sql
+      -- a message without a payload exists: see message_store.sql
       AND m.payload IS NOT NULL
 ),
--- a run for each handler that is listed at this moment
+-- a run for each handler that is subscribed now
 delivered AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, undoing_since)
@@ -69,7 +68,7 @@ delivered AS (
     ) h
     RETURNING handler
 ),
--- null if there is nobody to wait for
+-- null if there are no children
 waits AS MATERIALIZED (
     SELECT pg_catalog.array_agg(DISTINCT handler::pg_catalog.text) AS started FROM delivered
 ),

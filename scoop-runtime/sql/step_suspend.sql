@@ -1,5 +1,5 @@
--- The common case of 0006_settle.sql, for one run: the step ended well and launched nothing, and the run goes
--- on here. Whoever changes one of the two changes the other.
+-- Settles one run whose step succeeded and launched nothing, and which continues in this worker. 0006_settle.sql has
+-- the same rule for all cases.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step, $5 the worker's identifier in events, $6 to $10 the step, where it jumps, how often

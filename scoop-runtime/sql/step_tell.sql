@@ -1,5 +1,5 @@
--- The common case of 0006_settle.sql of runs on their way back: each tells what a step of it launched to roll back, and
--- waits for that if there is anybody to wait for. Whoever changes one of the two changes the other.
+-- Settles runs in rollback that request the rollback of the messages of a step, and wait for it if there are finished
+-- runs. 0006_settle.sql has the same rule for all cases.
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 the part of the rollback, $5 how many came before
 -- it, $6 what the steps returned, $7 whether it replied, $8 the context if that has changed, $9 why they roll back,
@@ -26,7 +26,7 @@ told AS MATERIALIZED (
     SELECT m.id, m.event, held.last_event_at - m.until_last * interval '1 microsecond' AS at,
            clock_timestamp() + (held.tells - m.until_last) * interval '1 microsecond' AS ready_at,
            held.root, held.id AS parent, held.handler, held.step, held.lineage, held.knows,
-           -- whoever is told again is told what is on record
+           -- a repeated request has the recorded reason
            coalesce(CASE WHEN held.failed_before THEN (
                SELECT e.exception FROM scoop.message_event e
                WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = m.id
@@ -35,7 +35,7 @@ told AS MATERIALIZED (
     FROM unnest($12::int[], $13::int[], $14::uuid[], $15::uuid[]) AS m (by, until_last, id, event)
     JOIN held ON held.nth = m.by
 ),
--- the finished runs that have to be undone: who handled the message and has not turned back
+-- the finished runs to roll back: those that handled the message and have not begun to roll back
 sent_back AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
@@ -44,10 +44,10 @@ sent_back AS (
            (SELECT m.topic FROM scoop.message m WHERE m.id = told.id),
            seen.handler, told.ready_at, told.last_event_at,
            true, true, told.because, clock_timestamp(),
-           -- whoever still holds an epoch of the way forward holds none of the way back
+           -- an epoch of the way forward is not valid for the rollback
            (extract(epoch FROM told.last_event_at) * 1000000)::bigint,
            (extract(epoch FROM told.last_event_at) * 1000000)::bigint,
-           -- what it knew itself, and over it what the parent knows now
+           -- its own context, and over it that of the parent now
            nullif(coalesce((
                SELECT e.context FROM scoop.message_event e
                WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.handler AND e.message_id = told.id

@@ -1,5 +1,5 @@
--- For which of these messages has this transaction created no run? The first of them, of those that a run has just
--- launched. A delivery of its own transaction cannot have begun, so it is in the working set.
+-- Finds the first of these messages, just launched by this transaction, for which it has created no run. A run of the
+-- own transaction cannot have begun, so it is in the working set.
 -- Locks: nothing.
 -- $1 root and $2 run; $3 the messages for its children
 -- $4 the messages that start hierarchies of their own, $5 their roots

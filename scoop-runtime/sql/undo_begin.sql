@@ -1,5 +1,4 @@
--- Tells the runs that handled a message, all of them finished, to roll back. No run above them waits
--- for that.
+-- Requests the rollback of the runs that handled a message, all of them finished. No run above them waits for it.
 -- Locks: the new rows.
 -- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure, $5 its id
 WITH told AS (

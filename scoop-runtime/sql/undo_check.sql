@@ -1,6 +1,6 @@
--- Can what followed from this message be undone? How many runs handled it, how many of them are still
--- to be undone, whether somebody demanded that before, whether any run of it, above it or below it is
--- unfinished, and whether one that handled it, or something below, could not be undone before.
+-- Returns whether the runs of this message can be rolled back: how many handled it, how many of them are not rolled
+-- back, whether their rollback was requested before, whether a run of it, above it or below it is unfinished, and
+-- whether the rollback of one of them, or of a descendant, has failed before.
 -- Locks: nothing.
 -- $1 root, $2 message
 WITH RECURSIVE handled AS (

@@ -203,7 +203,7 @@ impl StuckRun {
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);
         let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
         Ok(Self {
-            // By these two the run is found, whatever else its row says.
+            // The run is found by these two, also if the rest of its row is damaged.
             lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,

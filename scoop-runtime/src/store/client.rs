@@ -32,7 +32,7 @@ pub(crate) struct Launched {
     pub(super) due: Option<OffsetDateTime>,
     #[serde(serialize_with = "timestamps")]
     deadlines: Vec<OffsetDateTime>,
-    /// The runs that whoever launches it has room for, by handler.
+    /// The runs for which the launching worker has slots, by handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) here: BTreeMap<String, Uuid>,
     /// The Rust type of the message if the launch is refused without a handler.
@@ -243,7 +243,7 @@ impl HandlerOutcome {
 pub(crate) struct Standing {
     pub(crate) emitted: bool,
     pub(crate) unfinished: i64,
-    /// Of whoever handled it, once nothing is unfinished.
+    /// The outcome of each handler, once no run is unfinished.
     pub(crate) handlers: Vec<HandlerOutcome>,
 }
 

@@ -292,7 +292,7 @@ impl Settlement {
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it no deadline: whatever else there is to it are its own events, what it launched, and what it told to roll back.
+    /// it no deadline: the rest of it is its own events, launches and rollback requests.
     pub(super) fn is_ordinary(&self) -> bool {
         self.may_give_up
             && !self.turns_back
@@ -394,13 +394,13 @@ impl Settlement {
         if let Path::Backward { cause, .. } = run.path {
             self.backward = true;
             self.failure = Some(cause);
-            // It says nothing on the way back, and is not known to whoever has read the record.
+            // It means nothing in a rollback, and a reader of the record does not know it.
             self.iteration = self.iteration.map(|_| 0);
         }
     }
 }
 
-/// A failure goes on record in any case; whatever else follows is void if the run has to give up.
+/// A failure is recorded in any case; all other results are void if the run has to give up.
 fn may_give_up(before: &Run, fate: &Fate) -> bool {
     match fate {
         Fate::GoesOn(run) => run.is_backward() == before.is_backward(),
