@@ -80,7 +80,7 @@ async fn sagas_are_damaged(seed: u64) -> Result<()> {
         let damaged = start().await?;
         for _ in 0..TAMPERED {
             done.extend(tamper(&db, &mut dice, &columns).await);
-            // Whatever comes of it: the damage may be that no saga handles it.
+            // The result does not count: the damage may be that no saga handles it.
             let _ = damaged.launch(Brittle).await;
         }
         assert!(healthy_sagas_run(&healthy, &strokes).await.is_ok(), "seed {seed}:\n{}", done.join("\n"));
