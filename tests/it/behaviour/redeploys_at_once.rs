@@ -30,18 +30,22 @@ async fn programs_that_start_and_end_at_once_do_so() -> Result<()> {
 async fn worker_with_a_new_session_takes_runs_stuck_meanwhile() -> Result<()> {
     let (db, left) = left_waiting::<original::Trip>(launching_in("two"), 2).await?;
     let old = db.scoop().only::<original::Trip>().start().await?;
-    db.execute("CREATE TABLE gone AS SELECT lock_key FROM scoop.worker").await;
+    // It cannot register again until the trigger is gone.
+    db.execute(
+        "CREATE TABLE gone AS SELECT id FROM scoop.worker;
+         CREATE FUNCTION keep_gone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.id IN (SELECT id FROM public.gone) THEN RAISE 'the worker stays gone'; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER keep_gone BEFORE INSERT ON scoop.worker FOR EACH ROW EXECUTE FUNCTION keep_gone()",
+    )
+    .await;
     let new = db.scoop().only::<moved_before::Trip>().start().await?;
-    db.execute("DELETE FROM scoop.worker WHERE lock_key IN (SELECT lock_key FROM gone)").await;
+    db.execute("DELETE FROM scoop.worker WHERE id IN (SELECT id FROM gone)").await;
     let hotel = db.scoop().only::<Hotel>().start().await?;
     eventually("both runs are stuck", async || new.stuck_runs().await.is_ok_and(|stuck| stuck.len() == 2))
         .await;
-    db.execute(
-        "SELECT pg_terminate_backend(l.pid) FROM pg_locks l, gone
-         WHERE l.locktype = 'advisory' AND l.classid::bigint = ((lock_key >> 32) & 4294967295)
-           AND l.objid::bigint = (lock_key & 4294967295)",
-    )
-    .await;
+    db.execute("DROP TRIGGER keep_gone ON scoop.worker").await;
     for (number, trip) in (0..).zip(&left) {
         assert_eq!(trip.ends().await?, Outcome::Committed);
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
