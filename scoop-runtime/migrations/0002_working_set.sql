@@ -117,6 +117,12 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
+-- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
+-- such run at a time, so that those which are not the cause are not hit again.
+CREATE FUNCTION scoop.is_suspect(doubts int, attempts int, retries int) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN doubts >= 2 AND (attempts > 0 OR retries > 0);
+
 -- The failed attempts before one more by a program with this definition: how many were of the same step, and under
 -- which definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they
 -- were under the same definition. The definition is null if it is unknown.
@@ -134,6 +140,7 @@ RETURN (
 );
 
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, ready_at) WHERE state = 'ready';
+CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.is_suspect(doubts, attempts, retries);
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)

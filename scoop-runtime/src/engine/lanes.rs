@@ -341,6 +341,7 @@ fn proceed(
             job.stored = run.context.clone();
             (job.run, job.definition) = (run, after.definition);
             job.key.epoch += 1;
+            job.seat.iter_mut().for_each(Seat::clear_suspicion);
             job.attempts = 0;
             job.retries = 0;
             job.tried = Tried::default();

@@ -33,6 +33,7 @@ mod running;
 mod schedule;
 mod settle;
 mod shares;
+mod suspects;
 mod time;
 mod user_code;
 mod wake;
@@ -89,6 +90,7 @@ pub(crate) struct Engine {
     slots: Arc<Semaphore>,
     spare: shares::Spare,
     shares: shares::Shares,
+    suspects: suspects::Suspects,
     /// None for a database in memory.
     pub(crate) connections: Option<Connections>,
     settler: settle::Settler,
@@ -125,6 +127,7 @@ impl Engine {
             slots: Arc::new(Semaphore::new(slots)),
             spare,
             shares: shares::Shares::default(),
+            suspects: suspects::Suspects::default(),
             connections,
             unhandled: UnhandledWarnings::new(store.clone()),
             store,

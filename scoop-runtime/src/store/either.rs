@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::client::Launch;
+use super::due::Due;
 use super::engine::{GiveUp, Woken};
 use super::free::{Disowned, Freed, Reaped};
 use super::repair::{Page, Remedied, Repaired};
@@ -18,7 +19,7 @@ use super::topology::Struck;
 use super::{
     Asked, Claimed, Claimer, FailedPart, Fired, History, Key, Lanes, Launched, LivingWorker, Memory, Parent,
     Progress, Published, PublishedDefinition, Redelivery, Refusing, Registered, Release, SetAside, Settled,
-    Settlement, Standing, Tables, Target, Unclaimed, Undone, Wanted,
+    Settlement, Standing, Suspect, Tables, Target, Unclaimed, Undone, Wanted,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
@@ -66,6 +67,9 @@ either! {
         &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
         progress: &mut Progress,
     ) -> Vec<Result<Claimed, Unclaimed>>;
+    async fn claim_suspect(
+        &self, worker: Uuid, identifier: &str, lanes: &Lanes, suspect: &Suspect,
+    ) -> Option<Result<Claimed, Unclaimed>>;
     async fn settle(&self, identifier: &str, settlements: &[Settlement]) -> BTreeMap<(Uuid, i64), Settled>;
     async fn wake(&self, parents: &[Parent]) -> Vec<String>;
     async fn wake_here(
@@ -81,7 +85,7 @@ either! {
     async fn is_held(&self, key: Key) -> bool;
     async fn overdue(&self, limit: i64) -> Vec<Parent>;
     async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
-    async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);
+    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> Due;
     async fn now(&self) -> Now;
     async fn set_aside(&self, refusal: Refusing<'_>) -> SetAside;
     async fn hold(&self, key: Key, failed: &FailedPart) -> bool;

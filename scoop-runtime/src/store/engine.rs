@@ -338,17 +338,6 @@ impl Tables {
             .await
     }
 
-    /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if
-    /// this worker is registered.
-    pub(crate) async fn due(
-        &self,
-        lanes: &Lanes,
-        worker: Uuid,
-    ) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
-        let due = sqlx::query_as(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
-        due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
-    }
-
     /// The outcome of messages in each of their handlers, in the order of the messages.
     pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
         let ChildQuery { of, topic, replies } = asked;

@@ -60,7 +60,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "jsonb, uuid, text[], text[], bigint, text[], text, uuid[], int[], int[], bigint",
             "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
         ),
-        "run_due" => ("text[], text[], uuid, int[]", "'{}', '{}', gen_random_uuid(), '{}'"),
+        "run_due" => ("text[], text[], uuid, int[], boolean", "'{}', '{}', gen_random_uuid(), '{}', true"),
         "handler_ready" => (
             "text[], text[], text[], text[], timestamptz[], int[], int[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}'",

@@ -7,7 +7,7 @@ use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::{Claimed, Lanes, Progress, Surroundings, Unclaimed};
+use super::super::{Claimed, Lanes, Progress, Surroundings, Suspect, Unclaimed};
 use super::Memory;
 use super::definitions::named;
 use super::record::Event;
@@ -61,7 +61,47 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Claims this suspect, if it is still ready in one of these queues.
+    pub(crate) async fn claim_suspect(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        suspect: &Suspect,
+    ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
+        self.run("claim_suspect", |state| {
+            let run = (suspect.root, suspect.id);
+            let is_ready = |row: &Row| row.state == RunState::Ready && row.ready_at <= state.now();
+            let is_of_queue = named(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
+            if !is_of_queue
+                || !state.row(run).is_some_and(is_ready)
+                || !state.may_claim(worker, lanes.topology)
+            {
+                return Ok(None);
+            }
+            Ok(state.take(run, worker, &identifier.into()).map(Ok))
+        })
+        .await
+    }
+}
+
 impl State {
+    /// The suspect of these queues that has been ready longest, or will be first.
+    pub(super) fn suspect(&self, lanes: &Lanes) -> Option<Suspect> {
+        let queues: BTreeSet<Lane> = named(lanes).collect();
+        let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
+        let row = rows.find(|row| queues.contains(&row.lane()))?;
+        Some(Suspect {
+            root: row.root(),
+            id: row.id(),
+            topic: row.topic.to_string(),
+            handler: row.handler.to_string(),
+            reserved_for: row.reserved_for,
+            ready_at: row.ready_at,
+        })
+    }
+
     /// The runs to claim. Handlers take turns.
     fn queue(
         &self,
@@ -80,7 +120,7 @@ impl State {
         queue.into_iter().take(limit).map(|(.., run)| run).collect()
     }
 
-    /// The due runs of a queue, from `reached` on.
+    /// The due runs of a queue that are no suspects, from `reached` on.
     fn due(
         &self,
         lane: &Lane,
@@ -89,7 +129,8 @@ impl State {
         let (ready, now) = (self.ready.get(lane).into_iter().flatten(), self.now());
         let since = reached.map(|reached| reached.min(now - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
-        ready.take_while(move |(at, ..)| *at <= now)
+        let due = ready.take_while(move |(at, ..)| *at <= now);
+        due.filter(|(.., run)| !self.row(*run).is_some_and(Row::is_suspect))
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.

@@ -4,6 +4,7 @@ use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::super::due::Due;
 use super::super::engine::GiveUp;
 use super::super::{FailedPart, Key, Lanes, Parent};
 use super::Memory;
@@ -15,20 +16,23 @@ use crate::clock::Now;
 use crate::repair::held_again;
 
 impl Memory {
-    /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if
-    /// this worker is registered.
-    pub(crate) async fn due(
-        &self,
-        lanes: &Lanes,
-        worker: Uuid,
-    ) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
+    /// What this worker of these queues has to do next. Without `claims_suspects`, suspects do not count.
+    pub(crate) async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
         self.run("due", |state| {
-            let ready = named(lanes).filter_map(|lane| state.ready.get(&lane)?.first().map(|(at, ..)| *at));
+            let ready = named(lanes).filter_map(|lane| {
+                let is_suspect = |run| state.row(run).is_some_and(Row::is_suspect);
+                let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
+                first.map(|(at, ..)| *at)
+            });
+            let suspect = state.suspect(lanes).filter(|_| claims_suspects);
             let overdue = state.overdue.first().map(|(at, _)| *at);
-            let first = ready.chain(overdue).min();
-            let seconds = first.map(|at| (at - state.now()).as_seconds_f64());
-            let topology = state.workers.get(&worker).map(|worker| worker.topology);
-            Ok((seconds, state.dead(worker).next().is_some(), topology))
+            let first = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue).min();
+            Ok(Due {
+                seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
+                is_worker_dead: state.dead(worker).next().is_some(),
+                topology: state.workers.get(&worker).map(|worker| worker.topology),
+                suspect: suspect.filter(|suspect| suspect.ready_at <= state.now()),
+            })
         })
         .await
     }
