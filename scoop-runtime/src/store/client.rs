@@ -270,9 +270,6 @@ fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
     Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
 }
 
-/// Begins the transaction in which a tree is read. The limit also ends the statement of a read that was dropped.
-const READ_TREE: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '60s'";
-
 impl Tables {
     /// Publishes messages and starts a run for each listed handler. Fails with [`Unhandled`] if one of them
     /// requires a handler and there is none; then none of them is published.
@@ -395,14 +392,11 @@ impl Tables {
     /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
     pub(crate) async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         let stored = |bound: Option<usize>| bound.map(|bound| i32::try_from(bound).unwrap_or(i32::MAX - 1));
-        let mut tx = self.sessions.begin_with(READ_TREE).await?;
-        let rows = sqlx::query(self.sql.run_tree.clone())
+        let tree = sqlx::query(self.sql.run_tree.clone())
             .bind(message)
             .bind(stored(extent.depth))
-            .bind(stored(extent.runs))
-            .fetch_all(&mut *tx)
-            .await?;
-        tx.rollback().await?;
+            .bind(stored(extent.runs));
+        let rows = self.sessions.read(async |session| tree.fetch_all(session).await).await?;
         let has_more = rows.iter().any(|row| row.try_get("has_more").unwrap_or_default());
         Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), has_more, extent))
     }
