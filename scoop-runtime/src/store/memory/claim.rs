@@ -70,7 +70,7 @@ impl Memory {
         lanes: &Lanes,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
-        self.run("claim_suspect", |state| {
+        self.run("claim", |state| {
             let run = (suspect.root, suspect.id);
             let is_ready = |row: &Row| row.state == RunState::Ready && row.ready_at <= state.now();
             let is_of_queue = named(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
