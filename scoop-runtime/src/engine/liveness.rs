@@ -128,18 +128,21 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             Heard::Ourselves => {}
             Heard::Others => engine.look_up(),
             Heard::End | Heard::Unlisted => {
-                if matches!(heard, Heard::Unlisted) {
+                let pause = if matches!(heard, Heard::Unlisted) {
                     telemetry::worker_unlisted(engine.worker);
                     // Another row may have its lock.
                     session.close().await;
+                    // Workers that delete each other would register again without end.
+                    PAUSE_AFTER_FAILURE
                 } else {
                     telemetry::session_lost(engine.worker);
                     drop(session);
-                }
+                    Duration::ZERO
+                };
                 tokio::select! {
                     biased;
                     () = drained.cancelled() => return,
-                    renewed = renew(&engine) => session = renewed,
+                    renewed = renew(&engine, pause) => session = renewed,
                 }
                 // Notifications may be lost, and runs of this worker may have been taken over.
                 engine.doubt();
@@ -155,8 +158,9 @@ async fn is_listed(engine: &Engine) -> bool {
     living.map_or(true, |living| living.iter().any(|living| living.id == engine.worker))
 }
 
-/// Opens a new session, however long that takes.
-async fn renew(engine: &Engine) -> Session {
+/// Opens a new session after this pause, however long that takes.
+async fn renew(engine: &Engine, pause: Duration) -> Session {
+    tokio::time::sleep(pause).await;
     loop {
         match Session::open(engine).await {
             Ok(session) => {
