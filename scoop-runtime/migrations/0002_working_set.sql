@@ -11,7 +11,11 @@ CREATE TABLE scoop.handler (
     since   timestamptz NOT NULL DEFAULT clock_timestamp(),
     until   timestamptz,
     was     text[],  -- former names of the saga, which are not registered beside it
-    PRIMARY KEY (topic, handler, since)
+    PRIMARY KEY (topic, handler, since),
+    -- A process reads these rows of all. An empty list has no dimension, hence no bound either.
+    CONSTRAINT former_names_are_a_list CHECK (
+        array_ndims(was) = 1 AND array_lower(was, 1) = 1 AND array_position(was, NULL) IS NULL
+    )
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
 
@@ -38,7 +42,11 @@ CREATE TABLE scoop.worker (
     definitions int[] NOT NULL,  -- of each handler the definition that the process has
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
     topology   bigint NOT NULL DEFAULT 0,  -- raised whenever a process starts or ends; claims name the value they know
-    -- Each process reads the rows of all.
+    -- Each process reads the rows of all. An empty list has no dimension, hence no bound either.
+    CONSTRAINT sagas_are_lists CHECK (
+        array_ndims(topics) = 1 AND array_lower(topics, 1) = 1 AND array_ndims(handlers) = 1
+        AND array_lower(handlers, 1) = 1 AND array_ndims(definitions) = 1 AND array_lower(definitions, 1) = 1
+    ),
     CHECK (array_position(topics || handlers, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
     CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions))
 );

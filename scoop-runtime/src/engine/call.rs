@@ -71,13 +71,13 @@ pub(super) async fn call_and_conclude(
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
-            return Some(match &unfit.reply_type {
+            return Ok(Some(match &unfit.reply_type {
                 Some(reply_type) => Halt::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Halt::Stuck(why),
-            });
+            }));
         }
-        let pause = pause_before_retry(job, call.action(), error)?;
-        Some(Halt::Retry { why: why(&format!("step `{}`", call.step()), error), pause })
+        let pause = pause_before_retry(job, &call, error)?;
+        Ok(pause.map(|pause| Halt::Retry { why: why(&format!("step `{}`", call.step()), error), pause }))
     })?;
     conclude_failed(engine, job, call, context, failure).await
 }
@@ -89,17 +89,20 @@ fn judge(
     what: &str,
     error: Error,
     undone: Undone,
-    otherwise: impl FnOnce(&Error) -> Option<Halt>,
+    otherwise: impl FnOnce(&Error) -> Result<Option<Halt>, Failure>,
 ) -> Result<Failure, Halt> {
     let source = &job.run.source;
+    let of_error = || user_code::named(format!("`Display` or `source` of the error of {what}"));
     let halt = user_code::run(source, || {
         let of_infrastructure =
             undone == Undone::LostConnection || is_of_infrastructure(&error, undone == Undone::Transaction);
-        if of_infrastructure { Some(Halt::Infrastructure(why(what, &error))) } else { otherwise(&error) }
+        if of_infrastructure { Ok(Some(Halt::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
-    let failure = user_code::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
+    let halt = halt.map_err(of_error()).flatten();
+    let failure = user_code::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
     // In a call of its own: a panic in this during the unwinding of another one could not be caught.
     let dropped = user_code::discard(source, error);
+    let dropped = dropped.map_err(user_code::named(format!("`Drop` of the error of {what}")));
     let (halt, panic) = match halt {
         Ok(halt) => (halt, dropped.err()),
         Err(panic) => (None, Some(panic)),
@@ -135,14 +138,17 @@ pub(super) async fn conclude_failed(
     }
 }
 
-/// The pause before the failed code is retried, if it is to be.
-fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Duration> {
-    let (step, what) = match action {
+/// The pause before the failed code is retried, if it is to be; or the panic of the user's condition.
+fn pause_before_retry(job: &Job, call: &Call<'_>, error: &Error) -> Result<Option<Duration>, Failure> {
+    let (step, what) = match call.action() {
         Action::Invoke { step, .. } => (*step, Attempted::Step),
         Action::Compensate { step, .. } => (*step, Attempted::Compensation),
-        Action::HandleChildFailure { .. } => return None,
+        Action::HandleChildFailure { .. } => return Ok(None),
     };
-    job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
+    let pause = user_code::run(&job.run.source, || {
+        job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
+    });
+    pause.map_err(user_code::named(format!("`retry(when = ..)` of step `{}`", call.step())))
 }
 
 /// The steps to clean up after if the run ends here: the next one, if it was tried, and those that another program
@@ -195,7 +201,7 @@ async fn clean_up(
     let undone = undo(opened).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
-        judge(job, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
+        judge(job, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| Ok(None))?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
@@ -274,13 +280,15 @@ async fn perform(
     {
         warn_of_unread_values(engine, job, call.step(), failure);
     }
-    let outcome = match user_code::run(source, || job.saga.handler.timeout(call.action().step())) {
+    let limit = user_code::run(source, || job.saga.handler.timeout(call.action().step()));
+    let outcome = match limit.map_err(user_code::named(format!("`timeout` of step `{}`", call.step()))) {
         Ok(limit) => {
             let code = invoke(job, call, &mut scope, message);
             match user_code::call(source, engine.running.stop(limit), code).await {
                 Ok(outcome) => outcome.map_err(Failed::Error),
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
-                    let late = took_longer(job, call, limit).caused_by(panic);
+                    let dropped = format!("the drop of step `{}` at its timeout", call.step());
+                    let late = took_longer(job, call, limit).caused_by(panic.map(user_code::named(dropped)));
                     Err(Failed::Error(Error::failure(late)))
                 }
                 Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),

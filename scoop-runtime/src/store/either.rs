@@ -17,9 +17,9 @@ use super::repair::{Page, Remedied, Repaired};
 use super::requests::Cancelled;
 use super::topology::Struck;
 use super::{
-    Asked, Claimed, Claimer, FailedPart, Fired, History, Key, Lanes, Launched, LivingWorker, Memory, Parent,
-    Progress, Published, PublishedDefinition, Redelivery, Refusing, Registered, Release, SetAside, Settled,
-    Settlement, Standing, Suspect, Tables, Target, Unclaimed, Undone, Wanted,
+    Asked, Awaited, Claimed, Claimer, FailedPart, Fired, History, Key, Lanes, Launched, LivingWorker, Memory,
+    Parent, Progress, Published, PublishedDefinition, Redelivery, Refusing, Registered, Release, SetAside,
+    Settled, Settlement, Standing, Suspect, Tables, Target, Unclaimed, Undone, Wanted,
 };
 use crate::children::{Child, ChildQuery};
 use crate::clock::Now;
@@ -130,7 +130,7 @@ either! {
     async fn listed_handlers(&self) -> Vec<ListedHandler>;
     async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> Struck;
     async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
-    async fn schedule_wait(&self, pairs: Pairs<'_>) -> Option<f64>;
+    async fn schedule_wait(&self, pairs: Pairs<'_>) -> Awaited;
     async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;
     async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: Asked) -> Option<Vec<String>>;
     async fn rebuild(&self) -> Result<Rebuild, i64>;

@@ -61,7 +61,7 @@ pub(crate) use rows::{
     Claimed, FailedPart, Key, Surroundings, Unclaimed, failure, lineage, no_failure, readable, time,
     time_if_any, timestamps,
 };
-pub(crate) use schedule::{Fired, Published, Taken, Ticked};
+pub(crate) use schedule::{Awaited, Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};
 pub(crate) use settlement::{Settled, Settlement, Shape};
 pub(crate) use sql::{Schema, Statements};

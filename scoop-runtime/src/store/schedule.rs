@@ -15,6 +15,7 @@ use crate::Tick;
 use crate::error::is_of_contents;
 use crate::ids;
 use crate::patience::note;
+use crate::shown;
 use crate::timetable::{self, Timetable, Unfit};
 
 /// A scheduled saga, as it is registered.
@@ -45,6 +46,15 @@ impl<'a> Published<'a> {
         };
         Ok(Self { topic, handler, every_ms, cron, zone, missed, overlap, next_at })
     }
+}
+
+/// The state of followed schedules.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    /// The seconds until one of them is due; negative if it has been, `None` if none ever is.
+    pub(crate) seconds: Option<f64>,
+    /// The sagas without a row.
+    pub(crate) unlisted: Vec<String>,
 }
 
 /// A due schedule, locked by this transaction.
@@ -134,6 +144,9 @@ pub(super) fn fired<'a>(
     busy: bool,
 ) -> (Vec<Ticked<'a>>, Option<OffsetDateTime>) {
     let mut due = timetable.due(taken.next_at, taken.now);
+    if let Some(from) = due.from {
+        crate::telemetry::missed_skipped(&taken.handler, utc_of(taken.next_at), utc_of(from));
+    }
     if busy && timetable.overlap == Overlap::Skip {
         crate::telemetry::tick_skipped(&taken.handler);
         due.ticks.clear();
@@ -144,6 +157,10 @@ pub(super) fn fired<'a>(
     (ticks.collect(), due.next_at)
 }
 
+fn utc_of(time: OffsetDateTime) -> String {
+    shown::utc(shown::system_time(time))
+}
+
 impl Tables {
     /// Registers the schedules of sagas.
     pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
@@ -151,13 +168,11 @@ impl Tables {
         Ok(())
     }
 
-    /// The seconds until one of these is due; negative if it has been.
-    pub(crate) async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Option<f64>> {
-        sqlx::query_scalar(self.sql.schedule_wait.clone())
-            .bind(topics)
-            .bind(handlers)
-            .one(&self.sessions)
-            .await
+    /// The wait until one of these is due, and those without a row.
+    pub(crate) async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Awaited> {
+        let wait = sqlx::query(self.sql.schedule_wait.clone()).bind(topics).bind(handlers);
+        let row = wait.one(&self.sessions).await?;
+        Ok(Awaited { seconds: row.try_get("seconds")?, unlisted: row.try_get("unlisted")? })
     }
 
     /// Launches the due ticks of one of these schedules and advances it, in one transaction.

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::schedule::{Fired, Ticked, fired};
+use super::super::schedule::{Awaited, Fired, Ticked, fired};
 use super::super::{Asked, Pairs, Published, Taken};
 use super::Memory;
 use super::launch::Root;
@@ -34,11 +34,13 @@ impl Memory {
         .await
     }
 
-    /// The seconds until one of these is due; negative if it has been.
-    pub(crate) async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Option<f64>> {
+    /// The wait until one of these is due, and those without a row.
+    pub(crate) async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
         self.run("schedule_wait", |state| {
             let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
-            Ok(next.map(|at| (at - state.now()).as_seconds_f64()))
+            let unlisted = own(pairs).filter(|pair| !state.schedules.contains_key(pair));
+            let unlisted = unlisted.map(|(_, handler)| handler).collect();
+            Ok(Awaited { seconds: next.map(|at| (at - state.now()).as_seconds_f64()), unlisted })
         })
         .await
     }
