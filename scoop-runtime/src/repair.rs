@@ -14,7 +14,6 @@ use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 pub(crate) use self::decision::{
@@ -22,7 +21,7 @@ pub(crate) use self::decision::{
 };
 use crate::clock::since_1970;
 use crate::patience::Vain;
-use crate::store::{Page, Store, lineage, no_failure, readable, time};
+use crate::store::{Page, Store, StoredTime, lineage, no_failure, readable, stored_time, time};
 use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
 
 /// The default limit of a list.
@@ -80,6 +79,8 @@ pub struct FailedCompensation {
     pub at: Duration,
     /// The state of its repair.
     pub mending: Mending,
+    /// `at` as stored.
+    pub(crate) stored_at: StoredTime,
 }
 
 /// The state of the repair of a failed rollback.
@@ -118,6 +119,8 @@ pub struct StuckRun {
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
     pub gives_up: bool,
+    /// `since` as stored.
+    pub(crate) stored_since: StoredTime,
 }
 
 /// An intervention of an operator.
@@ -168,6 +171,7 @@ impl FailedCompensation {
         let handler: Option<String> = row.try_get("handler")?;
         let failure: Option<Json<Value>> = row.try_get("failure")?;
         let failure = failure.and_then(|Json(failure)| readable(failure).0);
+        let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
             lineage: lineage(row)?,
             handler: handler.unwrap_or_else(|| "unknown".into()),
@@ -175,8 +179,9 @@ impl FailedCompensation {
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
             failure: failure.unwrap_or_else(no_failure),
-            at: since_1970(time(row, "failed_at")?),
+            at: since_1970(stored_at.time()),
             mending,
+            stored_at,
         })
     }
 }
@@ -205,6 +210,7 @@ impl StuckRun {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);
         let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
+        let stored_since = stored_time(row, "stuck_since")?;
         Ok(Self {
             // The run is found by these two, also if the rest of its row is damaged.
             lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
@@ -214,8 +220,9 @@ impl StuckRun {
             backward: row.try_get("backward")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
-            since: since_1970(time(row, "stuck_since")?),
+            since: since_1970(stored_since.time()),
             gives_up: row.try_get("gives_up")?,
+            stored_since,
         })
     }
 }
@@ -234,17 +241,23 @@ impl Intervention {
     }
 }
 
+/// The sort key of an entry in a list: its time as stored, and its run. The fields of an entry may have another time,
+/// since Rust does not have all times of the server.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Place(StoredTime, Uuid);
+
 /// An entry of a [`Listing`].
 #[doc(hidden)]
 pub trait Listed: Sized + Send + 'static {
     /// The sort key of the list.
-    fn place(&self) -> (Duration, Uuid);
+    fn place(&self) -> Place;
 
     /// Reads a page of the list.
     #[doc(hidden)]
     fn read(
         scoop: &Scoop,
-        after: Option<(Duration, Uuid)>,
+        after: Option<Place>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>>;
 }
@@ -253,7 +266,7 @@ pub trait Listed: Sized + Send + 'static {
 #[must_use = "nothing is read before this is awaited"]
 pub struct Listing<T> {
     scoop: Scoop,
-    after: Option<(Duration, Uuid)>,
+    after: Option<Place>,
     limit: u32,
     of: std::marker::PhantomData<fn() -> T>,
 }
@@ -286,9 +299,8 @@ impl<T: Listed> IntoFuture for Listing<T> {
 }
 
 /// A page as the store takes it.
-fn page(after: Option<(Duration, Uuid)>, limit: u32) -> Page {
-    let after = after.map(|(since, id)| (OffsetDateTime::UNIX_EPOCH + since, id));
-    Page { after, limit }
+fn page(after: Option<Place>, limit: u32) -> Page {
+    Page { after: after.map(|Place(time, id)| (time, id)), limit }
 }
 
 async fn read<'a, T, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
@@ -300,13 +312,13 @@ where
 }
 
 impl Listed for FailedCompensation {
-    fn place(&self) -> (Duration, Uuid) {
-        (self.at, self.lineage.id())
+    fn place(&self) -> Place {
+        Place(self.stored_at, self.lineage.id())
     }
 
     fn read(
         scoop: &Scoop,
-        after: Option<(Duration, Uuid)>,
+        after: Option<Place>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         read(scoop, move |store| store.failed_compensations(page(after, limit))).boxed()
@@ -314,13 +326,13 @@ impl Listed for FailedCompensation {
 }
 
 impl Listed for StuckRun {
-    fn place(&self) -> (Duration, Uuid) {
-        (self.since, self.lineage.id())
+    fn place(&self) -> Place {
+        Place(self.stored_since, self.lineage.id())
     }
 
     fn read(
         scoop: &Scoop,
-        after: Option<(Duration, Uuid)>,
+        after: Option<Place>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         read(scoop, move |store| store.stuck_runs(page(after, limit))).boxed()

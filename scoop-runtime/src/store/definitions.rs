@@ -228,7 +228,7 @@ impl Tables {
             .bind(registered.topics)
             .fetch_one(connection)
             .await?;
-        Ok(started_at.0)
+        Ok(started_at.time())
     }
 
     /// Registers a single worker without handlers, with topology 0.

@@ -1,6 +1,7 @@
 //! The history of a run, read for its rollback.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use scoop_core::{Beginning, Entry, RollbackNames, Run, Suspension, Window};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use super::Tables;
 use super::alone::Alone;
-use super::rows::{time_if_any, unsigned};
+use super::rows::{StoredTime, unsigned};
 
 /// The newest part of a history, or a window of it.
 #[derive(Default)]
@@ -97,14 +98,17 @@ impl Tables {
         run: &Run,
         until: i64,
     ) -> sqlx::Result<Beginning> {
-        let counts: Vec<(String, i64, i64)> = sqlx::query_as(self.sql.run_counts.clone())
+        let counts: Vec<(String, i64, i64, Option<String>)> = sqlx::query_as(self.sql.run_counts.clone())
             .bind(run.lineage.id())
             .bind(handler)
             .bind(time_of(until)?)
             .all(&self.sessions)
             .await?;
         let mut beginning = Beginning { until, instances: 0, runs: BTreeMap::new(), newest: None };
-        for (step, instances, runs) in counts {
+        for (step, instances, runs, unfit) in counts {
+            if let Some(event) = unfit {
+                return Err(outside_of_time(&event));
+            }
             beginning.instances += counted(instances);
             beginning.runs.insert(step, counted(runs));
         }
@@ -172,8 +176,12 @@ impl History {
 
 /// An entry of the forward path; `None` for the newest suspension.
 fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
-    let Some(at) = time_if_any(row, "created_at")? else {
+    let Some(at) = row.try_get::<Option<StoredTime>, _>("created_at")? else {
         return Ok(None);
+    };
+    let at = match at.exact() {
+        Some(at) => at,
+        None => return Err(outside_of_time(row.try_get::<Uuid, _>("id")?)),
     };
     if let Some(message) = row.try_get::<Option<Uuid>, _>("emitted")? {
         return Ok(Some(Entry::Emitted(message)));
@@ -182,6 +190,11 @@ fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
     let handler_iteration = handler_iteration.map(unsigned);
     let (step, definition) = (row.try_get("step")?, row.try_get("definition")?);
     Ok(Some(Entry::Suspended { step, handler_iteration, definition, at: micros_of(at) }))
+}
+
+/// The error for an event whose time no program knows. The order of the events would be that of their times.
+pub(super) fn outside_of_time(event: impl Display) -> sqlx::Error {
+    sqlx::Error::Decode(format!("the time of event {event} is outside the years 1 to 9999").into())
 }
 
 /// In microseconds since 1970.

@@ -58,8 +58,8 @@ pub(crate) use redelivery::Redelivery;
 pub(crate) use repair::{Page, Remedied, Repaired};
 pub(crate) use requests::{Asked, Target, Undone};
 pub(crate) use rows::{
-    Claimed, FailedPart, Key, Surroundings, Unclaimed, failure, lineage, no_failure, readable, time,
-    time_if_any, timestamps,
+    Claimed, FailedPart, Key, StoredTime, Surroundings, Unclaimed, failure, lineage, no_failure, readable,
+    stored_time, time, time_if_any, timestamps,
 };
 pub(crate) use schedule::{Awaited, Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::Tables;
 use super::engine::READ_COMMITTED;
+use super::history::outside_of_time;
 use super::rows::{lineage, time, time_if_any};
 use crate::error::is_of_contents;
 use crate::patience::note;
@@ -215,7 +216,7 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
     let kind = EventKind::from_name(&kind)
         .ok_or_else(|| sqlx::Error::Decode(format!("an event of the unknown type `{kind}`").into()))?;
     if !row.try_get::<bool, _>("has_times")? {
-        return Err(sqlx::Error::Decode("its time is outside the years 1 to 9999".into()));
+        return Err(outside_of_time(row.try_get::<Uuid, _>("id")?));
     }
     let context: Option<Json<Context>> = row.try_get("context")?;
     Ok(Recorded {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::alone::{Alone, Done};
 use super::engine::READ_COMMITTED;
-use super::rows::{lineage, time, time_if_any, unsigned};
+use super::rows::{StoredTime, lineage, time, time_if_any, unsigned};
 use super::{Asked, FailedPart, Key, Parent, Sessions, Tables, Target};
 use crate::patience::note;
 use crate::repair::{
@@ -46,7 +46,7 @@ pub(crate) struct Remedied<'a> {
 /// The start of a page of a list, and its size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Page {
-    pub(crate) after: Option<(OffsetDateTime, Uuid)>,
+    pub(crate) after: Option<(StoredTime, Uuid)>,
     pub(crate) limit: u32,
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use scoop_core::{ChildFailure, Context, Failure, Lineage, Path, Run, Suspension};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
+use sqlx::postgres::{PgArgumentBuffer, PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
 use sqlx::types::Json;
-use sqlx::{Decode, Postgres, Row, Type};
+use sqlx::{Decode, Encode, Postgres, Row, Type};
 use time::OffsetDateTime;
 use time::macros::datetime;
 use uuid::Uuid;
@@ -204,20 +205,34 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
     }))
 }
 
-/// A time that a row has. PostgreSQL has times that Rust has not: such a time becomes the nearest one of the years 1 to 9999.
-#[derive(Clone, Copy)]
-pub(crate) struct StoredTime(pub(crate) OffsetDateTime);
+/// A time as the server stores it: microseconds since the beginning of the year 2000. The server has times that Rust does
+/// not have. Such a time is read as the nearest one of the years 1 to 9999, and bound as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StoredTime(i64);
 
 impl StoredTime {
+    const ZERO: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
     const EARLIEST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
     /// There are later times in that year: calculations with this one do not overflow.
     const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
 
-    /// The time so many microseconds after the beginning of the year 2000.
-    fn from_micros(micros: i64) -> Self {
-        let time = datetime!(2000-01-01 00:00 UTC).checked_add(time::Duration::microseconds(micros));
-        let time = time.unwrap_or(if micros < 0 { Self::EARLIEST } else { Self::LATEST });
-        Self(time.clamp(Self::EARLIEST, Self::LATEST))
+    /// The nearest time of the years 1 to 9999.
+    pub(crate) fn time(self) -> OffsetDateTime {
+        let time = Self::ZERO.checked_add(time::Duration::microseconds(self.0));
+        let time = time.unwrap_or(if self.0 < 0 { Self::EARLIEST } else { Self::LATEST });
+        time.clamp(Self::EARLIEST, Self::LATEST)
+    }
+
+    /// The time, unless it is outside of the years 1 to 9999.
+    pub(crate) fn exact(self) -> Option<OffsetDateTime> {
+        Some(self.time()).filter(|time| Self::from(*time) == self)
+    }
+}
+
+impl From<OffsetDateTime> for StoredTime {
+    fn from(time: OffsetDateTime) -> Self {
+        let micros = (time - Self::ZERO).whole_microseconds();
+        Self(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 }
 
@@ -230,20 +245,32 @@ impl Type<Postgres> for StoredTime {
 impl Decode<'_, Postgres> for StoredTime {
     fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
         match value.format() {
-            PgValueFormat::Binary => Ok(Self::from_micros(i64::from_be_bytes(value.as_bytes()?.try_into()?))),
-            PgValueFormat::Text => OffsetDateTime::decode(value).map(Self),
+            PgValueFormat::Binary => Ok(Self(i64::from_be_bytes(value.as_bytes()?.try_into()?))),
+            PgValueFormat::Text => OffsetDateTime::decode(value).map(Self::from),
         }
+    }
+}
+
+impl Encode<'_, Postgres> for StoredTime {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        buffer.extend_from_slice(&self.0.to_be_bytes());
+        Ok(IsNull::No)
     }
 }
 
 /// The time in a column.
 pub(crate) fn time(row: &PgRow, column: &str) -> sqlx::Result<OffsetDateTime> {
-    Ok(row.try_get::<StoredTime, _>(column)?.0)
+    Ok(stored_time(row, column)?.time())
 }
 
 /// The time in a column that may be empty.
 pub(crate) fn time_if_any(row: &PgRow, column: &str) -> sqlx::Result<Option<OffsetDateTime>> {
-    Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(|StoredTime(time)| time))
+    Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(StoredTime::time))
+}
+
+/// The time in a column, as it is stored.
+pub(crate) fn stored_time(row: &PgRow, column: &str) -> sqlx::Result<StoredTime> {
+    row.try_get(column)
 }
 
 /// The lineage of a run.
@@ -298,10 +325,18 @@ mod tests {
     #[test]
     fn stored_times_that_rust_has_not_become_the_nearest_ones() {
         let second = 1_000_000;
-        assert_eq!(StoredTime::from_micros(-second).0, datetime!(1999-12-31 23:59:59 UTC));
+        assert_eq!(StoredTime(-second).time(), datetime!(1999-12-31 23:59:59 UTC));
         for (micros, time) in [(i64::MAX, StoredTime::LATEST), (i64::MIN, StoredTime::EARLIEST)] {
-            assert_eq!(StoredTime::from_micros(micros).0, time);
-            assert_eq!(StoredTime::from_micros(micros / 10).0, time);
+            assert_eq!(StoredTime(micros).time(), time);
+            assert_eq!(StoredTime(micros / 10).time(), time);
+            assert_eq!(StoredTime(micros).exact(), None);
+        }
+    }
+
+    #[test]
+    fn time_of_rust_is_stored_as_it_is() {
+        for time in [StoredTime::EARLIEST, datetime!(1969-12-31 23:59:59.999999 UTC), StoredTime::LATEST] {
+            assert_eq!(StoredTime::from(time).exact(), Some(time));
         }
     }
 }
