@@ -115,6 +115,11 @@ async fn healthy_sagas_run(healthy: &Scoop, strokes: &Gate) -> Result<()> {
 async fn tamper(db: &Database, dice: &mut Dice, columns: &Columns) -> Option<String> {
     let mut damage = Damage::draw(dice, columns);
     damage.value = damage.value.replace("{root}", &Uuid::nil().to_string());
+    // The engine follows such a row, and is not idle then.
+    let makes_it_run_all_the_time = damage.column == "every_ms" && damage.value == "7";
+    if makes_it_run_all_the_time {
+        return None;
+    }
     let own = match &*damage.table {
         "worker" => "'glass' = ANY (handlers)",
         _ => "handler IN ('glass', 'bell')",
