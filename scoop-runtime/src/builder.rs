@@ -10,17 +10,16 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::embedded::Embedded;
-use crate::engine::{Connections, Engine};
+use crate::engine::{self, Engine};
 use crate::error::is_crowded;
 use crate::memory::InMemory;
 use crate::migrate::bring_up_to_date;
 use crate::patience::{Trial, Vain};
 use crate::registry::{Provided, Registry};
-use crate::scoop::Limits;
 use crate::settings::{
-    CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Settings, WORKING_CONNECTIONS,
+    CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
-use crate::store::{self, Access, Memory, Schema, Sessions, Store, Tables};
+use crate::store::{self, Access, Connections, Memory, Schema, Sessions, Store, Tables};
 use crate::testing::Rehearsal;
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
@@ -349,7 +348,7 @@ impl Builder {
         check_rights(&tables).await?;
         let store = Store::from(tables);
         let limits = self.settings.limits();
-        let engine = Engine::start(store.clone(), Some(connections), registry, self.settings)
+        let engine = engine::start(store.clone(), Some(connections), registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
         Ok((store, engine, limits))
@@ -358,7 +357,7 @@ impl Builder {
     async fn start_in_memory(mut self, registry: Registry, memory: Memory) -> Result<Scoop, RuntimeError> {
         self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL_IN_MEMORY);
         let (store, limits) = (Store::Memory(memory), self.settings.limits());
-        let engine = Engine::start(store.clone(), None, registry, self.settings)
+        let engine = engine::start(store.clone(), None, registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
         Ok(Scoop::new(None, store, Some(engine), None, limits))

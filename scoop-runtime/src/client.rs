@@ -5,7 +5,6 @@ mod result;
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -14,13 +13,13 @@ use sqlx::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::engine::{Bell, End, Start};
+use crate::completion::{Bell, End, Start};
 use crate::launch::{Options, launch_options};
 use crate::patience::{Trial, Vain};
 use crate::payload;
-use crate::store::{self, HandlerOutcome, Launched, Standing, Store};
+use crate::store::{HandlerOutcome, Launched, Standing, Store, Unhandled};
 use crate::tree::{Extent, ReadTree};
-use crate::unhandled::{Unhandled, UnhandledWarnings};
+use crate::unhandled::launch_within;
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
@@ -106,31 +105,6 @@ impl<M: Message> Launch<M> {
         let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
         Ok((scoop, launched.with(context)))
     }
-}
-
-/// Launches a message in the transaction of this connection, which the caller commits.
-pub(crate) fn launch_within<'a>(
-    store: &'a Store,
-    unhandled: &'a Arc<UnhandledWarnings>,
-    connection: &'a mut PgConnection,
-    launched: Launched,
-) -> BoxFuture<'a, Result<store::Launch, RuntimeError>> {
-    async move {
-        let topic = launched.topic;
-        match store.launch(connection, &[launched]).await {
-            Ok(launch) => {
-                if launch.launched > 0 {
-                    unhandled.launched([topic], &launch.handlers);
-                }
-                Ok(launch)
-            }
-            Err(error) => Err(match Unhandled::of(&error) {
-                Some(unhandled) => unhandled.explained(store).await,
-                None => RuntimeError::database("a message was launched")(error),
-            }),
-        }
-    }
-    .boxed()
 }
 
 impl<M: Message> IntoFuture for Launch<M> {

@@ -13,9 +13,10 @@ use uuid::Uuid;
 use crate::error::is_transient;
 use crate::patience::{Trial, Vain};
 use crate::settings::CLIENT_CONNECTIONS;
+use crate::store::Unhandled;
 use crate::store::{Launch, Launched, Store, known_before};
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::unhandled::{Unhandled, UnhandledWarnings};
+use crate::unhandled::UnhandledWarnings;
 
 /// The maximum number of launches in a batch. There is at most one batch per connection.
 const BATCH_MAX: usize = 200;

@@ -9,6 +9,7 @@ mod builder;
 mod children;
 mod client;
 mod clock;
+mod completion;
 pub mod embedded;
 mod engine;
 mod error;
@@ -47,7 +48,6 @@ mod topology;
 mod tree;
 mod unhandled;
 mod uninterrupted;
-mod warm;
 
 pub use builder::Builder;
 pub use children::{Child, ChildOutcome, Reply};

@@ -9,12 +9,13 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::client::{Handle, Launch, LaunchAll};
+use crate::completion::Start;
 use crate::embedded::Embedded;
-use crate::engine::{Engine, Start};
+use crate::engine::{self, Engine};
 use crate::gather::Gathered;
 use crate::ids;
 use crate::patience::{Trial, Vain};
-use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Settings, WORKING_CONNECTIONS};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
 use crate::unhandled::UnhandledWarnings;
 use crate::uninterrupted::uninterrupted;
@@ -43,14 +44,6 @@ struct Inner {
     keyed: Semaphore,
     embedded: tokio::sync::Mutex<Option<Embedded>>,
     limits: Limits,
-}
-
-/// Limits: sizes of stored values, and the time that the database may be away.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) payload_bytes_max: usize,
-    pub(crate) context_bytes_max: usize,
-    pub(crate) patience: Duration,
 }
 
 impl Drop for Inner {
@@ -473,7 +466,7 @@ impl Scoop {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
             loop {
                 let again = trial.is_begun();
-                if let Some(start) = trial.attempt(engine.launch(&mut messages, again)).await {
+                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, again)).await {
                     return start;
                 }
             }

@@ -18,13 +18,13 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::bug::{Bug, made};
-use crate::client::launch_within;
-use crate::engine::{Engine, Opened, StopSignal};
+use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
 use crate::ids;
 use crate::launch::{self, Options, launch_options};
 use crate::payload::{self, Unstorable};
-use crate::store::{Key, Surroundings};
+use crate::store::{Key, Opened, Surroundings};
+use crate::unhandled::launch_within;
 use crate::{RuntimeError, When};
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.

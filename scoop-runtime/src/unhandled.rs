@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Escaped, SLEEP_TOPIC};
+use sqlx::PgConnection;
 
-use crate::store::Store;
+use crate::store::{self, Launched, Store, Unhandled};
 use crate::sync::{Mutex, lock};
 use crate::topology::ListedHandler;
 use crate::{RuntimeError, telemetry};
@@ -18,32 +19,7 @@ const NEAR_MAX: usize = 3;
 /// The maximum number of subscribed topics in an error if none is similar.
 const OTHERS_MAX: usize = 5;
 
-/// A refused launch: its message requires a handler, and its topic has none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no handler is subscribed to topic `{topic}`")]
-pub(crate) struct Unhandled {
-    pub(crate) topic: String,
-    /// The Rust type of the message.
-    pub(crate) message: String,
-    /// The place of the launch, if that was in a step.
-    pub(crate) at: Option<&'static Location<'static>>,
-}
-
-impl From<Unhandled> for sqlx::Error {
-    fn from(unhandled: Unhandled) -> Self {
-        Self::Configuration(unhandled.into())
-    }
-}
-
 impl Unhandled {
-    /// The refusal behind an error of the store, if it is one.
-    pub(crate) fn of(error: &sqlx::Error) -> Option<&Self> {
-        match error {
-            sqlx::Error::Configuration(source) => source.downcast_ref(),
-            _ => None,
-        }
-    }
-
     /// The error for the caller, with topics that have handlers.
     pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
         let Self { topic, message, .. } = self.clone();
@@ -170,6 +146,31 @@ impl Known {
         self.warned.extend(unhandled.iter().cloned());
         unhandled
     }
+}
+
+/// Launches a message in the transaction of this connection, which the caller commits.
+pub(crate) fn launch_within<'a>(
+    store: &'a Store,
+    unhandled: &'a Arc<UnhandledWarnings>,
+    connection: &'a mut PgConnection,
+    launched: Launched,
+) -> BoxFuture<'a, Result<store::Launch, RuntimeError>> {
+    async move {
+        let topic = launched.topic;
+        match store.launch(connection, &[launched]).await {
+            Ok(launch) => {
+                if launch.launched > 0 {
+                    unhandled.launched([topic], &launch.handlers);
+                }
+                Ok(launch)
+            }
+            Err(error) => Err(match Unhandled::of(&error) {
+                Some(unhandled) => unhandled.explained(store).await,
+                None => RuntimeError::database("a message was launched")(error),
+            }),
+        }
+    }
+    .boxed()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
 //! repeats that while there are more. Handlers get slots in turns, so that the backlog of one does not block another.
 //! Without more to claim it waits for a signal of this process, for a notification of another one, or for the timer
-//! ([`super::time`]), since signals and notifications only reduce latency. It looks once more by itself if the last
+//! ([`super::timer`]), since signals and notifications only reduce latency. It looks once more by itself if the last
 //! claim may have missed a run.
 
 use std::sync::Arc;
@@ -13,10 +13,12 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::execute::InFlight;
-use super::shares::{Seat, Slot};
-use super::{Engine, execute};
-use crate::store::{Claimed, Disowned, Key, Progress, Refusing, SetAside, Unclaimed};
+use super::execute;
+use super::execution::InFlight;
+use super::refusal::hand_to_another;
+use super::shared::Engine;
+use super::slots::{Seat, Slot};
+use crate::store::{Claimed, Disowned, Progress, SetAside, Unclaimed};
 use crate::telemetry;
 
 /// The number of runs claimed at once. More brings nothing, as measured.
@@ -243,32 +245,6 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
             }
         }
         Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
-    }
-}
-
-/// Hands a run over to a worker with a definition that may fit. If there is none, and `or_stuck` is set, the run is
-/// stuck.
-pub(super) async fn hand_to_another(
-    engine: &Engine,
-    key: Key,
-    (saga, or_stuck): (&str, bool),
-    reason: &str,
-) -> SetAside {
-    let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
-    match engine.store.set_aside(Refusing { key, reason, worker, definition, or_stuck }).await {
-        Ok(set) => {
-            if set == SetAside::HandedOver {
-                engine.wakeups.others.notify_one();
-                // It may be another definition of this program.
-                engine.wakeups.claimer.notify_one();
-            }
-            set
-        }
-        Err(error) => {
-            telemetry::release_failed(key.root, key.id, &error);
-            engine.doubt();
-            SetAside::Void
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use sqlx::postgres::PgListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Engine;
+use super::shared::Engine;
 use crate::ids;
 use crate::store::{MemorySession, Reaped, Store, Tables};
 use crate::telemetry;

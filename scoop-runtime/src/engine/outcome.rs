@@ -2,7 +2,7 @@
 
 use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run, SLEEP_HANDLER};
 
-use super::execute::Job;
+use super::execution::Job;
 use crate::telemetry;
 
 /// A decision to report.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Engine;
+use super::shared::Engine;
 use crate::registry::Scheduled;
 use crate::store::{Fired, Published, Taken};
 use crate::telemetry;

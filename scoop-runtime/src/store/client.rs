@@ -17,8 +17,8 @@ use super::bulk::is_bulky;
 use super::rows::{failure, timestamps};
 use super::{Claimed, Key, Surroundings, Tables};
 use crate::ids;
+use crate::store::Unhandled;
 use crate::tree::{Extent, RunRow, TreeRows};
-use crate::unhandled::Unhandled;
 
 /// A message that starts a hierarchy of its own.
 #[derive(Debug, Serialize)]

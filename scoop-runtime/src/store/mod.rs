@@ -16,6 +16,7 @@ mod name;
 mod plain;
 #[cfg(test)]
 mod plans;
+mod postgres;
 mod progress;
 mod reach;
 mod rebuild;
@@ -37,6 +38,7 @@ mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod topology;
+mod unhandled;
 
 pub(crate) use bulk::{is_bulky, parts};
 pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
@@ -50,6 +52,7 @@ pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
 pub(crate) use memory::{Memory, MemorySession};
 pub(crate) use migrate::{files, migrate, unfit_tables};
+pub(crate) use postgres::step_transactions::{Connections, MARKED, Opened, RolledBack, roll_back};
 pub(crate) use progress::Progress;
 pub(crate) use reach::{check, refusal};
 pub(crate) use redelivery::Redelivery;
@@ -63,6 +66,7 @@ pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use sessions::{Access, Sessions};
 pub(crate) use settlement::{Settled, Settlement, Shape};
 pub(crate) use sql::{Schema, Statements};
+pub(crate) use unhandled::Unhandled;
 
 use std::sync::Arc;
 

@@ -17,10 +17,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use super::name::named;
+use super::postgres::idle_cache::{USES_MAX, Warm};
 use crate::error::loses_answer;
 use crate::patience;
 use crate::uninterrupted::uninterrupted;
-use crate::warm::{USES_MAX, Warm};
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
 /// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped

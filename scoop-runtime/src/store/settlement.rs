@@ -16,7 +16,7 @@ use super::plain::Plain;
 use super::rows::{Key, Surroundings, time, timestamps};
 use super::telling::Telling;
 use crate::payload;
-use crate::unhandled::Unhandled;
+use crate::store::Unhandled;
 
 /// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
 /// written: each byte is read twice.

@@ -15,7 +15,7 @@ use super::Memory;
 use super::record::{Event, Message};
 use super::row::{Row, RunState};
 use super::state::{Pair, State, after, child_of};
-use crate::unhandled::Unhandled;
+use crate::store::Unhandled;
 
 /// A message as it is launched.
 pub(super) struct Root<'a> {

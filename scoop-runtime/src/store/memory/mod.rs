@@ -36,7 +36,7 @@ use self::link::Linked;
 pub use self::log::{LoggedEvent, WorkingRun};
 pub(crate) use self::session::MemorySession;
 use self::state::State;
-use crate::engine::Waiters;
+use crate::completion::Waiters;
 
 /// The handle of one process to a database in memory. Cheap to clone.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, made};
-use crate::unhandled::Unhandled;
+use crate::store::Unhandled;
 
 impl Memory {
     /// Applies the settlements whose claims still hold, and returns their results.

@@ -16,7 +16,7 @@ use super::definitions::{Recorded, Worker};
 use super::record::{Event, Record};
 use super::row::{Place, Row, RunState};
 use crate::bug::{Bug, made};
-use crate::engine::{End, Waiters};
+use crate::completion::{End, Waiters};
 
 /// A run: its hierarchy and its id.
 pub(super) type RunId = (Uuid, Uuid);

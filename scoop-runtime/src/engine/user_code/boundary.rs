@@ -20,7 +20,7 @@ thread_local! {
 
 /// Installs a panic hook that records the place of each panic: the payload that is caught does not have it. The former
 /// hook is called as before.
-pub(super) fn record_locations() {
+pub(in crate::engine) fn record_locations() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let previous = std::panic::take_hook();
@@ -37,13 +37,13 @@ pub(super) fn record_locations() {
 }
 
 /// User code that was stopped: why, and the panic of its drop.
-pub(super) struct Stopped<W> {
-    pub(super) why: W,
-    pub(super) panic: Option<Failure>,
+pub(in crate::engine) struct Stopped<W> {
+    pub(in crate::engine) why: W,
+    pub(in crate::engine) panic: Option<Failure>,
 }
 
 /// The result of user code, or its panic as an error of that source. The code is dropped when `stop` says so.
-pub(super) async fn call<T, W>(
+pub(in crate::engine) async fn call<T, W>(
     source: &str,
     stop: impl Future<Output = W>,
     code: impl Future<Output = Result<T, Error>>,
@@ -62,24 +62,24 @@ pub(super) async fn call<T, W>(
 }
 
 /// The result of user code that is not a future, or its panic as a failure of that source.
-pub(super) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
+pub(in crate::engine) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| failure_of(payload, source))
 }
 
 /// Drops a value of user code.
-pub(super) fn discard<T>(source: &str, value: T) -> Result<(), Failure> {
+pub(in crate::engine) fn discard<T>(source: &str, value: T) -> Result<(), Failure> {
     run(source, || drop(value))
 }
 
 /// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.
-pub(super) struct Held(Option<Box<dyn Any + Send + Sync>>);
+pub(in crate::engine) struct Held(Option<Box<dyn Any + Send + Sync>>);
 
 impl Held {
-    pub(super) fn new(value: Box<dyn Any + Send + Sync>) -> Self {
+    pub(in crate::engine) fn new(value: Box<dyn Any + Send + Sync>) -> Self {
         Self(Some(value))
     }
 
-    pub(super) fn get(&self) -> &(dyn Any + Send + Sync) {
+    pub(in crate::engine) fn get(&self) -> &(dyn Any + Send + Sync) {
         self.0.as_deref().expect("it is taken out by the drop only")
     }
 }

@@ -8,7 +8,6 @@ use scoop_core::Escaped;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::execute::Job;
 use crate::RunId;
 use crate::sync::{Mutex, lock};
 
@@ -36,13 +35,13 @@ impl fmt::Display for RunningStep {
 
 /// The user code that runs in this process.
 #[derive(Default)]
-pub(super) struct Running {
+pub(in crate::engine) struct Running {
     steps: Mutex<BTreeMap<Uuid, RunningStep>>,
     abandoned: CancellationToken,
 }
 
 /// Why the engine stops waiting for user code.
-pub(super) enum Stop {
+pub(in crate::engine) enum Stop {
     /// It has taken longer than this, its limit.
     Late(Duration),
     /// The engine has abandoned it.
@@ -50,28 +49,28 @@ pub(super) enum Stop {
 }
 
 /// A call of user code.
-pub(super) struct Entry<'a>(&'a Running, Uuid);
+pub(in crate::engine) struct Entry<'a>(&'a Running, Uuid);
 
 impl Running {
     /// Enters the call of this step.
-    pub(super) fn enter(&self, job: &Job, step: &str) -> Entry<'_> {
-        let (saga, run) = (job.saga.definition.saga.to_string(), job.key.id);
-        lock(&self.steps).insert(run, RunningStep { saga, step: step.to_owned(), run: run.into() });
+    pub(in crate::engine) fn enter(&self, saga: &str, run: Uuid, step: &str) -> Entry<'_> {
+        lock(&self.steps)
+            .insert(run, RunningStep { saga: saga.to_owned(), step: step.to_owned(), run: run.into() });
         Entry(self, run)
     }
 
     /// All of it.
-    pub(super) fn steps(&self) -> Vec<RunningStep> {
+    pub(in crate::engine) fn steps(&self) -> Vec<RunningStep> {
         lock(&self.steps).values().cloned().collect()
     }
 
     /// Has all of it stopped, at its next `await`.
-    pub(super) fn abandon(&self) {
+    pub(in crate::engine) fn abandon(&self) {
         self.abandoned.cancel();
     }
 
     /// Returns when code with this limit is to be stopped.
-    pub(super) async fn stop(&self, limit: Option<Duration>) -> Stop {
+    pub(in crate::engine) async fn stop(&self, limit: Option<Duration>) -> Stop {
         let late = async {
             match limit {
                 Some(limit) => {
@@ -89,7 +88,7 @@ impl Running {
     }
 
     /// Returns when the engine stops waiting for abandoned code that has not ended.
-    pub(super) async fn given_up(&self) {
+    pub(in crate::engine) async fn given_up(&self) {
         self.abandoned.cancelled().await;
         tokio::time::sleep(LETTING_GO_MAX).await;
     }

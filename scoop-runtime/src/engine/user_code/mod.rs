@@ -1,5 +1,8 @@
 //! Calls the user code of one move of a run, and derives the conclusion from its result.
 
+pub(super) mod boundary;
+pub(super) mod running;
+
 use std::any::Any;
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,22 +12,19 @@ use scoop_core::{
 };
 use tracing::Instrument as _;
 
-use super::claim::hand_to_another;
-use super::execute::{Halt, Job, Why};
-use super::running::Stop;
-use super::user_code::{Held, Stopped};
-use super::{Engine, Opened, user_code};
+use self::boundary::{Held, Stopped};
+use self::running::Stop;
+use super::execution::{Halt, Job, Why};
+use super::refusal::hand_to_another;
+use super::shared::Engine;
 use crate::bug::{Bug, made};
 use crate::error::is_of_infrastructure;
 use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
-use crate::store::SetAside;
+use crate::store::{Opened, SetAside, RolledBack, roll_back};
 use crate::sync::lock;
 use crate::telemetry::{self, Code};
-
-/// How long a failed step may take to roll back before its failure is recorded anyway.
-const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Calls the user code. After a success its transaction is still open, if it opened one.
 pub(super) async fn call_and_conclude(
@@ -51,7 +51,7 @@ pub(super) async fn call_and_conclude(
     let (outcome, opened, context) = perform(engine, job, &call, message).await;
     let error = match outcome {
         Err(Failed::Abandoned) => {
-            undo(opened).await;
+            roll_back(opened).await;
             return Err(Halt::Abandoned);
         }
         Ok(returned) => {
@@ -60,13 +60,13 @@ pub(super) async fn call_and_conclude(
             if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == job.run.path) {
                 return Ok((conclusion, opened));
             }
-            undo(opened).await;
+            roll_back(opened).await;
             return Ok((conclusion, None));
         }
         Err(Failed::Error(error)) => error,
     };
     // The transaction of a failed step is rolled back before anything else happens.
-    let undone = undo(opened).await;
+    let undone = roll_back(opened).await;
     let failure = judge(job, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
@@ -88,18 +88,18 @@ fn judge(
     job: &Job,
     what: &str,
     error: Error,
-    undone: Undone,
+    undone: RolledBack,
     otherwise: impl FnOnce(&Error) -> Option<Halt>,
 ) -> Result<Failure, Halt> {
     let source = &job.run.source;
-    let halt = user_code::run(source, || {
+    let halt = boundary::run(source, || {
         let of_infrastructure =
-            undone == Undone::LostConnection || is_of_infrastructure(&error, undone == Undone::Transaction);
+            undone == RolledBack::LostConnection || is_of_infrastructure(&error, undone == RolledBack::Transaction);
         if of_infrastructure { Some(Halt::Infrastructure(why(what, &error))) } else { otherwise(&error) }
     });
-    let failure = user_code::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
+    let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
     // In a call of its own: a panic in this during the unwinding of another one could not be caught.
-    let dropped = user_code::discard(source, error);
+    let dropped = boundary::discard(source, error);
     let (halt, panic) = match halt {
         Ok(halt) => (halt, dropped.err()),
         Err(panic) => (None, Some(panic)),
@@ -174,10 +174,10 @@ async fn clean_up(
     for step in steps {
         let name = &*definition.steps[step].name;
         scope.cleans_up_after(name, job.run.iteration_of(definition, step));
-        let _entry = engine.running.enter(job, name);
+        let _entry = engine.running.enter(&definition.saga, job.key.id, name);
         let code = async { job.saga.handler.finally(step, &mut scope, message).await };
         let code = code.instrument(telemetry::step_span(job.at(name), Code::Finally));
-        outcome = user_code::call(&job.run.source, engine.running.stop(None), code).await;
+        outcome = boundary::call(&job.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
             break;
         }
@@ -186,40 +186,17 @@ async fn clean_up(
     let Remains { opened, context, .. } = scope.into_remains();
     let Ok(outcome) = outcome else {
         // It has no limit.
-        undo(opened).await;
+        roll_back(opened).await;
         return Err(Halt::Abandoned);
     };
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
-    let undone = undo(opened).await;
+    let undone = roll_back(opened).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
         judge(job, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
-}
-
-/// What remains to be rolled back after failed user code.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Undone {
-    /// It had no transaction.
-    Nothing,
-    /// It had a transaction of the engine.
-    Transaction,
-    /// The connection of its transaction was lost.
-    LostConnection,
-}
-
-/// Rolls back the transaction of a failed step. If the step was stopped during a long statement, the engine does not
-/// wait for that statement; but its connection counts until it is free.
-pub(super) async fn undo(opened: Option<Opened>) -> Undone {
-    let Some(opened) = opened else {
-        return Undone::Nothing;
-    };
-    match tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await {
-        Ok(Ok(Err(_))) => Undone::LostConnection,
-        _ => Undone::Transaction,
-    }
 }
 
 /// The reason for which the payload is not a message of the saga.
@@ -235,7 +212,7 @@ fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Unfit> {
     if let Some(message) = job.message.get() {
         return Ok(message.get());
     }
-    let decoded = user_code::run(&job.run.source, || {
+    let decoded = boundary::run(&job.run.source, || {
         job.saga.handler.decode(&job.payload).map_err(|error| error.to_string())
     });
     match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
@@ -266,7 +243,7 @@ async fn perform(
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> (Result<Returned, Failed>, Option<Opened>, Context) {
-    let _entry = engine.running.enter(job, call.step());
+    let _entry = engine.running.enter(&job.saga.definition.saga, job.key.id, call.step());
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
     let source = &job.run.source;
     if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
@@ -274,10 +251,10 @@ async fn perform(
     {
         warn_of_unread_values(engine, job, call.step(), failure);
     }
-    let outcome = match user_code::run(source, || job.saga.handler.timeout(call.action().step())) {
+    let outcome = match boundary::run(source, || job.saga.handler.timeout(call.action().step())) {
         Ok(limit) => {
             let code = invoke(job, call, &mut scope, message);
-            match user_code::call(source, engine.running.stop(limit), code).await {
+            match boundary::call(source, engine.running.stop(limit), code).await {
                 Ok(outcome) => outcome.map_err(Failed::Error),
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
                     let late = took_longer(job, call, limit).caused_by(panic);
@@ -305,7 +282,7 @@ async fn perform(
 /// Warns of values in a failure that the code which gets it cannot find, once for each failure code.
 fn warn_of_unread_values(engine: &Engine, job: &Job, step: &str, failure: &Failure) {
     // A panic in a function of the type: whether it reads the value is unknown.
-    let unread = user_code::run(&job.run.source, || failure.unread_types().collect::<Vec<_>>());
+    let unread = boundary::run(&job.run.source, || failure.unread_types().collect::<Vec<_>>());
     for coded in unread.unwrap_or_default() {
         if lock(&engine.unread).insert(coded.code()) {
             telemetry::failure_unread(job.at(step), coded.code(), coded.type_name());

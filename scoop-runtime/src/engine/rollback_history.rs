@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use scoop_core::{Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, Run, Suspension, output_name};
 
-use super::Engine;
-use super::definitions::recorded;
-use super::execute::{Halt, unread};
+use super::definitions::recorded::recorded;
+use super::execution::{Halt, unread};
+use super::shared::Engine;
 use crate::registry::RunnableSaga;
 use crate::store::{Store, Wanted};
 

@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgTransactionManager;
@@ -20,9 +21,9 @@ use sqlx_core::transaction::TransactionManager as _;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::idle_cache::{USES_MAX, Warm};
 use crate::sync::{Mutex, lock};
 use crate::uninterrupted::uninterrupted;
-use crate::warm::{USES_MAX, Warm};
 
 /// Fails on a standby, where a step could not write.
 const BEGIN: &str = "BEGIN READ WRITE";
@@ -32,7 +33,7 @@ const BEGIN: &str = "BEGIN READ WRITE";
 const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
 
 /// The value that [`MARK`] has set.
-pub(super) const MARKED: &str = "held";
+pub(crate) const MARKED: &str = "held";
 
 /// Resets a session to its state before its first step: settings, temporary tables, advisory locks, subscriptions and
 /// cursors of a step. Fails if [`READY`] was not executed there, or if a step has deallocated the statement that it
@@ -56,6 +57,9 @@ const READY: &str = "
 
 /// The number of sessions checked after a step has deallocated statements.
 const SPOILED_MAX: u32 = 1_000;
+
+/// How long a failed step may take to roll back before its failure is recorded anyway.
+const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The name of a saga.
 type Saga = Cow<'static, str>;
@@ -268,6 +272,15 @@ impl Opened {
         PgTransactionManager::get_transaction_depth(&self.transaction) > 1
     }
 
+    /// Whether the transaction is still the one that the engine began.
+    pub(crate) async fn is_open(&mut self) -> sqlx::Result<bool> {
+        let current: Option<String> =
+            sqlx::query_scalar("SELECT pg_catalog.current_setting('scoop_run.claim', true)")
+                .fetch_one(&mut *self.transaction)
+                .await?;
+        Ok(current.as_deref() == Some(MARKED))
+    }
+
     /// Rolls back. An error means that the connection is lost: then the server rolls back.
     pub(crate) async fn rollback(self) -> sqlx::Result<()> {
         let Self { mut transaction, permit, .. } = self;
@@ -337,6 +350,29 @@ impl Queue {
                 return waiter;
             }
         }
+    }
+}
+
+/// What remains to be rolled back after failed user code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RolledBack {
+    /// It had no transaction.
+    Nothing,
+    /// It had a transaction of the engine.
+    Transaction,
+    /// The connection of its transaction was lost.
+    LostConnection,
+}
+
+/// Rolls back the transaction of a failed step. If the step was stopped during a long statement, the engine does not
+/// wait for that statement; but its connection counts until it is free.
+pub(crate) async fn roll_back(opened: Option<Opened>) -> RolledBack {
+    let Some(opened) = opened else {
+        return RolledBack::Nothing;
+    };
+    match tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await {
+        Ok(Ok(Err(_))) => RolledBack::LostConnection,
+        _ => RolledBack::Transaction,
     }
 }
 

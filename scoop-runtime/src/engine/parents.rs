@@ -1,27 +1,23 @@
-//! Notifies the claimer of this process, parents, other processes, and clients.
+//! Checks whether parents whose children have ended can continue.
 //!
-//! Notifications only reduce latency. The sweep finds a parent that was not woken (after a death, after a lost answer,
-//! and once a minute); polling finds everything else. A parent without a step left commits in the statement that would
-//! wake it, which saves a claim and a commit.
+//! A check only reduces latency: the sweep finds a parent that was not woken (after a death, after a lost answer, and
+//! once a minute). A parent without a step left commits in the statement that would wake it, which saves a claim and a
+//! commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Engine, hand_over};
+use super::local_start;
+use super::shared::Engine;
+use super::signals::{Bereft, Parents};
 use crate::store::Parent;
-use crate::sync::{Mutex, MutexGuard, lock};
 use crate::telemetry;
-
-/// How often other processes are notified at most: each notification takes a lock that all
-/// databases of the server share.
-const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -35,62 +31,9 @@ const ASK_PAUSE: Duration = Duration::from_millis(5);
 /// The time after which earlier checks of a parent no longer count.
 const FORGET_AFTER: Duration = Duration::from_millis(20);
 
-/// The receiver of parents to check.
-pub(super) type Parents = mpsc::UnboundedReceiver<Bereft>;
-
-/// A parent whose child has ended, and the slot of that child if it is left to the parent.
-pub(super) type Bereft = (Parent, Option<OwnedSemaphorePermit>);
-
-/// The signals between the tasks of the engine.
-pub(super) struct Wakeups {
-    /// There may be runs to claim.
-    pub(super) claimer: Notify,
-    /// Reconciliation is due, regardless of free slots.
-    pub(super) doubts: Notify,
-    /// A foreign transaction may soon commit new runs without a notification: poll.
-    pub(super) expected: AtomicBool,
-    /// Something may be due sooner than known.
-    pub(super) clock: Notify,
-    /// Something was due, and the next time is unknown.
-    pub(super) was_due: AtomicBool,
-    /// Another process is dead.
-    pub(super) reaper: Notify,
-    /// This worker is not registered any more.
-    pub(super) unlisted: Notify,
-    /// Another process has something to do.
-    pub(super) others: Notify,
-    /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
-    /// deadlines one batch.
-    parents: mpsc::UnboundedSender<Bereft>,
-}
-
-impl Wakeups {
-    pub(super) fn new() -> (Self, Parents) {
-        let (parents, queue) = mpsc::unbounded_channel();
-        let wakeups = Self {
-            claimer: Notify::new(),
-            doubts: Notify::new(),
-            expected: AtomicBool::new(false),
-            clock: Notify::new(),
-            was_due: AtomicBool::new(false),
-            reaper: Notify::new(),
-            unlisted: Notify::new(),
-            others: Notify::new(),
-            parents,
-        };
-        (wakeups, queue)
-    }
-
-    /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.
-    pub(super) fn child_ended(&self, parent: Parent, slot: Option<OwnedSemaphorePermit>) {
-        // Without a receiver the engine has stopped, and the sweep of another worker finds the parent.
-        let _ = self.parents.send((parent, slot));
-    }
-}
-
 /// Checks whether parents can continue. Checks that arrive during a query are deduplicated into the next one; parents
 /// that were checked recently are deferred. A shutdown flushes all of them.
-pub(super) async fn tell_parents(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
+pub(super) async fn serve(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
     let (mut batch, mut questions) = (vec![], Questions::default());
     loop {
         let next = questions.next();
@@ -128,7 +71,7 @@ async fn ask(
     parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
     let mut anything_new = true;
     while !parents.is_empty() {
-        match hand_over::wake(engine, &parents, slots.take(), anything_new).await {
+        match local_start::wake(engine, &parents, slots.take(), anything_new).await {
             Ok(bereft) => return bereft,
             Err(error) if engine.stopping.is_cancelled() => {
                 telemetry::operation_abandoned(engine.worker, "wake-up of parents", &error);
@@ -229,90 +172,6 @@ impl Questions {
                 self.parents.remove(&id);
             }
         }
-    }
-}
-
-/// Notifies the other processes: batched, and outside of all other transactions.
-pub(super) async fn tell_others(engine: Arc<Engine>, drained: CancellationToken) {
-    loop {
-        tokio::select! {
-            biased;
-            () = engine.wakeups.others.notified() => {}
-            () = drained.cancelled() => return,
-        }
-        if let Err(error) = engine.store.notify(engine.worker).await {
-            telemetry::operation_abandoned(engine.worker, "notification", &error);
-        }
-        tokio::time::sleep(NOTIFY_PAUSE).await;
-    }
-}
-
-/// The clients of this process that wait for the end of a hierarchy.
-#[derive(Default)]
-pub(crate) struct Waiters(Mutex<HashMap<Uuid, Ring>>);
-
-/// The sender of completions of a root.
-#[derive(Default)]
-struct Ring {
-    sender: watch::Sender<End>,
-    bells: usize,
-}
-
-/// The end of a run of a root's message, for the clients that wait for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum End {
-    Committed,
-    /// To be read from the database.
-    #[default]
-    Other,
-}
-
-/// Listens for ends of runs of a root's message in this process. The last listener removes the entry of the root.
-pub(crate) struct Bell<'a> {
-    waiters: &'a Waiters,
-    root: Uuid,
-    rung: watch::Receiver<End>,
-}
-
-impl Bell<'_> {
-    /// Returns the newest end since the last call; at once if there was one.
-    pub(crate) async fn rung(&mut self) -> End {
-        // The sender lives as long as this listener.
-        let _ = self.rung.changed().await;
-        *self.rung.borrow_and_update()
-    }
-}
-
-impl Drop for Bell<'_> {
-    fn drop(&mut self) {
-        let mut map = self.waiters.map();
-        let last = map.get_mut(&self.root).is_none_or(|ring| {
-            ring.bells -= 1;
-            ring.bells == 0
-        });
-        if last {
-            map.remove(&self.root);
-        }
-    }
-}
-
-impl Waiters {
-    /// A listener for this root.
-    pub(crate) fn bell(&self, root: Uuid) -> Bell<'_> {
-        let mut map = self.map();
-        let ring = map.entry(root).or_default();
-        ring.bells += 1;
-        Bell { waiters: self, root, rung: ring.sender.subscribe() }
-    }
-
-    pub(crate) fn root_ended(&self, root: Uuid, end: End) {
-        if let Some(ring) = self.map().get(&root) {
-            ring.sender.send_replace(end);
-        }
-    }
-
-    fn map(&self) -> MutexGuard<'_, HashMap<Uuid, Ring>> {
-        lock(&self.0)
     }
 }
 
@@ -426,44 +285,5 @@ mod tests {
         (0..count).for_each(|id| questions.add(parent(u128::try_from(id).unwrap(), 0), None, now));
         let taken = [(); 4].map(|()| questions.take(now).len());
         assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
-    }
-}
-
-#[cfg(all(test, feature = "shuttle"))]
-mod interleavings {
-    use std::sync::atomic::Ordering::SeqCst;
-
-    use shuttle::future::block_on;
-    use shuttle::thread;
-
-    use super::*;
-    use crate::sync::explore;
-
-    /// A client checks the state, then waits for the listener: an end between the two must not be lost.
-    #[test]
-    fn every_bell_rings_and_nothing_is_left_of_it() {
-        explore(|| {
-            let (waiters, root) = (Arc::new(Waiters::default()), Uuid::nil());
-            let ended = Arc::new(AtomicBool::new(false));
-            let clients = [(); 3].map(|()| {
-                let (waiters, ended) = (waiters.clone(), ended.clone());
-                thread::spawn(move || {
-                    let mut bell = waiters.bell(root);
-                    while !ended.load(SeqCst) {
-                        thread::yield_now();
-                        if block_on(bell.rung()) == End::Committed {
-                            assert!(ended.load(SeqCst), "it rang for the end of another");
-                        }
-                    }
-                })
-            });
-            waiters.root_ended(Uuid::max(), End::Committed);
-            waiters.root_ended(root, End::Other);
-            thread::yield_now();
-            ended.store(true, SeqCst);
-            waiters.root_ended(root, End::Committed);
-            clients.into_iter().for_each(|client| client.join().unwrap());
-            assert!(waiters.map().is_empty());
-        });
     }
 }

@@ -11,14 +11,16 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::execute::InFlight;
-use super::shares::{Seat, Share, Slot};
-use super::wake::{Bereft, End};
-use super::{Engine, claim};
+use super::claim;
+use super::execution::InFlight;
+use super::shared::Engine;
+use super::signals::Bereft;
+use super::slots::{Seat, Share, Slot};
+use crate::completion::{End, Start};
 use crate::error::is_transient;
+use crate::store::Unhandled;
 use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, is_bulky, known_before};
 use crate::telemetry;
-use crate::unhandled::Unhandled;
 use crate::uninterrupted::uninterrupted;
 
 /// A slot for one run of a launch.
@@ -32,21 +34,12 @@ struct Room {
     slot: Slot,
 }
 
-/// The start of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// One run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
-    /// everything that was launched.
-    LoneRunHere,
-    Otherwise,
-}
-
 /// Launches messages in a transaction of their own, and starts as many of their runs as there are slots. Notifies
 /// workers of the handlers of the other runs.
 ///
 /// After an attempt whose answer was lost, `again` skips the messages launched by it. The runs that it claimed are
 /// no longer in flight, so reconciliation finds them.
-pub(super) async fn launch(
+pub(crate) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<Launched>>,
     again: bool,

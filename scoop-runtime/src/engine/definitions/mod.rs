@@ -6,29 +6,28 @@
 //! (`run_set_aside.sql`). What a worker knows of the others has a number, which each
 //! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
 //!
-//! A saga that a newer program has renamed (`was`) is run under the new name, too ([`add_names`]): that name keeps
+//! A saga that a newer program has renamed (`was`) is run under the new name, too ([`refresh`]): that name keeps
 //! its subscription after the newer program has ended.
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
 //! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
-//! program fails to decode a stored reply as that type ([`add_reply_type`]): then this worker has another definition
+//! program fails to decode a stored reply as that type ([`refresh::add_reply_type`]): then this worker has another definition
 //! than those that may read it.
+
+pub(super) mod recorded;
+pub(super) mod refresh;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use scoop_core::RecordedStep;
-use scoop_core::Run;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Engine;
-use super::execute::Halt;
 use crate::bug::{Bug, made};
-use crate::registry::{Renamed, RunnableSaga, Sagas};
+use crate::registry::{RunnableSaga, Sagas};
 use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
 use crate::sync::{Mutex, lock};
-use crate::telemetry;
 
 /// The definitions of this program, and what is known of those of others.
 pub(super) struct Definitions {
@@ -190,109 +189,4 @@ fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> Pub
         fingerprint: definition.fingerprint(&types),
         steps: definition.recorded_steps(),
     }
-}
-
-/// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
-pub(super) async fn look(engine: &Engine) -> sqlx::Result<()> {
-    let _changing = engine.definitions.changing.lock().await;
-    add_names(engine).await?;
-    enlist_and_look(engine).await
-}
-
-/// Makes a type of replies part of the definition of a saga of this program.
-pub(super) async fn add_reply_type(
-    engine: &Engine,
-    saga: &RunnableSaga,
-    reply_type: &str,
-) -> sqlx::Result<()> {
-    let _changing = engine.definitions.changing.lock().await;
-    let known = engine.definitions.known();
-    let mut reply_types = known.reply_types.clone();
-    if reply_types.entry(saga.definition.saga.to_string()).or_default().insert(reply_type.to_owned()) {
-        let known = Known::publish(&engine.store, known.sagas.clone(), reply_types).await?;
-        *lock(&engine.definitions.known) = Arc::new(known);
-    }
-    // A type that was added before may not have reached the database.
-    enlist_and_look(engine).await?;
-    engine.look_up();
-    Ok(())
-}
-
-/// Has this worker run its sagas under the names that newer programs have given them.
-async fn add_names(engine: &Engine) -> sqlx::Result<()> {
-    let renamed = engine.store.renamed_sagas(&engine.subscriptions).await?;
-    let known = engine.definitions.known();
-    let mut sagas = Sagas::clone(&known.sagas);
-    let added = sagas.add_names(renamed);
-    if added.is_empty() {
-        return Ok(());
-    }
-    let known = Known::publish(&engine.store, Arc::new(sagas), known.reply_types.clone()).await?;
-    *lock(&engine.definitions.known) = Arc::new(known);
-    for Renamed { name, own_name, .. } in added {
-        telemetry::saga_renamed(engine.worker, &own_name, &name);
-    }
-    Ok(())
-}
-
-/// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
-async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
-    let (known, mut living) = (engine.definitions.known(), engine.store.living_workers().await?);
-    let own = living.iter().find(|living| living.id == engine.worker);
-    let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
-    if !changed.is_empty() {
-        let registered = engine.definitions.registered(&known, engine.worker);
-        engine.store.enlist(registered, &changed).await?;
-        living = engine.store.living_workers().await?;
-    }
-    engine.definitions.derive_view(engine.worker, &living);
-    if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
-        // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
-        engine.wakeups.others.notify_one();
-    }
-    Ok(())
-}
-
-/// The steps of the definition under which the newest step of a run completed, unless that is the one at hand.
-pub(super) async fn recorded(
-    engine: &Engine,
-    saga: &RunnableSaga,
-    definition: Option<i32>,
-) -> Result<Option<Arc<[RecordedStep]>>, Halt> {
-    let Some(definition) =
-        definition.filter(|definition| *definition != engine.definitions.number_of(&saga.definition.saga))
-    else {
-        return Ok(None);
-    };
-    if let Some(steps) = lock(&engine.definitions.recorded).get(&definition) {
-        return Ok(Some(steps.clone()));
-    }
-    let name = &saga.definition.saga;
-    let steps = engine.store.definition_steps(definition, name).await.map_err(|error| {
-        Halt::Infrastructure(
-            format!("definition {definition} of saga `{name}` could not be read: {error}").into(),
-        )
-    })?;
-    let steps: Arc<[RecordedStep]> = steps
-        .ok_or_else(|| {
-            Halt::Stuck(format!("there is no record of definition {definition} of saga `{name}`").into())
-        })?
-        .into();
-    lock(&engine.definitions.recorded).insert(definition, steps.clone());
-    Ok(Some(steps))
-}
-
-/// A deliberate bug: the position of the newest step is looked up in the program's own definition.
-pub(super) fn by_index(saga: &RunnableSaga, run: &mut Run) {
-    let recorded = run.recorded.take();
-    let (Some(recorded), Some(last)) = (recorded, &mut run.last) else {
-        return;
-    };
-    let same = |step: &str| {
-        let at = recorded.iter().position(|known| known.name == *step)?;
-        Some(saga.definition.steps.get(at)?.name.to_string())
-    };
-    let renamed = same(&last.step);
-    last.step = renamed.or(saga.definition.last_step().map(str::to_owned)).unwrap_or_default();
-    last.jump = last.jump.as_deref().and_then(same);
 }

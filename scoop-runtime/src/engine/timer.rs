@@ -4,19 +4,16 @@
 //!
 //! Due times are in indexes of the database. This process only knows when to look next.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use super::{Engine, definitions};
+use super::definitions::refresh;
+use super::shared::Engine;
 use crate::bug::{Bug, made};
 use crate::store::Key;
-use crate::sync::{Mutex, MutexGuard, lock};
 use crate::telemetry;
 
 /// The number of runs that one statement checks.
@@ -70,7 +67,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let (due, somebody_is_dead, topology) = engine.store.due(&lanes, engine.worker).await?;
     match topology {
         Some(topology) if topology != lanes.topology => {
-            definitions::look(engine).await?;
+            refresh::look(engine).await?;
             engine.wakeups.claimer.notify_one();
         }
         Some(_) => {}
@@ -93,73 +90,6 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     engine.wakeups.was_due.store(true, Ordering::Relaxed);
     engine.wakeups.claimer.notify_one();
     Ok(None)
-}
-
-/// The running steps that wait for a signal to stop.
-#[derive(Default)]
-pub(super) struct Watched {
-    runs: Mutex<BTreeMap<Uuid, (Key, CancellationToken)>>,
-    changed: Notify,
-}
-
-/// Signals that a run should stop: it was cancelled, or a deadline has passed.
-///
-/// Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct StopSignal(CancellationToken);
-
-impl StopSignal {
-    /// Returns when the run should stop; at once if that is so already.
-    ///
-    /// # Cancel safety
-    ///
-    /// Waiting changes nothing.
-    pub async fn raised(&self) {
-        self.0.cancelled().await;
-    }
-
-    /// Whether the run should stop.
-    pub fn is_raised(&self) -> bool {
-        self.0.is_cancelled()
-    }
-}
-
-impl Watched {
-    /// The signal of this run.
-    pub(super) fn watch(&self, key: Key) -> StopSignal {
-        let mut runs = self.runs();
-        let (watched, token) = runs.entry(key.id).or_insert_with(|| (key, CancellationToken::new()));
-        *watched = key;
-        let signal = StopSignal(token.clone());
-        drop(runs);
-        self.changed.notify_one();
-        signal
-    }
-
-    /// Removes a run whose signal was dropped.
-    pub(super) fn forget(&self, run: Uuid) {
-        self.runs().remove(&run);
-    }
-
-    /// A run may have been cancelled.
-    pub(super) fn look(&self) {
-        self.changed.notify_one();
-    }
-
-    fn keys(&self) -> Vec<Key> {
-        let runs = self.runs();
-        runs.values().filter(|(_, token)| !token.is_cancelled()).map(|(key, _)| *key).collect()
-    }
-
-    fn raise(&self, run: Uuid) {
-        if let Some((_, token)) = self.runs().get(&run) {
-            token.cancel();
-        }
-    }
-
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<Uuid, (Key, CancellationToken)>> {
-        lock(&self.runs)
-    }
 }
 
 /// Raises the signals of the runs that should stop.
@@ -196,47 +126,4 @@ async fn look_after(engine: &Engine, keys: &[Key]) -> sqlx::Result<Duration> {
         }
     }
     Ok(wait)
-}
-
-#[cfg(all(test, feature = "shuttle"))]
-mod interleavings {
-    use shuttle::future::block_on;
-    use shuttle::thread;
-
-    use super::*;
-    use crate::sync::explore;
-
-    /// The watcher waits for a change when it has checked all watched runs.
-    #[test]
-    fn every_watched_run_is_looked_after() {
-        explore(|| {
-            let watched = Arc::new(Watched::default());
-            let runs = [1, 2, 1].map(|id| {
-                let watched = watched.clone();
-                let key = Key { root: Uuid::nil(), id: Uuid::from_u128(id), epoch: 1 };
-                thread::spawn(move || {
-                    let signal = watched.watch(key);
-                    block_on(signal.raised());
-                    assert!(signal.is_raised() && watched.watch(key).is_raised());
-                })
-            });
-            let looks = {
-                let watched = watched.clone();
-                thread::spawn(move || {
-                    let mut raised = 0;
-                    while raised < 2 {
-                        let keys = watched.keys();
-                        raised += keys.len();
-                        keys.iter().for_each(|key| watched.raise(key.id));
-                        if raised < 2 {
-                            block_on(watched.changed.notified());
-                        }
-                    }
-                })
-            };
-            runs.into_iter().chain([looks]).for_each(|task| task.join().unwrap());
-            [1, 2].into_iter().for_each(|id| watched.forget(Uuid::from_u128(id)));
-            assert!(watched.keys().is_empty() && watched.runs().is_empty());
-        });
-    }
 }

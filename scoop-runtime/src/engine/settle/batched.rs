@@ -3,74 +3,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::Engine;
+use super::queue::{Pending, Queue, Unsettled};
+use crate::engine::shared::Engine;
 use crate::error::is_transient;
+use crate::store::Unhandled;
 use crate::store::{Settled, Settlement, Shape, parts};
 use crate::telemetry;
-use crate::unhandled::Unhandled;
 
 /// The number of settler tasks: while one commits, the other collects.
-pub(super) const SETTLERS: usize = 2;
+pub(in crate::engine) const SETTLERS: usize = 2;
 
 /// The number of outcomes in one commit.
 const BATCH_MAX: usize = 200;
 
-/// The capacity of the queue of outcomes. A sender waits while it is full.
-const QUEUE_MAX: usize = 1_000;
-
-type Answer = Result<Settled, Unsettled>;
-
 /// The result of each settlement that applied, by run and epoch.
 type Answers = BTreeMap<(Uuid, i64), Settled>;
 
-/// An outcome, and the sender of its result.
-pub(super) struct Pending {
-    settlement: Settlement,
-    answer: oneshot::Sender<Answer>,
-}
-
-/// The receiver of outcomes.
-pub(super) type Queue = Arc<Mutex<mpsc::Receiver<Pending>>>;
-
-/// Accepts outcomes and persists them.
-pub(super) struct Settler {
-    queue: mpsc::Sender<Pending>,
-}
-
-/// Why an outcome was not written.
-#[derive(Debug)]
-pub(super) enum Unsettled {
-    /// Another worker has taken the run over.
-    TakenOver,
-    /// The database refuses this outcome, and will refuse it again: the error.
-    Refused(String),
-    /// A message of it requires a handler, and there is none.
-    Unhandled(Unhandled),
-    /// The engine is gone.
-    Stopped,
-}
-
-impl Settler {
-    pub(super) fn new() -> (Self, Queue) {
-        let (queue, outcomes) = mpsc::channel(QUEUE_MAX);
-        (Self { queue }, Arc::new(Mutex::new(outcomes)))
-    }
-
-    /// Returns when the outcome is written, together with others.
-    pub(super) async fn settle(&self, settlement: Settlement) -> Answer {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.queue.send(Pending { settlement, answer }).await;
-        sent.map_err(|_| Unsettled::Stopped)?;
-        answered.await.unwrap_or(Err(Unsettled::Stopped))
-    }
-}
-
 /// Writes the outcomes in the queue, without waiting for more, until all senders are gone.
-pub(super) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {
+pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
         let mut outcomes = queue.lock().await;

@@ -1,0 +1,97 @@
+//! Writes a conclusion in the transaction of its step, and commits it.
+
+use crate::engine::execution::Halt;
+use crate::engine::shared::Engine;
+use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
+use crate::store::Unhandled;
+use crate::store::{MARKED, Opened, Settled, Settlement, roll_back};
+
+/// Why the transaction of a step was not committed.
+pub(super) enum Uncommitted {
+    /// The execution of the run ends.
+    Halt(Halt),
+    /// The step has caused it.
+    Failed(String),
+    /// A message of the step requires a handler, and there is none.
+    Unhandled(Unhandled),
+}
+
+/// Writes the conclusion into the transaction of the step, and commits it.
+pub(super) async fn commit_with(
+    engine: &Engine,
+    settlement: Settlement,
+    mut opened: Opened,
+) -> Result<Settled, Uncommitted> {
+    if opened.is_nested() {
+        roll_back(Some(opened)).await;
+        return Err(Uncommitted::Failed(NESTED.into()));
+    }
+    let settled =
+        engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
+    let settled = settled.map_err(not_written)?;
+    let Some(mut settled) = settled else {
+        return Err(match opened.is_open().await {
+            Ok(true) => {
+                roll_back(Some(opened)).await;
+                Uncommitted::Halt(Halt::TakenOver)
+            }
+            Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
+            Err(error) => not_written(error),
+        });
+    };
+    let started = std::mem::take(&mut opened.started);
+    let Some(connections) = &engine.connections else {
+        return Err(Uncommitted::Failed("there is no database in which a step could have written".into()));
+    };
+    let goes_on = settled.goes_on.then_some(settlement.id().0);
+    match connections.commit(opened, goes_on).await {
+        Ok(()) => {
+            settled.started.extend(started);
+            Ok(settled)
+        }
+        Err(error) if is_rolled_back(&error) => {
+            Err(Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())))
+        }
+        // What was cancelled may have been the next transaction, which begins in the same message.
+        Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
+            Err(Uncommitted::Halt(Halt::InDoubt(error.to_string())))
+        }
+        Err(error) => {
+            let why = format!("the transaction of the step could not be committed: {error}");
+            Err(Uncommitted::Failed(why))
+        }
+    }
+}
+
+const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
+    transactions, and leave the outer one to the engine";
+
+const NESTED: &str = "the step left a nested transaction open, which it neither committed nor dropped \
+    (`std::mem::forget`?), so that its effects belong to no transaction that could be committed";
+
+const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
+    error on, or guard it with a nested transaction";
+
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// Classifies the error of a commit.
+fn not_written(error: sqlx::Error) -> Uncommitted {
+    if let Some(unhandled) = Unhandled::of(&error) {
+        return Uncommitted::Unhandled(unhandled.clone());
+    }
+    if is_transient_within_step(&error) {
+        // The server answered, so the result is known.
+        let answered = error.as_database_error().is_some();
+        let why = error.to_string();
+        return Uncommitted::Halt(if answered {
+            Halt::Infrastructure(why.into())
+        } else {
+            Halt::InDoubt(why)
+        });
+    }
+    let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    match &*code {
+        IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
+        _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
+    }
+}
