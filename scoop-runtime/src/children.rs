@@ -2,12 +2,10 @@
 
 use scoop_core::{Error, Failure, Message, Stored};
 use serde_json::Value;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::store::failure;
-use crate::{RuntimeError, shape};
+use crate::RuntimeError;
+use crate::shape;
 
 /// One handler of one message that the run launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,36 +135,6 @@ impl Child {
         }
         M::read_stored(payload).map_err(|error| {
             Error::msg(format!("message {message_id} on topic `{topic}` is no `{expected}`: {error}"))
-        })
-    }
-
-    /// Decodes a row of `run_children.sql`, with the replies of that name.
-    pub(crate) fn from_row(row: &PgRow, replies: Option<&str>) -> sqlx::Result<Self> {
-        let reply_name = replies.unwrap_or_default();
-        let ended: Option<String> = row.try_get("ended")?;
-        let lineage: Option<Vec<Uuid>> = row.try_get("lineage")?;
-        let outcome = match ended.as_deref() {
-            Some("COMMITTED") => ChildOutcome::Committed,
-            Some("ROLLED_BACK") => ChildOutcome::RolledBack(failure(row, "cause")?),
-            Some("ROLLBACK_FAILED") => {
-                let (cause, failure) = (failure(row, "cause")?, failure(row, "exception")?);
-                ChildOutcome::RollbackFailed { cause, failure }
-            }
-            _ if lineage.is_none() => ChildOutcome::NeverStarted,
-            _ => ChildOutcome::Unfinished,
-        };
-        let names: Option<Vec<String>> = row.try_get("names")?;
-        let values: Option<Vec<Value>> = row.try_get("values")?;
-        let replies = names.unwrap_or_default().into_iter().zip(values.unwrap_or_default());
-        let handled: Option<bool> = row.try_get("handled")?;
-        Ok(Self {
-            handler: row.try_get("handler")?,
-            topic: row.try_get("topic")?,
-            message_id: row.try_get("message_id")?,
-            payload: row.try_get::<Option<Value>, _>("payload")?.unwrap_or_default(),
-            handled: handled == Some(true) && outcome.failure().is_some(),
-            outcome,
-            replies: chosen(replies.collect(), reply_name),
         })
     }
 }

@@ -3,30 +3,11 @@
 //! Instants that are compared with the server's clock are derived from that clock. So processes agree on due times
 //! although their own clocks differ.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 
 use crate::RuntimeError;
-use crate::store::Sessions;
-use crate::sync::{Mutex, lock};
-
-/// The time for which a reading is reused; the time since the reading is added to it.
-const GOOD_FOR: Duration = Duration::from_secs(1);
-
-/// The server's clock.
-#[derive(Debug, Default)]
-pub(crate) struct ServerClock {
-    reading: Mutex<Option<Reading>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    asked: Instant,
-    answered: Instant,
-    /// The server's time at some moment between `asked` and `answered`.
-    time: OffsetDateTime,
-}
 
 /// An interval that contains the server's current time.
 #[derive(Clone, Copy, Debug)]
@@ -35,28 +16,6 @@ pub(crate) struct Now {
     pub(crate) earliest: OffsetDateTime,
     /// An upper bound of the time: anything after it is in the future.
     pub(crate) latest: OffsetDateTime,
-}
-
-impl Reading {
-    fn now(&self) -> Now {
-        Now { earliest: self.time + self.answered.elapsed(), latest: self.time + self.asked.elapsed() }
-    }
-}
-
-impl ServerClock {
-    /// The server's current time. Queries the server at most once a second.
-    pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
-        let known = *lock(&self.reading);
-        if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < GOOD_FOR) {
-            return Ok(reading.now());
-        }
-        let asked = Instant::now();
-        let ask = sqlx::query_scalar("SELECT clock_timestamp()");
-        let time = sessions.run(async |session| ask.fetch_one(session).await).await?;
-        let reading = Reading { asked, answered: Instant::now(), time };
-        *lock(&self.reading) = Some(reading);
-        Ok(reading.now())
-    }
 }
 
 /// Converts a time of the server to the duration since 1970; zero before that.
@@ -120,15 +79,6 @@ impl When {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn slow_answer_widens_the_interval_to_contain_the_time() {
-        let (asked, second) = (Instant::now(), Duration::from_secs(1));
-        let reading = Reading { asked, answered: asked + second, time: OffsetDateTime::UNIX_EPOCH };
-        let Now { earliest, latest } = reading.now();
-        assert!(earliest <= OffsetDateTime::UNIX_EPOCH + second, "{earliest}");
-        assert!(latest >= earliest, "{latest}");
-    }
 
     #[test]
     fn instant_outside_the_years_1_to_9999_is_refused() {

@@ -10,7 +10,7 @@ mod tests;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-pub(crate) use self::fold::{Listened, Rebuilt, rebuild};
+pub(crate) use self::fold::{Listened, Rebuilt, newest_outputs, rebuild};
 pub(crate) use self::past::{Recorded, Revival};
 use crate::patience::Vain;
 use crate::{HierarchyId, RuntimeError, Scoop};

@@ -10,21 +10,16 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Escaped, Failure, Lineage};
-use serde_json::Value;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
+
+use crate::patience::Vain;
+use crate::store::{Page, Store};
+use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
 
 pub(crate) use self::decision::{
     Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written, held_again,
 };
-use crate::clock::since_1970;
-use crate::patience::Vain;
-use crate::store::{Page, Store, lineage, no_failure, readable, time};
-use crate::{HierarchyId, Request, RunId, RuntimeError, Scoop};
-
 /// The default limit of a list.
 const LISTED: u32 = 100;
 
@@ -154,28 +149,6 @@ impl FailedCompensation {
     pub fn hierarchy(&self) -> HierarchyId {
         self.lineage.root_id().into()
     }
-
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let state: Option<String> = row.try_get("state")?;
-        let mending = match state {
-            Some(_) if !row.try_get::<bool, _>("held")? => Mending::UnderWay,
-            _ if row.try_get("below")? => Mending::FailedBelow,
-            _ => Mending::Awaited,
-        };
-        let handler: Option<String> = row.try_get("handler")?;
-        let failure: Option<Json<Value>> = row.try_get("failure")?;
-        let failure = failure.and_then(|Json(failure)| readable(failure).0);
-        Ok(Self {
-            lineage: lineage(row)?,
-            handler: handler.unwrap_or_else(|| "unknown".into()),
-            topic: row.try_get("topic")?,
-            message_id: row.try_get("message_id")?,
-            step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
-            failure: failure.unwrap_or_else(no_failure),
-            at: since_1970(time(row, "failed_at")?),
-            mending,
-        })
-    }
 }
 
 /// The reason for which a run is stuck if no living program has its saga.
@@ -195,39 +168,6 @@ impl StuckRun {
     /// The hierarchy that it belongs to.
     pub fn hierarchy(&self) -> HierarchyId {
         self.lineage.root_id().into()
-    }
-
-    /// Decodes a row of `run_stuck.sql`.
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
-        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
-        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
-        Ok(Self {
-            // The run is found by these two, also if the rest of its row is damaged.
-            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
-            topic: row.try_get("topic")?,
-            message_id: row.try_get("message_id")?,
-            step: row.try_get("step")?,
-            backward: row.try_get("backward")?,
-            reason: reason.unwrap_or_else(|| no_program(&handler)),
-            handler,
-            since: since_1970(time(row, "stuck_since")?),
-            gives_up: row.try_get("gives_up")?,
-        })
-    }
-}
-
-impl Intervention {
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            run: row.try_get("run")?,
-            handler: row.try_get("handler")?,
-            step: row.try_get("step")?,
-            kind: row.try_get("kind")?,
-            note: row.try_get("note")?,
-            source: row.try_get("source")?,
-            at: since_1970(time(row, "requested_at")?),
-        })
     }
 }
 

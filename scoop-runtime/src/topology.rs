@@ -4,12 +4,8 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use sqlx::Row;
-use sqlx::postgres::PgRow;
 
-use crate::clock::since_1970;
 use crate::patience::Vain;
-use crate::store::time;
 use crate::uninterrupted::uninterrupted;
 use crate::{RuntimeError, Scoop};
 
@@ -35,13 +31,6 @@ pub struct Retired {
     pub waiting: u64,
     /// The number of such deliveries that were dropped.
     pub dropped: u64,
-}
-
-impl ListedHandler {
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let since = since_1970(time(row, "since")?);
-        Ok(Self { topic: row.try_get("topic")?, handler: row.try_get("handler")?, since })
-    }
 }
 
 /// A handler about to be retired. Await it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::{Context, EventKind, Lineage};
+use scoop_core::{Context, EventKind, Lineage, read_output_name};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -448,4 +448,16 @@ impl<'a> Hierarchy<'a> {
 /// The time at which the handlers of a message were determined: at its launch, or at its redelivery.
 fn delivered_at(emission: &Recorded) -> OffsetDateTime {
     emission.redelivered_at.unwrap_or(emission.at)
+}
+
+/// The newest output of each step.
+pub(crate) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
+    let mut numbered: BTreeMap<(u32, String), Value> = BTreeMap::new();
+    for (name, value) in values {
+        if let Some((step, number)) = read_output_name(&name) {
+            numbered.insert((number, step.to_owned()), value);
+        }
+    }
+    let outputs: BTreeMap<_, _> = numbered.into_iter().map(|((_, step), value)| (step, value)).collect();
+    Some(outputs).filter(|outputs| !outputs.is_empty())
 }

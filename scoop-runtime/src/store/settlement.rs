@@ -5,16 +5,11 @@ use std::collections::BTreeMap;
 use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Required, Run};
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::bulk::PAYLOADS_BYTES_MAX;
-use super::launching::Launching;
-use super::plain::Plain;
-use super::rows::{Key, Surroundings, time, timestamps};
-use super::telling::Telling;
+use super::launch::PAYLOADS_BYTES_MAX;
+use super::types::{Key, Surroundings, timestamps};
 use crate::payload;
 use crate::store::Unhandled;
 
@@ -254,19 +249,6 @@ impl Settlement {
         (self.root, self.id)
     }
 
-    /// How much there is to it.
-    pub(crate) fn shape(&self) -> Shape {
-        if Plain::of(self).is_some() {
-            Shape::Plain
-        } else if Launching::of(self).is_some() {
-            Shape::Launching
-        } else if Telling::of(self).is_some() {
-            Shape::Telling
-        } else {
-            Shape::Any
-        }
-    }
-
     /// Has the messages stored ahead if their payloads are large together.
     fn measure(&mut self) {
         let payloads: usize = self.emissions.iter().map(|row| payload::bytes(&row.payload.value)).sum();
@@ -491,21 +473,6 @@ pub(crate) struct Settled {
     pub(crate) last_event_at: OffsetDateTime,
     /// The handlers that have something to do now.
     pub(crate) started: Vec<String>,
-}
-
-impl Settled {
-    /// From a row of `run_settle.sql`, with the id of the run and the epoch of the settlement.
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
-        let state: String = row.try_get("state")?;
-        let settled = Self {
-            goes_on: state == "running",
-            overdue: row.try_get("overdue")?,
-            ended: state == "ended",
-            last_event_at: time(row, "last_event_at")?,
-            started: row.try_get("started")?,
-        };
-        Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
-    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::error::is_of_infrastructure;
 use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
 use crate::scope::{Place, Remains, Scope, UnfitValue};
-use crate::store::{Opened, SetAside, RolledBack, roll_back};
+use crate::store::{Opened, RolledBack, SetAside, roll_back};
 use crate::sync::lock;
 use crate::telemetry::{self, Code};
 
@@ -93,8 +93,8 @@ fn judge(
 ) -> Result<Failure, Halt> {
     let source = &job.run.source;
     let halt = boundary::run(source, || {
-        let of_infrastructure =
-            undone == RolledBack::LostConnection || is_of_infrastructure(&error, undone == RolledBack::Transaction);
+        let of_infrastructure = undone == RolledBack::LostConnection
+            || is_of_infrastructure(&error, undone == RolledBack::Transaction);
         if of_infrastructure { Some(Halt::Infrastructure(why(what, &error))) } else { otherwise(&error) }
     });
     let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);

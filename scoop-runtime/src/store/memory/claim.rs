@@ -7,13 +7,13 @@ use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::{Claimed, Lanes, Progress, Surroundings, Unclaimed};
 use super::Memory;
 use super::definitions::named;
-use super::record::Event;
-use super::row::{Row, RunState};
-use super::state::{Lane, RunId, State, later};
+use super::event_log::Event;
+use super::row::{Lane, Row, RunState};
+use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
+use crate::store::{Claimed, Lanes, Progress, Surroundings, Unclaimed};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;

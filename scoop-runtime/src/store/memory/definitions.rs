@@ -2,34 +2,13 @@
 //! `topology_*.sql` and `run_set_aside.sql`.
 
 use scoop_core::RecordedStep;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::free::UNKNOWN_MAX;
-use super::super::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 use super::Memory;
-use super::row::RunState;
-use super::state::{Lane, RunId, State};
-
-/// A row of `definition`. Its number is its position, from 1 on.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    handler: String,
-    fingerprint: Uuid,
-    steps: Vec<RecordedStep>,
-}
-
-/// A row of `worker`.
-#[derive(Clone, Debug)]
-pub(super) struct Worker {
-    /// The number of the session that marks it as alive.
-    pub(super) session: u64,
-    pub(super) topics: Vec<String>,
-    pub(super) handlers: Vec<String>,
-    pub(super) definitions: Vec<i32>,
-    pub(super) started_at: OffsetDateTime,
-    pub(super) topology: i64,
-}
+use super::row::{Lane, RunState};
+use super::state::{Recorded, RunId, State, Worker};
+use crate::store::types::UNKNOWN_MAX;
+use crate::store::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 
 impl Worker {
     /// The position of this saga in the lists.

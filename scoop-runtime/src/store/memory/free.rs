@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::super::free::{
-    ANSWER_LOST, Disowned, Freed, Reaped, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread,
-};
 use super::Memory;
 use super::row::RunState;
 use super::state::{RunId, State};
 use crate::bug::{Bug, made};
 use crate::settings::Backoff;
+use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread};
+use crate::store::{Disowned, Freed, Reaped};
 
 impl Memory {
     /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.

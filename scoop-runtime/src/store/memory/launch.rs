@@ -9,13 +9,12 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::client::Launch;
-use super::super::{Claimer, Launched, Ticked};
 use super::Memory;
-use super::record::{Event, Message};
+use super::event_log::{Event, Message};
 use super::row::{Row, RunState};
 use super::state::{Pair, State, after, child_of};
-use crate::store::Unhandled;
+use crate::store::Launch;
+use crate::store::{Claimer, Launched, Ticked, Unhandled};
 
 /// A message as it is launched.
 pub(super) struct Root<'a> {

@@ -7,33 +7,33 @@
 mod claim;
 mod clock;
 mod definitions;
+mod due;
+mod event_log;
+mod faults;
 mod free;
-mod history;
+mod inspect;
 mod launch;
-mod link;
-mod log;
 mod rebuild;
-mod record;
 mod redelivery;
 mod repair;
 mod requests;
+mod rollback_history;
 mod row;
 mod schedule;
 mod session;
 mod settle;
-mod standing;
 mod state;
-mod time;
-mod topology;
+mod status;
+mod subscriptions;
 mod wake;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::clock::Clock;
 #[cfg(feature = "simulation")]
-pub use self::link::Link;
-use self::link::Linked;
-pub use self::log::{LoggedEvent, WorkingRun};
+pub use self::faults::Link;
+use self::faults::Linked;
+pub use self::inspect::{LoggedEvent, WorkingRun};
 pub(crate) use self::session::MemorySession;
 use self::state::State;
 use crate::completion::Waiters;

@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::rebuild::newest_outputs;
 use super::Memory;
-use super::record::{Event, Record};
+use super::event_log::{Event, Record};
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, State};
 use crate::ids;
-use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild};
+use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, newest_outputs, rebuild};
 use crate::repair::Remedy;
 
 impl Memory {

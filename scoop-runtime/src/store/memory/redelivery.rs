@@ -4,13 +4,13 @@ use scoop_core::{EventKind, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::Redelivery;
 use super::Memory;
+use super::event_log::{Event, Redelivered};
 use super::launch::earlier;
-use super::record::{Event, Redelivered};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, child_of, later};
 use crate::ids;
+use crate::store::Redelivery;
 
 impl Memory {
     /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered now.

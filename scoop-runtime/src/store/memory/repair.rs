@@ -6,18 +6,17 @@ use scoop_core::{EventKind, Lineage, OPERATOR};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::repair::{Page, Remedied, Repaired};
-use super::super::{Parent, Target};
 use super::Memory;
-use super::record::{Event, Intervened, Record};
+use super::event_log::{Event, Intervened, Record};
 use super::requests::is_unrolled;
 use super::row::{Row, RunState};
-use super::state::{Hierarchy, Listed, State, after};
+use super::state::{Hierarchy, Listed, RunId, State, after, later};
 use crate::clock::since_1970;
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
-    Unrolled, Unrolleds, Written, no_program,
+    Unrolled, Unrolleds, Written, held_again, no_program,
 };
+use crate::store::{FailedPart, Key, Page, Parent, Remedied, Repaired, Target};
 
 impl Memory {
     /// Carries out an intervention on a run, if that is possible.
@@ -349,7 +348,7 @@ impl Hierarchy {
             topic: self.record.topic_of(failed.message).to_string(),
             message_id: failed.message,
             step: newest.step.clone().unwrap_or_default(),
-            failure: super::standing::failure_of(Some(newest)),
+            failure: super::status::failure_of(Some(newest)),
             at: since_1970(failed.at),
             mending,
         }
@@ -386,5 +385,48 @@ impl Intervened {
             source: self.source.clone(),
             at: since_1970(self.at),
         }
+    }
+}
+
+impl Memory {
+    /// Parks a run for an operator after its rollback failed again. The run has taken note of its failed children.
+    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
+        self.run("hold", |state| {
+            if state.claimed_under(key).is_none() {
+                return Ok(false);
+            }
+            let (now, run) = (state.now(), (key.root, key.id));
+            state.change(run, |row| {
+                row.free(now);
+                (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
+                row.last_event_at = later(now, row.last_event_at);
+                (row.held, row.gives_up, row.give_up_at) = (true, false, None);
+                (row.attempts, row.retries) = (0, 0);
+            });
+            state.record_failure(run, failed);
+            let noted = state.children(run).filter(|child| child.state == RunState::Ended);
+            let noted: Vec<_> = noted.map(Row::id).collect();
+            noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
+            Ok(true)
+        })
+        .await
+    }
+}
+
+impl State {
+    /// Records another failure of a rollback.
+    fn record_failure(&mut self, run: RunId, failed: &FailedPart) {
+        let Some(row) = self.row(run) else {
+            return;
+        };
+        let event = Event {
+            handler: Some(row.handler.clone()),
+            step: Some(failed.part.clone()),
+            exception: Some(failed.failure.clone()),
+            context: row.context.clone(),
+            handling: failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
+            ..Event::new(EventKind::RollbackFailed, row.message, row.lineage.clone(), row.last_event_at)
+        };
+        self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
     }
 }

@@ -6,13 +6,13 @@ use scoop_core::{EventKind, Failure, Lineage};
 use uuid::Uuid;
 
 use super::super::requests::Cancelled;
-use super::super::{Asked, Parent, Target, Undone};
 use super::Memory;
-use super::record::{Event, Record};
+use super::event_log::{Event, Record};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, micros};
 use crate::name::RUNS_NAMED;
 use crate::shown::system_time;
+use crate::store::{Asked, Parent, Target, Undone};
 use crate::{CancellationRequest, Named, RunId};
 
 impl Memory {

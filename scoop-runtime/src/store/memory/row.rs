@@ -8,9 +8,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::Key;
-use super::state::Lane;
 use crate::bug::{Bug, made};
+use crate::store::Key;
 
 /// The state of a run; see the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,3 +217,6 @@ impl Row {
         (self.state, self.owner, self.ready_at) = (RunState::Ready, None, now);
     }
 }
+
+/// The same, and the definition that runs are reserved for.
+pub(super) type Lane = (Arc<str>, Arc<str>, i32);

@@ -4,25 +4,12 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::schedule::{Fired, Ticked, fired};
-use super::super::{Asked, Pairs, Published, Taken};
 use super::Memory;
 use super::launch::Root;
-use super::state::State;
+use super::state::{Scheduled, State};
+use crate::store::{Asked, Pairs, Published, Taken};
 use crate::timetable::{Timetable, Unfit};
 use scoop_core::{Missed, Overlap};
-
-/// A row of `schedule`.
-#[derive(Clone, Debug)]
-pub(super) struct Scheduled {
-    every_ms: Option<i64>,
-    cron: Option<(String, String)>,
-    missed: &'static str,
-    overlap: &'static str,
-    /// `None` if it never runs again.
-    next_at: Option<OffsetDateTime>,
-    fired: i64,
-    last_root: Option<Uuid>,
-}
 
 impl Memory {
     /// Registers the schedules of sagas.

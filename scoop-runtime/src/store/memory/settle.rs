@@ -8,14 +8,13 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::super::settlement::{EmissionRow, Ending, EventRow, ToldRow};
-use super::super::{Key, Settled, Settlement};
 use super::Memory;
+use super::event_log::Event;
 use super::launch::earlier;
-use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, made};
-use crate::store::Unhandled;
+use crate::store::{Key, Settled, Settlement, Unhandled};
 
 impl Memory {
     /// Applies the settlements whose claims still hold, and returns their results.

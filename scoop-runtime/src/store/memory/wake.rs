@@ -7,14 +7,13 @@ use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::engine::{Committed, Woken};
-use super::super::{Lanes, Parent, Release};
 use super::Memory;
 use super::definitions::named;
-use super::record::Event;
-use super::row::{Row, RunState};
-use super::state::{Lane, RunId, State, after, later};
+use super::event_log::Event;
+use super::row::{Lane, Row, RunState};
+use super::state::{RunId, State, after, later};
 use crate::bug::{Bug, made};
+use crate::store::{Committed, Lanes, Parent, Release, Woken};
 
 impl Memory {
     /// Makes the runs ready that wait for no child any more, and returns their handlers.
