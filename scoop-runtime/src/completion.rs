@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The clients of this process that wait for the end of a hierarchy.
 #[derive(Default)]
@@ -97,7 +97,7 @@ mod interleavings {
     use shuttle::thread;
 
     use super::*;
-    use crate::sync::explore;
+    use crate::util::sync::explore;
 
     /// A client checks the state, then waits for the listener: an end between the two must not be lost.
     #[test]

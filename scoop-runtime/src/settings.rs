@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 
-use crate::patience::PATIENCE;
-use crate::payload;
 use crate::testing::Rehearsal;
+use crate::util::patience::PATIENCE;
+use crate::util::payload;
 
 /// The connection that listens, and whose session shows that this process lives.
 pub(crate) const LISTENING_CONNECTIONS: u32 = 1;

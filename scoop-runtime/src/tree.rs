@@ -2,7 +2,6 @@
 
 mod assembly;
 mod display;
-mod read;
 mod row;
 
 use std::time::{Duration, SystemTime};
@@ -10,8 +9,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
-pub use self::read::ReadTree;
-pub(crate) use self::read::{Extent, TreeRows};
+pub(crate) use self::assembly::{Extent, TreeRows};
 pub(crate) use self::row::{RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 

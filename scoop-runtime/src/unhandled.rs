@@ -1,23 +1,15 @@
 //! Messages without a handler: the error where one is required, and otherwise a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Escaped, SLEEP_TOPIC};
 use sqlx::PgConnection;
 
 use crate::store::{self, Launched, Store, Unhandled};
-use crate::sync::{Mutex, lock};
-use crate::topology::ListedHandler;
-use crate::{RuntimeError, telemetry};
-
-/// The maximum number of similar topics in an error.
-const NEAR_MAX: usize = 3;
-
-/// The maximum number of subscribed topics in an error if none is similar.
-const OTHERS_MAX: usize = 5;
+use crate::telemetry;
+use crate::util::sync::{Mutex, lock};
+use crate::{ListedHandler, RuntimeError, Subscribed};
 
 impl Unhandled {
     /// The error for the caller, with topics that have handlers.
@@ -27,51 +19,6 @@ impl Unhandled {
         let listed = store.listed_handlers().await.unwrap_or_default();
         let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
         RuntimeError::NoHandler { topic, message, subscribed }
-    }
-}
-
-/// Topics with handlers, for an error about a topic without one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Subscribed {
-    /// Topics that differ by a few characters, the nearest first.
-    pub near: Vec<String>,
-    /// Some other topics, if none is near.
-    pub others: Vec<String>,
-    /// The number of topics that have handlers.
-    pub count: usize,
-}
-
-impl Subscribed {
-    /// The topics to name in an error about a topic without handlers.
-    pub(crate) fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
-        let topics: BTreeSet<_> = topics.filter(|other| *other != SLEEP_TOPIC).collect();
-        let distance_max = 2.max(topic.len() / 4);
-        let distances = topics.iter().map(|other| (strsim::damerau_levenshtein(topic, other), *other));
-        let mut near: Vec<_> = distances.filter(|(distance, _)| *distance <= distance_max).collect();
-        near.sort_unstable();
-        let near: Vec<_> = near.into_iter().take(NEAR_MAX).map(|(_, other)| other.to_owned()).collect();
-        let others = topics.iter().take(if near.is_empty() { OTHERS_MAX } else { 0 });
-        Self { others: others.map(|&other| other.to_owned()).collect(), near, count: topics.len() }
-    }
-}
-
-impl fmt::Display for Subscribed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listed = |topics: &[String], word: &str| {
-            topics.iter().map(|topic| format!("`{}`", Escaped(topic))).collect::<Vec<_>>().join(word)
-        };
-        match (&self.near[..], &self.others[..]) {
-            ([], []) => f.write_str("no topic has handlers"),
-            ([], others) => {
-                write!(f, "topics with handlers: {}", listed(others, ", "))?;
-                match self.count.saturating_sub(others.len()) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
-            (near, _) => write!(f, "did you mean {}?", listed(near, " or ")),
-        }
     }
 }
 
@@ -179,10 +126,6 @@ mod tests {
 
     use super::*;
 
-    fn subscribed(topic: &str, topics: &[&str]) -> Subscribed {
-        Subscribed::near(topic, topics.iter().copied())
-    }
-
     fn listed(pairs: &[(&str, &str)]) -> Vec<ListedHandler> {
         let listed = |(topic, handler): &(&str, &str)| ListedHandler {
             topic: (*topic).into(),
@@ -190,23 +133,6 @@ mod tests {
             since: Duration::ZERO,
         };
         pairs.iter().map(listed).collect()
-    }
-
-    #[test]
-    fn near_topic_is_named_before_a_nearer_one_is_missed() {
-        let near = subscribed("orders.placd", &["orders.paid", "orders.placed", "mail", SLEEP_TOPIC]);
-        assert_eq!(near.near, ["orders.placed", "orders.paid"]);
-        assert_eq!(near.to_string(), "did you mean `orders.placed` or `orders.paid`?");
-        assert_eq!((near.others.len(), near.count), (0, 3));
-    }
-
-    #[test]
-    fn no_near_topic_names_others() {
-        let six = ["a", "b", "c", "d", "e", "f"];
-        let others = subscribed("orders.placed", &six);
-        assert_eq!(others.to_string(), "topics with handlers: `a`, `b`, `c`, `d`, `e` and 1 more");
-        assert_eq!(subscribed("orders.placed", &["a"]).to_string(), "topics with handlers: `a`");
-        assert_eq!(subscribed("a", &[SLEEP_TOPIC]).to_string(), "no topic has handlers");
     }
 
     #[test]
@@ -220,13 +146,5 @@ mod tests {
         assert!(!known.accounts_for("a", &[]), "its handler was retired since");
         assert!(known.take_note(&topics, &handlers, &listed).is_empty());
         assert_eq!(known.take_note(&topics, &[], &listed), ["a"]);
-    }
-
-    #[test]
-    fn refusal_is_found_in_the_error_of_the_store() {
-        let unhandled = Unhandled { topic: "a".into(), message: "A".into(), at: None };
-        let error = sqlx::Error::from(unhandled.clone());
-        assert_eq!(Unhandled::of(&error), Some(&unhandled));
-        assert_eq!(Unhandled::of(&sqlx::Error::RowNotFound), None);
     }
 }

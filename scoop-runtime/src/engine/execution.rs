@@ -12,7 +12,7 @@ use super::shared::Engine;
 use super::slots::Seat;
 use super::user_code::boundary::Held;
 use crate::error::is_of_contents;
-use crate::registry::RunnableSaga;
+use crate::saga::registry::RunnableSaga;
 use crate::store::{FailedPart, Key, Surroundings};
 use crate::telemetry::{self, At};
 use crate::testing::Commit;

@@ -21,7 +21,7 @@ use crate::error::is_transient;
 use crate::store::Unhandled;
 use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, is_bulky, known_before};
 use crate::telemetry;
-use crate::uninterrupted::uninterrupted;
+use crate::util::detached::uninterrupted;
 
 /// A slot for one run of a launch.
 struct Room {

@@ -10,7 +10,7 @@ use scoop_core::{Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, Run, S
 use super::definitions::recorded::recorded;
 use super::execution::{Halt, unread};
 use super::shared::Engine;
-use crate::registry::RunnableSaga;
+use crate::saga::registry::RunnableSaga;
 use crate::store::{Store, Wanted};
 
 /// The history that the rollback of a run needs.

@@ -19,11 +19,11 @@ use super::stop_signals::{StopSignal, Watched};
 use super::user_code::running::Running;
 use crate::RuntimeError;
 use crate::completion::Waiters;
-use crate::registry::{Sagas, Scheduled, Subscription};
+use crate::saga::registry::{Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
 use crate::store::{Connections, Key, Parent, Store, Surroundings};
-use crate::sync::{Mutex, MutexGuard, lock};
 use crate::unhandled::UnhandledWarnings;
+use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
 /// participants.

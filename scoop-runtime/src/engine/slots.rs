@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// One of so many slots is reserved.
 const SPARE_PART: usize = 16;
@@ -150,7 +150,7 @@ mod interleavings {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::sync::explore;
+    use crate::util::sync::explore;
 
     /// The count of the former run is gone when its slot is granted; otherwise the next claim would use a wrong count.
     #[test]

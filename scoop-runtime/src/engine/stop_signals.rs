@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::store::Key;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The running steps that wait for a signal to stop.
 #[derive(Default)]
@@ -84,7 +84,7 @@ mod interleavings {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sync::explore;
+    use crate::util::sync::explore;
 
     /// The watcher waits for a change when it has checked all watched runs.
     #[test]

@@ -21,13 +21,13 @@ use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::{claim, liveness, notify, parents, schedule, timer};
 use crate::completion::Waiters;
-use crate::ids;
-use crate::registry::Registry;
+use crate::saga::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{Connections, Store};
-use crate::sync::Mutex;
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
+use crate::util::ids;
+use crate::util::sync::Mutex;
 
 /// Starts all tasks. Returns when this worker is registered.
 pub(crate) async fn start(

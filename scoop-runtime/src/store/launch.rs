@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, Lineage, Run};
+use scoop_core::{Context, Lineage, Message, Run};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::types::timestamps;
-use super::types::{Claimed, Key, Surroundings};
-use crate::ids;
+use super::types::{Claimed, Key, Surroundings, timestamps};
+use crate::RuntimeError;
+use crate::util::ids;
+use crate::util::payload::{measured, of_message};
 
 /// A message that starts a hierarchy of its own.
 #[derive(Debug, Serialize)]
@@ -182,6 +183,15 @@ pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterato
         sum = if fits { sum } else { 0 };
         fits
     })
+}
+
+/// Prepares a message for the store, with fresh ids.
+pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
+    let what = || format!("a message for topic `{}`", M::TOPIC);
+    let (payload, bytes) = measured(of_message(message)?, limit, what)?;
+    let mut launched = Launched::new(M::TOPIC, payload, bytes);
+    launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
+    Ok(launched)
 }
 
 #[cfg(test)]

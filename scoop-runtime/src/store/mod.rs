@@ -15,7 +15,7 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
-pub(crate) use launch::{Claimer, Launch, Launched, is_bulky, known_before, parts};
+pub(crate) use launch::{Claimer, Launch, Launched, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
@@ -27,6 +27,7 @@ pub(crate) use postgres::{
     migrate, refusal, roll_back, unfit_tables,
 };
 pub(crate) use queue_cursors::Progress;
+pub use requests::ListedHandler;
 pub(crate) use requests::{
     Asked, Cancelled, HandlerOutcome, Page, Redelivery, Remedied, Repaired, Standing, Struck, Target, Undone,
 };
@@ -47,15 +48,13 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::children::ChildQuery;
-use crate::clock::Now;
-use crate::registry::{Renamed, Subscription};
 use crate::repair::Refusal;
+use crate::saga::children::ChildQuery;
+use crate::saga::registry::{Renamed, Subscription};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
-use crate::{
-    CancellationRequest, Child, FailedCompensation, Intervention, ListedHandler, Named, Rebuild, StuckRun,
-};
+use crate::util::when::Now;
+use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, Rebuild, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);

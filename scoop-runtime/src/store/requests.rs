@@ -1,14 +1,15 @@
 //! What clients and operators ask of hierarchies, and the answers.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use scoop_core::{Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::types::Parent;
-use crate::ids;
 use crate::repair::Remedy;
+use crate::util::ids;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
@@ -130,4 +131,16 @@ pub(crate) struct Redelivery {
     pub(crate) sets_a_time: bool,
     /// The event to continue after; `None` at the end.
     pub(crate) next: Option<Uuid>,
+}
+
+/// A handler to which messages are delivered, whether or not a process with it is alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedHandler {
+    /// The topic that it is subscribed to.
+    pub topic: String,
+    /// The saga.
+    pub handler: String,
+    /// The time of its registration, or of the latest one after it was retired, since 1970.
+    pub since: Duration,
 }

@@ -6,8 +6,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::Tick;
-use crate::ids;
-use crate::timetable::{self, Timetable, Unfit};
+use crate::saga::timetable::{self, Timetable, Unfit};
+use crate::util::ids;
 
 /// A scheduled saga, as it is registered.
 #[derive(Debug, Serialize)]

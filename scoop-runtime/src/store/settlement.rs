@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::launch::PAYLOADS_BYTES_MAX;
 use super::types::{Key, Surroundings, timestamps};
-use crate::payload;
 use crate::store::Unhandled;
+use crate::util::payload;
 
 /// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
 /// written: each byte is read twice.

@@ -28,3 +28,16 @@ impl Unhandled {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_is_found_in_the_error_of_the_store() {
+        let unhandled = Unhandled { topic: "a".into(), message: "A".into(), at: None };
+        let error = sqlx::Error::from(unhandled.clone());
+        assert_eq!(Unhandled::of(&error), Some(&unhandled));
+        assert_eq!(Unhandled::of(&sqlx::Error::RowNotFound), None);
+    }
+}

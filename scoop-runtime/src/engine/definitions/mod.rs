@@ -25,9 +25,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, made};
-use crate::registry::{RunnableSaga, Sagas};
+use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
-use crate::sync::{Mutex, lock};
+use crate::util::sync::{Mutex, lock};
 
 /// The definitions of this program, and what is known of those of others.
 pub(super) struct Definitions {

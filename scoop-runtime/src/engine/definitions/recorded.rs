@@ -6,8 +6,8 @@ use scoop_core::{RecordedStep, Run};
 
 use crate::engine::execution::Halt;
 use crate::engine::shared::Engine;
-use crate::registry::RunnableSaga;
-use crate::sync::lock;
+use crate::saga::registry::RunnableSaga;
+use crate::util::sync::lock;
 
 /// The steps of the definition under which the newest step of a run completed, unless that is the one at hand.
 pub(in crate::engine) async fn recorded(

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Known;
 use crate::bug::{Bug, made};
 use crate::engine::shared::Engine;
-use crate::registry::{Renamed, RunnableSaga, Sagas};
-use crate::sync::lock;
+use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
 use crate::telemetry;
+use crate::util::sync::lock;
 
 /// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
 pub(in crate::engine) async fn look(engine: &Engine) -> sqlx::Result<()> {

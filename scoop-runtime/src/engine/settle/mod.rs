@@ -17,7 +17,7 @@ use super::rollback_history::recall;
 use super::shared::Engine;
 use super::slots::Seat;
 use crate::completion::End;
-use crate::registry::RunnableSaga;
+use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
 use crate::store::{FailedPart, Opened, Parent, Settled, Settlement, roll_back};
 use crate::telemetry;

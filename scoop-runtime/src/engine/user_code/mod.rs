@@ -19,12 +19,12 @@ use super::refusal::hand_to_another;
 use super::shared::Engine;
 use crate::bug::{Bug, made};
 use crate::error::is_of_infrastructure;
-use crate::payload::{self, Unstorable};
 use crate::saga::Attempted;
-use crate::scope::{Place, Remains, Scope, UnfitValue};
+use crate::saga::scope::{Place, Remains, Scope, UnfitValue};
 use crate::store::{Opened, RolledBack, SetAside, roll_back};
-use crate::sync::lock;
 use crate::telemetry::{self, Code};
+use crate::util::payload::{self, Unstorable};
+use crate::util::sync::lock;
 
 /// Calls the user code. After a success its transaction is still open, if it opened one.
 pub(super) async fn call_and_conclude(

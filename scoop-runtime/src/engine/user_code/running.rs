@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::RunId;
-use crate::sync::{Mutex, lock};
+use crate::util::sync::{Mutex, lock};
 
 /// The time for abandoned code to end. Code that blocks its thread never does.
 const LETTING_GO_MAX: Duration = Duration::from_secs(2);

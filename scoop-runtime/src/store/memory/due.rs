@@ -8,8 +8,8 @@ use super::Memory;
 use super::definitions::named;
 use super::row::Row;
 use super::state::State;
-use crate::clock::Now;
 use crate::store::{GiveUp, Key, Lanes, Parent};
+use crate::util::when::Now;
 
 impl Memory {
     /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if

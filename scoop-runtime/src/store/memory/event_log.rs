@@ -9,8 +9,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::ids;
 use crate::store::types::micros_of;
+use crate::util::ids;
 
 /// A row of `message_event`.
 #[derive(Clone, Debug)]

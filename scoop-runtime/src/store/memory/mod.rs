@@ -78,7 +78,7 @@ impl Memory {
     ) -> sqlx::Result<T> {
         self.link.before(operation).await?;
         let answer = self.at_once(carry_out);
-        self.link.after(operation).await.inspect_err(crate::patience::note)?;
+        self.link.after(operation).await.inspect_err(crate::util::patience::note)?;
         answer
     }
 

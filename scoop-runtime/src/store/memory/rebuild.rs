@@ -11,9 +11,9 @@ use super::Memory;
 use super::event_log::{Event, Record};
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, State};
-use crate::ids;
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, newest_outputs, rebuild};
 use crate::repair::Remedy;
+use crate::util::ids;
 
 impl Memory {
     /// Rebuilds the working set. If processes are alive, it returns their number instead.

@@ -9,8 +9,8 @@ use super::event_log::{Event, Redelivered};
 use super::launch::earlier;
 use super::row::Row;
 use super::state::{Hierarchy, State, after, child_of, later};
-use crate::ids;
 use crate::store::Redelivery;
+use crate::util::ids;
 
 impl Memory {
     /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered now.

@@ -11,12 +11,12 @@ use super::event_log::{Event, Intervened, Record};
 use super::requests::is_unrolled;
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, Listed, RunId, State, after, later};
-use crate::clock::since_1970;
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
     Unrolled, Unrolleds, Written, held_again, no_program,
 };
 use crate::store::{FailedPart, Key, Page, Parent, Remedied, Repaired, Target};
+use crate::util::when::since_1970;
 
 impl Memory {
     /// Carries out an intervention on a run, if that is possible.

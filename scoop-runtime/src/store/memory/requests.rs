@@ -10,9 +10,9 @@ use super::Memory;
 use super::event_log::{Event, Record};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, micros};
-use crate::name::RUNS_NAMED;
-use crate::shown::system_time;
 use crate::store::{Asked, Parent, Target, Undone};
+use crate::util::name::RUNS_NAMED;
+use crate::util::shown::system_time;
 use crate::{CancellationRequest, Named, RunId};
 
 impl Memory {

@@ -11,7 +11,7 @@ use super::Memory;
 use super::event_log::{Event, Record};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
-use crate::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
+use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{History, Key, Wanted};
 

@@ -7,8 +7,8 @@ use super::super::schedule::{Fired, Ticked, fired};
 use super::Memory;
 use super::launch::Root;
 use super::state::{Scheduled, State};
+use crate::saga::timetable::{Timetable, Unfit};
 use crate::store::{Asked, Pairs, Published, Taken};
-use crate::timetable::{Timetable, Unfit};
 use scoop_core::{Missed, Overlap};
 
 impl Memory {

@@ -358,7 +358,7 @@ pub(super) fn after(time: OffsetDateTime) -> OffsetDateTime {
 
 /// The lineage of a run of this parent, or of a root.
 pub(super) fn child_of(parent: &Lineage) -> Lineage {
-    parent.child(crate::ids::now_v7())
+    parent.child(crate::util::ids::now_v7())
 }
 
 /// A row of `definition`. Its number is its position, from 1 on.

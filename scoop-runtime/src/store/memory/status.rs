@@ -10,9 +10,9 @@ use super::requests::children_of;
 use super::row::Row;
 use super::state::{Hierarchy, State};
 use crate::RunEvent;
-use crate::shown::system_time;
 use crate::store::{HandlerOutcome, Standing};
 use crate::tree::{Extent, RunRow, Stands, TreeRows};
+use crate::util::shown::system_time;
 
 impl Memory {
     /// The progress of a root message.

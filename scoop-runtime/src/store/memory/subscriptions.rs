@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Memory;
 use super::row::{Lane, Row, RunState};
 use super::state::{Listed, Pair, RunId, State};
+use crate::ListedHandler;
 use crate::bug::{Bug, made};
-use crate::clock::since_1970;
-use crate::registry::{Renamed, Subscription};
+use crate::saga::registry::{Renamed, Subscription};
 use crate::store::{Parent, Struck};
-use crate::topology::ListedHandler;
+use crate::util::when::since_1970;
 
 impl Memory {
     /// Registers the sagas that messages are delivered to, in place of their former names.

@@ -7,10 +7,10 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::Tables;
-use crate::patience;
-use crate::payload;
 use crate::store::settlement::EmissionRow;
 use crate::store::{Launch, Launched, Settlement, parts};
+use crate::util::patience;
+use crate::util::payload;
 
 impl Tables {
     /// Launches messages by several statements in a transaction of their own.

@@ -12,8 +12,8 @@ use super::Tables;
 use super::decode::time;
 use super::query_ext::Alone;
 use crate::error::is_of_contents;
-use crate::ids;
 use crate::store::{Claimed, Lanes, Progress, Unclaimed};
+use crate::util::ids;
 
 /// The arguments of a claim.
 struct Claim<'a, S> {

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::decode::{time, time_if_any};
 use super::query_ext::Alone;
-use crate::clock::Now;
 use crate::store::{GiveUp, Key, Lanes, Parent, Tables, readable};
+use crate::util::when::Now;
 
 impl Tables {
     /// Whether the run is still held under this key.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sync::{Mutex, lock};
+use crate::util::sync::{Mutex, lock};
 
 /// The number of uses in a row after which a connection returns to its pool anyway, which limits the lifetime of
 /// connections.

@@ -8,8 +8,8 @@ use sqlx::types::Json;
 use sqlx::{PgExecutor, Postgres, Row, SqlStr};
 
 use super::Tables;
-use crate::ids;
 use crate::store::{Claimer, Launch, Launched, Unhandled, is_bulky};
+use crate::util::ids;
 
 impl Launched {
     /// Its context, if that says anything.

@@ -19,8 +19,8 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr
 use super::application_name::named;
 use super::idle_cache::{USES_MAX, Warm};
 use crate::error::loses_answer;
-use crate::patience;
-use crate::uninterrupted::uninterrupted;
+use crate::util::detached::uninterrupted;
+use crate::util::patience;
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
 /// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped

@@ -16,10 +16,11 @@ use super::Tables;
 use super::decode::{lineage, time, time_if_any};
 use super::pool::READ_COMMITTED;
 use crate::error::is_of_contents;
-use crate::patience::note;
-use crate::rebuild::newest_outputs;
-use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, rebuild, root_of};
+use crate::rebuild::{
+    Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, newest_outputs, rebuild, root_of,
+};
 use crate::repair::Remedy;
+use crate::util::patience::note;
 
 /// The number of runs written by one statement.
 const BATCH_MAX: usize = 1_000;

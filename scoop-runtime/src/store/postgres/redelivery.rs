@@ -11,9 +11,9 @@ use uuid::{Builder, Uuid};
 use super::Tables;
 use super::pool::READ_COMMITTED;
 use super::query_ext::Alone;
-use crate::ids;
-use crate::patience::note;
 use crate::store::Redelivery;
+use crate::util::ids;
+use crate::util::patience::note;
 
 /// The number of events read by one statement.
 const EVENTS_MAX: i64 = 10_000;

@@ -13,14 +13,14 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{Alone, Done};
 use super::{Sessions, Tables};
 use crate::Mending;
-use crate::clock::since_1970;
-use crate::patience::note;
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
     held_again, no_program,
 };
 use crate::store::no_failure;
 use crate::store::{FailedPart, Key, Page, Parent, Remedied, Repaired, Target, readable};
+use crate::util::patience::note;
+use crate::util::when::since_1970;
 
 impl Tables {
     /// Carries out an intervention on a run, if that is possible.

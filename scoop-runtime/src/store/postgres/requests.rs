@@ -9,9 +9,9 @@ use super::Tables;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::Alone;
-use crate::name::RUNS_NAMED;
-use crate::patience::note;
 use crate::store::{Asked, Cancelled, Parent, Target, Undone};
+use crate::util::name::RUNS_NAMED;
+use crate::util::patience::note;
 use crate::{CancellationRequest, Named, RunId};
 
 impl Tables {

@@ -11,10 +11,10 @@ use super::Tables;
 use super::decode::time;
 use super::query_ext::{Alone, Done};
 use crate::error::is_of_contents;
-use crate::patience::note;
+use crate::saga::timetable::{Timetable, Unfit};
 use crate::store::schedule::fired;
 use crate::store::{Asked, Fired, Pairs, Published, Taken, Ticked};
-use crate::timetable::{Timetable, Unfit};
+use crate::util::patience::note;
 
 impl Taken {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {

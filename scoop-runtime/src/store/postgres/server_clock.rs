@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 
 use super::pool::Sessions;
-use crate::clock::Now;
-use crate::sync::{Mutex, lock};
+use crate::util::sync::{Mutex, lock};
+use crate::util::when::Now;
 
 /// The time for which a reading is reused; the time since the reading is added to it.
 const GOOD_FOR: Duration = Duration::from_secs(1);

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use super::Tables;
 use crate::store::Registered;
-use crate::{ids, telemetry};
+use crate::telemetry;
+use crate::util::ids;
 
 /// Makes the server check a silent client: the loss of a host is noticed after about eleven seconds, also if a
 /// notification to it is not acknowledged, since keepalives are not sent then. No effect on a Unix socket, where the

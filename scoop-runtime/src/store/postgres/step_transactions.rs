@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::idle_cache::{USES_MAX, Warm};
-use crate::sync::{Mutex, lock};
-use crate::uninterrupted::uninterrupted;
+use crate::util::detached::uninterrupted;
+use crate::util::sync::{Mutex, lock};
 
 /// Fails on a standby, where a step could not write.
 const BEGIN: &str = "BEGIN READ WRITE";
@@ -541,7 +541,7 @@ mod interleavings {
     use shuttle::thread;
 
     use super::*;
-    use crate::sync::explore;
+    use crate::util::sync::explore;
 
     const LIMIT: usize = 2;
 

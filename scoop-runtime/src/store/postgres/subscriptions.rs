@@ -8,11 +8,11 @@ use super::Tables;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{Alone, Done};
-use crate::clock::since_1970;
-use crate::patience::note;
-use crate::registry::{Renamed, Subscription};
+use crate::ListedHandler;
+use crate::saga::registry::{Renamed, Subscription};
 use crate::store::{Parent, Struck};
-use crate::topology::ListedHandler;
+use crate::util::patience::note;
+use crate::util::when::since_1970;
 
 impl Tables {
     /// The registered handlers.

@@ -12,10 +12,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::decode::{lineage, time_if_any};
-use crate::shown;
-use crate::shown::system_time;
 use crate::store::readable;
 use crate::tree::{RunRow, Stands};
+use crate::util::shown;
+use crate::util::shown::system_time;
 use crate::{CancellationRequest, RunEvent};
 
 #[derive(Deserialize)]

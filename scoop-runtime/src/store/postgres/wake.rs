@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::Tables;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{Alone, Done};
-use crate::ids;
 use crate::store::{Claimed, Committed, Lanes, Parent, Release, Woken};
+use crate::util::ids;
 
 impl Parent {
     /// From a row with `root`, `id` and `at`.

@@ -9,9 +9,9 @@ use sqlx::{PgConnection, Postgres};
 
 use super::super::decode::time;
 use super::super::query_ext::Alone;
-use crate::ids;
 use crate::store::settlement::{Ending, EventRow, ValueRow};
 use crate::store::{Settled, Settlement, Tables};
+use crate::util::ids;
 
 /// A settlement that is no more than that.
 pub(super) struct Plain<'a> {

@@ -6,9 +6,9 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
-use crate::ids;
 use crate::store::settlement::{EventRow, ToldRow, count};
 use crate::store::{Settlement, Tables};
+use crate::util::ids;
 
 /// A settlement that is no more than that.
 pub(super) struct Telling<'a> {

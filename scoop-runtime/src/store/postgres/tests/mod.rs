@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::pool::READ_COMMITTED;
 use super::*;
 use crate::embedded::Embedded;
-use crate::registry::Subscription;
+use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{Claimed, Claimer, Committed, Key, Lanes, Launch, Launched, Parent, Progress, Settlement};
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::{Access, Schema, Sessions, Tables, migrate};
 use super::{Sum, claim, database, done};
-use crate::registry::Subscription;
+use crate::saga::registry::Subscription;
 use crate::store::{Claimed, Launched, Progress, Settled, Settlement, Shape, Surroundings};
 
 /// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.

@@ -37,7 +37,7 @@ use uuid::Uuid;
 use self::world::{Outside, Server, Session};
 use super::super::{Access, Schema, Sessions, Tables, migrate};
 use super::{database, done};
-use crate::registry::Subscription;
+use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
     Claimed, Key, Lanes, Launched, Memory, Progress, Release, Settlement, Store, Surroundings,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil};
 
-use crate::patience::{Trial, Vain};
 use crate::store::Store;
+use crate::util::patience::{Trial, Vain};
 use crate::{RuntimeError, When};
 
 /// The options of one launch.

@@ -4,7 +4,6 @@ use scoop_core::{ContextError, Error, Json, Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
 
 use crate::RuntimeError;
-use crate::store::Launched;
 
 /// The default maximum size of a payload, in bytes of JSON.
 pub(crate) const BYTES_MAX_DEFAULT: usize = 1024 * 1024;
@@ -56,15 +55,6 @@ pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError>
     serde_json::to_value(Json(message)).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
 }
 
-/// Prepares the message for the store, with fresh ids.
-pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
-    let what = || format!("a message for topic `{}`", M::TOPIC);
-    let (payload, bytes) = measured(of_message(message)?, limit, what)?;
-    let mut launched = Launched::new(M::TOPIC, payload, bytes);
-    launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
-    Ok(launched)
-}
-
 /// Checks that PostgreSQL can store the value, that it is not too large, and that it can be read back. `what` names
 /// it in the error.
 pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) -> Result<Value, RuntimeError> {
@@ -72,7 +62,11 @@ pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) ->
 }
 
 /// As [`storable`]; also returns the number of bytes.
-fn measured(value: Value, limit: usize, what: impl Fn() -> String) -> Result<(Value, usize), RuntimeError> {
+pub(crate) fn measured(
+    value: Value,
+    limit: usize,
+    what: impl Fn() -> String,
+) -> Result<(Value, usize), RuntimeError> {
     let text = value.to_string();
     if text.len() > limit {
         return Err(RuntimeError::TooLarge { what: what(), bytes: text.len(), limit });

@@ -3,23 +3,19 @@
 mod result;
 
 use std::fmt;
-use std::future::IntoFuture;
 use std::ops::Deref;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Context, Failure, Message};
-use sqlx::PgConnection;
+use scoop_core::Failure;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::read_tree::ReadTree;
 use crate::completion::{Bell, End, Start};
-use crate::launch::{Options, launch_options};
-use crate::patience::{Trial, Vain};
-use crate::payload;
-use crate::store::{HandlerOutcome, Launched, Standing, Store, Unhandled};
-use crate::tree::{Extent, ReadTree};
-use crate::unhandled::launch_within;
+use crate::store::{HandlerOutcome, Standing, Store};
+use crate::tree::Extent;
+use crate::util::patience::{Trial, Vain};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
@@ -34,152 +30,6 @@ const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
 /// [`LOOK_MAX`] in memory, where the end of each hierarchy is notified to all processes.
 const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
-/// A message about to be launched. Await it.
-#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
-pub struct Launch<M> {
-    scoop: Scoop,
-    message: M,
-    key: Option<String>,
-    options: Options,
-}
-
-impl<M: Message> Launch<M> {
-    pub(crate) fn new(scoop: Scoop, message: M) -> Self {
-        Self { scoop, message, key: None, options: Options::default() }
-    }
-
-    launch_options!();
-
-    /// Launches the message only if none was launched on this topic with this key before. Otherwise the handle is
-    /// that of the earlier message. So the launch can be repeated when its outcome is unknown.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let first = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
-    /// let again = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
-    /// assert_eq!(first.id(), again.id());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn unique(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
-    /// Launches the message in a transaction of the caller: the message exists exactly if that commits. See
-    /// [`Scoop::launch_in`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Scoop::launch`].
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the message may be part of the transaction. Roll that back.
-    pub async fn within(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
-        let (scoop, launched) = self.prepare().await?;
-        let (root, id) = (launched.root, launched.id);
-        launch_within(scoop.store(), scoop.unhandled(), connection, launched).await?;
-        // A foreign transaction commits without a notification; poll soon.
-        scoop.expect();
-        Ok(Handle::new(scoop, root, id))
-    }
-
-    /// Prepares the message for the store: checks its size, and adds key and context.
-    async fn prepare(self) -> Result<(Scoop, Launched), RuntimeError> {
-        let Self { scoop, message, key, options } = self;
-        let limits = scoop.limits();
-        let mut launched = payload::prepare(&message, limits.payload_bytes_max)?;
-        if let Some(key) = key {
-            launched = launched.unique(&key);
-        }
-        if options.required {
-            launched.required = Some(std::any::type_name::<M>());
-        }
-        let limit = limits.context_bytes_max;
-        let context = Context::default();
-        let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
-        Ok((scoop, launched.with(context)))
-    }
-}
-
-impl<M: Message> IntoFuture for Launch<M> {
-    type Output = Result<Handle, RuntimeError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        async move {
-            let (scoop, launched) = self.prepare().await?;
-            let (root, id) = (launched.root, launched.id);
-            let start = publish(&scoop, vec![launched], "a message was launched").await?;
-            let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
-            let begun = runs_here.then(|| Begun { at: Instant::now(), start });
-            Ok(Handle { begun, ..Handle::new(scoop, root, id) })
-        }
-        .boxed()
-    }
-}
-
-/// Many messages about to be launched in one transaction. Await it.
-#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
-pub struct LaunchAll {
-    scoop: Scoop,
-    prepared: Result<Vec<Launched>, RuntimeError>,
-    /// The Rust type of the messages.
-    message: &'static str,
-}
-
-impl LaunchAll {
-    pub(crate) fn new(
-        scoop: Scoop,
-        prepared: Result<Vec<Launched>, RuntimeError>,
-        message: &'static str,
-    ) -> Self {
-        Self { scoop, prepared, message }
-    }
-
-    /// Makes the launch fail with [`RuntimeError::NoHandler`] if no handler is subscribed to the topic at that
-    /// moment. None of the messages is stored then.
-    pub fn required(mut self) -> Self {
-        for launched in self.prepared.iter_mut().flatten() {
-            launched.required = Some(self.message);
-        }
-        self
-    }
-}
-
-impl IntoFuture for LaunchAll {
-    type Output = Result<Vec<Handle>, RuntimeError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        async move {
-            let Self { scoop, prepared, .. } = self;
-            let prepared = prepared?;
-            let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-            publish(&scoop, prepared, "messages were launched").await?;
-            Ok(ids.into_iter().map(|(root, id)| Handle::new(scoop.clone(), root, id)).collect())
-        }
-        .boxed()
-    }
-}
-
-/// Launches messages in a transaction of their own.
-async fn publish(scoop: &Scoop, messages: Vec<Launched>, doing: &'static str) -> Result<Start, RuntimeError> {
-    match scoop.publish(messages).await {
-        Ok(start) => Ok(start),
-        Err(vain) => Err(match Unhandled::of(&vain.source) {
-            // The refusal would not apply to messages of an earlier attempt.
-            Some(unhandled) => unhandled.explained(scoop.store()).await,
-            None => Vain::error(doing)(vain),
-        }),
-    }
-}
-
 /// A hierarchy: a message launched from outside, its runs, and their descendants. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
@@ -192,9 +42,9 @@ pub struct Handle {
 
 /// The launch of a hierarchy in this process.
 #[derive(Clone, Copy)]
-struct Begun {
-    at: Instant,
-    start: Start,
+pub(super) struct Begun {
+    pub(super) at: Instant,
+    pub(super) start: Start,
 }
 
 /// The end of a hierarchy. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
@@ -301,6 +151,11 @@ pub enum Status {
 impl Handle {
     pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
         Self { scoop, root, message, begun: None }
+    }
+
+    /// The same, with the launch of the hierarchy in this process.
+    pub(super) fn begun(self, begun: Option<Begun>) -> Self {
+        Self { begun, ..self }
     }
 
     /// The id of the hierarchy, for [`Scoop::find`].

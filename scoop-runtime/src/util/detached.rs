@@ -1,6 +1,6 @@
 //! Runs a future to completion even if its caller is cancelled.
 
-use crate::patience::carried;
+use crate::util::patience::carried;
 
 /// Awaits the work in a task of its own, so that dropping this future does not cancel it. So a connection never
 /// returns to its pool in the middle of a transaction, and the work after a commit is always done.

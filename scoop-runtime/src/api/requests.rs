@@ -7,10 +7,10 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Frame};
 use uuid::Uuid;
 
-use crate::patience::Vain;
 use crate::repair::{Remedy, RepairAnswer};
 use crate::store::{Asked, Remedied, Target, Undone};
-use crate::uninterrupted::uninterrupted;
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
 
 /// The response to a cancellation request.

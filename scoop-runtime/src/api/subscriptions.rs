@@ -1,25 +1,12 @@
 //! Subscriptions of handlers, for operators: a handler without a program can be retired.
 
 use std::future::IntoFuture;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::patience::Vain;
-use crate::uninterrupted::uninterrupted;
-use crate::{RuntimeError, Scoop};
-
-/// A handler to which messages are delivered, whether or not a process with it is alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ListedHandler {
-    /// The topic that it is subscribed to.
-    pub topic: String,
-    /// The saga.
-    pub handler: String,
-    /// The time of its registration, or of the latest one after it was retired, since 1970.
-    pub since: Duration,
-}
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{ListedHandler, RuntimeError, Scoop};
 
 /// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use scoop_core::{
 };
 
 use super::{Place, Scope, UnfitValue};
-use crate::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
-use crate::payload::{self, Unstorable};
-use crate::{RuntimeError, shape};
+use crate::RuntimeError;
+use crate::saga::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
+use crate::saga::shape;
+use crate::util::payload::{self, Unstorable};
 
 impl Scope<'_> {
     /// Replies to the run or client that launched the message, which reads the reply with [`Scope::replies`] or

@@ -4,23 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Definition, Message};
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::client::{Handle, Launch, LaunchAll};
+use super::launch::{Launch, LaunchAll};
+use crate::api::handle::Handle;
+use crate::api::launch_batcher::Gathered;
 use crate::completion::Start;
 use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
-use crate::gather::Gathered;
-use crate::ids;
-use crate::patience::{Trial, Vain};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
-use crate::store::{Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::store::{self, Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
 use crate::unhandled::UnhandledWarnings;
-use crate::uninterrupted::uninterrupted;
-use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted, payload};
-use scoop_core::{Definition, Message};
+use crate::util::detached::uninterrupted;
+use crate::util::ids;
+use crate::util::patience::{Trial, Vain};
+use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
 
 /// A running program with sagas, or a client. Cheap to clone.
 ///
@@ -203,7 +204,7 @@ impl Scoop {
     /// ```
     pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
         let limit = self.limits().payload_bytes_max;
-        let prepared = messages.into_iter().map(|message| payload::prepare(&message, limit)).collect();
+        let prepared = messages.into_iter().map(|message| store::prepare(&message, limit)).collect();
         LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
     }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
 
+use crate::saga::sleep::Sleeper;
+use crate::saga::timetable::Timetable;
 use crate::saga::{Handler, Registration, Saga};
-use crate::sleeper::Sleeper;
 use crate::telemetry;
-use crate::timetable::Timetable;
 use crate::{RuntimeError, SetupError, Tick};
 
 /// Sagas provided by the user, by their type.

@@ -11,10 +11,11 @@ pub use scoop_core::{
 use scoop_core::{Json, Stored};
 use serde_json::Value;
 
-pub use crate::retry::Retry;
+use crate::Scope;
+pub use crate::saga::retry::Retry;
+use crate::saga::shape;
+pub use crate::saga::tick::{ByHand, Launched, Timed, scheduled};
 pub use crate::saga::{Attempted, Handled, Handler, Registration, Saga, Step, StepEnd};
-pub use crate::tick::{ByHand, Launched, Timed, scheduled};
-use crate::{Scope, shape};
 
 /// Requires that the future is `Send`. The compiler reports the bound at the user's function, and the declared return
 /// type keeps it from being reported again further out.

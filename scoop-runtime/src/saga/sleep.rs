@@ -4,8 +4,9 @@
 use scoop_core::{Definition, Message, Result, SLEEP_HANDLER, SLEEP_STEP, SLEEP_TOPIC, StepDefinition};
 use serde::{Deserialize, Serialize};
 
+use crate::Scope;
+use crate::saga::private;
 use crate::saga::{Saga, Step, StepEnd};
-use crate::{Scope, private};
 
 /// The saga that handles sleeps. Every program runs it.
 pub(crate) struct Sleeper;

@@ -3,9 +3,9 @@
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Message};
 
-use super::{Handle, LOOK_MAX, LOOK_MIN, Launch, Outcome};
-use crate::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
-use crate::patience::Vain;
+use super::{Handle, LOOK_MAX, LOOK_MIN, Outcome};
+use crate::saga::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
+use crate::util::patience::Vain;
 use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
 
 /// The maximum number of runs that are searched for the step that failed first.
@@ -161,33 +161,5 @@ impl Handle {
 
     fn no_result(&self, topic: &'static str, why: NoResult, failed: Option<FailedStep>) -> RuntimeError {
         RuntimeError::NoResult { id: self.message, topic, why, failed }
-    }
-}
-
-impl<M: Message> Launch<M> {
-    /// Launches the message, waits for the end of the hierarchy, and returns the one reply to the message. As
-    /// [`Handle::result`], with the type of the reply inferred from the message.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Scoop::launch`](crate::Scoop::launch) and [`Handle::result`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the message may be launched even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct AskPrice { sku: String }
-    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = u64; }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let cents = scoop.launch(AskPrice { sku: "chair".into() }).result().await?;
-    /// println!("{cents} cents");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn result(self) -> Result<M::Reply, RuntimeError> {
-        self.await?.result::<M>().await
     }
 }

@@ -8,9 +8,9 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::ids;
+use crate::util::ids;
 
-use super::past::{Past, Pasts, Phase, Recorded, Revival};
+use super::run_history::{Past, Pasts, Phase, Recorded, Revival};
 
 /// A period of subscription of a handler to a topic.
 #[derive(Clone, Debug)]

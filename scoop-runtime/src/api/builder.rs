@@ -9,18 +9,18 @@ use futures_util::FutureExt;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use crate::api::in_memory::InMemory;
+use crate::api::migrate::bring_up_to_date;
 use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
-use crate::memory::InMemory;
-use crate::migrate::bring_up_to_date;
-use crate::patience::{Trial, Vain};
-use crate::registry::{Provided, Registry};
+use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
 use crate::store::{self, Access, Connections, Memory, Schema, Sessions, Store, Tables};
 use crate::testing::Rehearsal;
+use crate::util::patience::{Trial, Vain};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// The maximum number of connections in the pool of a private PostgreSQL.
@@ -189,7 +189,7 @@ impl Builder {
     /// so and [`Builder::client`] does not. Without it, tables of another version are an error. With tables of this
     /// version, no right to create anything is needed in either case.
     ///
-    /// So a deployment can make the tables with a role that may create them ([`migrate`](crate::migrate()) does the
+    /// So a deployment can make the tables with a role that may create them ([`migrate`](crate::api::migrate()) does the
     /// same as a step of its own), and start the programs with another role. A database in memory has no tables and
     /// ignores this.
     ///

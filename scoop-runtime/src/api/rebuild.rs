@@ -1,41 +1,10 @@
 //! Rebuilds the working set from the protocol's tables, after it was damaged or lost.
 
-mod fold;
-#[cfg(test)]
-mod fuzz;
-mod past;
-#[cfg(test)]
-mod tests;
-
 use futures_util::FutureExt;
-use uuid::Uuid;
 
-pub(crate) use self::fold::{Listened, Rebuilt, newest_outputs, rebuild};
-pub(crate) use self::past::{Recorded, Revival};
-use crate::patience::Vain;
-use crate::{HierarchyId, RuntimeError, Scoop};
-
-/// The result of a [rebuild](Scoop::rebuild_working_set) of the working set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Rebuild {
-    /// The number of runs before the rebuild.
-    pub before: u64,
-    /// The number of runs after the rebuild.
-    pub after: u64,
-    /// The hierarchies that cannot be rebuilt. Their runs are unchanged.
-    pub skipped: Vec<SkippedHierarchy>,
-}
-
-/// A hierarchy that cannot be [rebuilt](Scoop::rebuild_working_set): a record is damaged or unreadable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SkippedHierarchy {
-    /// Its id.
-    pub hierarchy: HierarchyId,
-    /// The reason.
-    pub reason: String,
-}
+use super::scoop::Scoop;
+use crate::util::patience::Vain;
+use crate::{Rebuild, RuntimeError};
 
 impl Scoop {
     /// Rebuilds the working set (the table `run`, the next work of each run) from the recorded events. A
@@ -80,8 +49,4 @@ impl Scoop {
         }
         .boxed()
     }
-}
-
-pub(crate) fn root_of(row: &Recorded) -> Uuid {
-    row.lineage.root_id()
 }

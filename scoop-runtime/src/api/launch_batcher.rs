@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::error::is_transient;
-use crate::patience::{Trial, Vain};
 use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::Unhandled;
 use crate::store::{Launch, Launched, Store, known_before};
-use crate::sync::{Mutex, MutexGuard, lock};
 use crate::unhandled::UnhandledWarnings;
+use crate::util::patience::{Trial, Vain};
+use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The maximum number of launches in a batch. There is at most one batch per connection.
 const BATCH_MAX: usize = 200;
@@ -369,7 +369,7 @@ mod interleavings {
     use shuttle::thread;
 
     use super::*;
-    use crate::sync::explore;
+    use crate::util::sync::explore;
 
     /// The state shared by the writers.
     #[derive(Default)]

@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, made};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
-use crate::ids;
-use crate::launch::{self, Options, launch_options};
-use crate::payload::{self, Unstorable};
-use crate::store::{Key, Opened, Surroundings};
+use crate::store::{self, Key, Opened, Surroundings};
 use crate::unhandled::launch_within;
+use crate::util::ids;
+use crate::util::payload::{self, Unstorable};
 use crate::{RuntimeError, When};
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.
@@ -236,7 +236,7 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<(Uuid, bool)> {
         let limit = self.engine.settings().payload_bytes_max;
-        let launched = payload::prepare(&message, limit);
+        let launched = store::prepare(&message, limit);
         let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
         let root = launched.root;
         let store = self.engine.store();
@@ -287,7 +287,7 @@ impl<'a> Scope<'a> {
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
         context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
-        launch::within(self.engine.settings().context_bytes_max, &context)?;
+        launch_options::within(self.engine.settings().context_bytes_max, &context)?;
         self.context = context;
         Ok(())
     }

@@ -8,11 +8,10 @@ use scoop_core::Message;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::patience::Vain;
 use crate::store::Redelivery;
-use crate::unhandled::Subscribed;
-use crate::uninterrupted::uninterrupted;
-use crate::{HierarchyId, RuntimeError, Scoop, When};
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{HierarchyId, RuntimeError, Scoop, Subscribed, When};
 
 /// The default age limit of redelivered messages.
 const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,5 +1,16 @@
 //! The trait that `#[saga]` implements, and its form without types that the engine runs.
 
+pub(crate) mod children;
+#[doc(hidden)]
+pub mod private;
+pub(crate) mod registry;
+pub(crate) mod retry;
+pub(crate) mod scope;
+pub(crate) mod shape;
+mod sleep;
+pub(crate) mod tick;
+pub(crate) mod timetable;
+
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,7 +19,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Definition, Failure, Message, Next, Result, Schedule, StepKind};
 use serde_json::Value;
 
-use crate::{Retry, Scope, private, shape};
+use crate::{Retry, Scope};
 
 /// A saga: a handler of one message type, written as a list of steps.
 ///

@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::RuntimeError;
-use crate::shape;
+use crate::saga::shape;
 
 /// One handler of one message that the run launched.
 #[derive(Clone, Debug, PartialEq)]
