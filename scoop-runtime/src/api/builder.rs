@@ -189,8 +189,8 @@ impl Builder {
     /// so and [`Builder::client`] does not. Without it, tables of another version are an error. With tables of this
     /// version, no right to create anything is needed in either case.
     ///
-    /// So a deployment can make the tables with a role that may create them ([`migrate`](crate::api::migrate()) does the
-    /// same as a step of its own), and start the programs with another role. A database in memory has no tables and
+    /// So a deployment can make the tables with a role that may create them ([`migrate`](crate::api::migrate()) does
+    /// the same as a step of its own), and start the programs with another role. A database in memory has no tables and
     /// ignores this.
     ///
     /// ```no_run

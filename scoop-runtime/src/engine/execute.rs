@@ -1,7 +1,7 @@
 //! Executes one run step by step, until it has to wait.
 //!
-//! Each turn asks the protocol for the next move, calls the user code of that move ([`super::user_code`]), and persists the
-//! conclusion ([`super::settle`]).
+//! Each turn asks the protocol for the next move, calls the user code of that move ([`super::user_code`]), and persists
+//! the conclusion ([`super::settle`]).
 
 use std::sync::OnceLock;
 use std::time::Duration;

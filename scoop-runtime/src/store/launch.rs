@@ -165,8 +165,8 @@ pub(crate) struct Launch {
     pub(crate) claimed: Vec<Uuid>,
 }
 
-/// How many bytes of payloads one statement has, about; more only if a single message has more. The conditional launches
-/// keep them in memory within the usual `work_mem`.
+/// How many bytes of payloads one statement has, about; more only if a single message has more. The conditional
+/// launches keep them in memory within the usual `work_mem`.
 pub(super) const PAYLOADS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Whether the messages are launched by several statements.

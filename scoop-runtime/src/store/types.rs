@@ -180,8 +180,8 @@ pub(crate) struct Disowned {
     pub(crate) woken: Vec<String>,
 }
 
-/// How many attempts of a run may have an unknown result before its next event; with the last one the run is stuck. With the
-/// pauses of the engine that takes about a minute or more.
+/// How many attempts of a run may have an unknown result before its next event; with the last one the run is stuck.
+/// With the pauses of the engine that takes about a minute or more.
 pub(crate) const UNKNOWN_MAX: i32 = 12;
 
 /// The reason of a run whose last attempt ended with its worker.

@@ -11,8 +11,8 @@
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
 //! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
-//! program fails to decode a stored reply as that type ([`refresh::add_reply_type`]): then this worker has another definition
-//! than those that may read it.
+//! program fails to decode a stored reply as that type ([`refresh::add_reply_type`]): then this worker has another
+//! definition than those that may read it.
 
 pub(super) mod recorded;
 pub(super) mod refresh;

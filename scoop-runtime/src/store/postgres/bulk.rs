@@ -1,5 +1,5 @@
-//! Large payloads: many statements of bounded size in one transaction, in place of one statement that has them all. So the
-//! memory of the server is bounded, as is the time of each statement, and a step or a client may launch any number.
+//! Large payloads: many statements of bounded size in one transaction, in place of one statement that has them all. So
+//! the memory of the server is bounded, as is the time of each statement, and a step or a client may launch any number.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ impl Tables {
         Ok(Launch { launched, handlers: handlers.into_iter().collect(), claimed: vec![] })
     }
 
-    /// Stores the messages of a settlement ahead of it, in its transaction. `claim` is what the transaction of a step is
-    /// marked with. The answer is no if it is not, or if the settlement was applied before.
+    /// Stores the messages of a settlement ahead of it, in its transaction. `claim` is what the transaction of a step
+    /// is marked with. The answer is no if it is not, or if the settlement was applied before.
     pub(super) async fn store_messages(
         &self,
         connection: &mut PgConnection,

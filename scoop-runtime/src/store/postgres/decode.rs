@@ -96,8 +96,8 @@ impl Claimed {
     }
 }
 
-/// Whether a run has this lineage. No parent waits for a run that was told to roll back on request, also if it is not the
-/// first one.
+/// Whether a run has this lineage. No parent waits for a run that was told to roll back on request, also if it is not
+/// the first one.
 fn is_lineage_of(lineage: &Lineage, key: Key, parent: Option<Uuid>, told: bool) -> bool {
     let is_first = lineage.ids().len() == 2;
     let above = lineage.ids().iter().rev().nth(1).filter(|_| !is_first);
@@ -146,7 +146,8 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
     }))
 }
 
-/// A time that a row has. PostgreSQL has times that Rust has not: such a time becomes the nearest one of the years 1 to 9999.
+/// A time that a row has. PostgreSQL has times that Rust has not: such a time becomes the nearest one of the years 1 to
+/// 9999.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredTime(pub(crate) OffsetDateTime);
 

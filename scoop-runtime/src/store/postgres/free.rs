@@ -44,8 +44,8 @@ impl Tables {
         Ok(Reaped { workers, freed })
     }
 
-    /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the runs ready
-    /// that it may have failed to wake. `in_flight` is called when no claim is under way.
+    /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the runs
+    /// ready that it may have failed to wake. `in_flight` is called when no claim is under way.
     pub(crate) async fn disown(
         &self,
         worker: Uuid,

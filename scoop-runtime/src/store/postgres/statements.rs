@@ -3,7 +3,7 @@
 //! The files under `sql/` name the schema `scoop` in full. Another schema is written into the text, once, when the
 //! program starts: in quotes, so that any name will do that the texts have room for.
 //!
-//! Statements on connections of the engine find functions and operators in `pg_catalog` alone, see `sessions.rs`. Some
+//! Statements on connections of the engine find functions and operators in `pg_catalog` alone, see `pool.rs`. Some
 //! also run in transactions of the user, which have a `search_path` of the user: these name the schema of every
 //! function, operator and type. They avoid syntax that stands for an operator without a schema: `IN`, `BETWEEN`,
 //! `USING`, `nullif`, `CASE x WHEN`, `IS DISTINCT FROM`; `unnest` of several lists stands for that of the server. And

@@ -1,5 +1,5 @@
-//! Settlements of several statements in one transaction: the messages of large ones are stored first, and for messages that
-//! require a handler `step_unhandled.sql` checks that afterwards.
+//! Settlements of several statements in one transaction: the messages of large ones are stored first, and for messages
+//! that require a handler `step_unhandled.sql` checks that afterwards.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use uuid::Uuid;
 use crate::store::{Settled, Settlement, Tables};
 
 impl Tables {
-    /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction. Fails
-    /// with `Unhandled` if a handler is missing; then none of them is applied.
+    /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction.
+    /// Fails with `Unhandled` if a handler is missing; then none of them is applied.
     pub(super) async fn settle_in_transaction(
         &self,
         identifier: &str,
