@@ -13,14 +13,13 @@ use super::event_log::Event;
 use super::row::{Lane, Row, RunState};
 use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
-use crate::store::{Claimed, Lanes, Progress, Surroundings, Unclaimed};
+use crate::store::{ClaimStorage, Claimed, Lanes, Progress, Surroundings, Unclaimed};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
-impl Memory {
-    /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
-    pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+impl ClaimStorage for Memory {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
         self.run("lanes_ready", |state| {
             let known = named(lanes).zip(progress.of(lanes));
             let ready = known.filter(|(lane, reached)| state.due(lane, *reached).next().is_some());
@@ -30,9 +29,7 @@ impl Memory {
         .await
     }
 
-    /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks only at
-    /// runs that became ready since `progress`, and advances that.
-    pub(crate) async fn claim(
+    async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,

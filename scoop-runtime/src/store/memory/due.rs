@@ -8,17 +8,11 @@ use super::Memory;
 use super::definitions::named;
 use super::row::Row;
 use super::state::State;
-use crate::store::{GiveUp, Key, Lanes, Parent};
+use crate::store::{DueStorage, GiveUp, Key, Lanes, Parent};
 use crate::util::when::Now;
 
-impl Memory {
-    /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if
-    /// this worker is registered.
-    pub(crate) async fn due(
-        &self,
-        lanes: &Lanes,
-        worker: Uuid,
-    ) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
+impl DueStorage for Memory {
+    async fn due(&self, lanes: &Lanes, worker: Uuid) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
         self.run("due", |state| {
             let ready = named(lanes).filter_map(|lane| state.ready.get(&lane)?.first().map(|(at, ..)| *at));
             let overdue = state.overdue.first().map(|(at, _)| *at);
@@ -30,8 +24,7 @@ impl Memory {
         .await
     }
 
-    /// Makes waiting runs give up that have missed a deadline, and returns them.
-    pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+    async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
         self.run("overdue", |state| {
             let (now, limit) = (state.now(), usize::try_from(limit).unwrap_or(usize::MAX));
             let late = state.overdue.iter().take_while(|(at, _)| *at <= now).take(limit);
@@ -48,8 +41,7 @@ impl Memory {
         .await
     }
 
-    /// Which of these running runs have to give up, and in how many seconds.
-    pub(crate) async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+    async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         self.run("stops", |state| {
             let seconds = |row: &Row| match (row.gives_up, row.give_up_at) {
                 (true, _) => Some(0.0),
@@ -64,8 +56,7 @@ impl Memory {
         .await
     }
 
-    /// Why the run has to give up, if it has to and is still held under this key.
-    pub(crate) async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
+    async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
         self.run("give_up", |state| {
             let now = state.now();
             let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
@@ -80,12 +71,11 @@ impl Memory {
         .await
     }
 
-    /// Whether the run is still held under this key.
-    pub(crate) async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
+    async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
         self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
     }
 
-    pub(crate) async fn now(&self) -> sqlx::Result<Now> {
+    async fn now(&self) -> sqlx::Result<Now> {
         self.run("now", |state| {
             let now: OffsetDateTime = state.now();
             Ok(Now { earliest: now, latest: now })

@@ -1,5 +1,6 @@
 //! Rebuilds the working set from the recorded events, and compares it with the present one; see `rebuild_*.sql`.
 
+use crate::store::RebuildStorage;
 use std::sync::Arc;
 
 use scoop_core::{Failure, Lineage};
@@ -15,9 +16,8 @@ use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, newest_outpu
 use crate::repair::Remedy;
 use crate::util::ids;
 
-impl Memory {
-    /// Rebuilds the working set. If processes are alive, it returns their number instead.
-    pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+impl RebuildStorage for Memory {
+    async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         self.run("rebuild", |state| {
             let alive =
                 state.workers.values().filter(|worker| state.sessions.contains_key(&worker.session)).count();
@@ -39,7 +39,9 @@ impl Memory {
         })
         .await
     }
+}
 
+impl Memory {
     /// The difference between the rows of a hierarchy and those that follow from its record, if any.
     pub(crate) fn rebuild_differs(&self, root: Uuid) -> Option<String> {
         let state = self.lock();

@@ -15,21 +15,38 @@ use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
     Unrolled, Unrolleds, Written, held_again, no_program,
 };
-use crate::store::{FailedPart, Key, Page, Parent, Remedied, Repaired, Target};
+use crate::store::{FailedPart, Key, Page, Parent, Remedied, RepairStorage, Repaired, Target};
 use crate::util::when::since_1970;
 
-impl Memory {
-    /// Carries out an intervention on a run, if that is possible.
-    pub(crate) async fn repair(
-        &self,
-        target: &Target,
-        asked: &Remedied<'_>,
-    ) -> sqlx::Result<Result<Repaired, Refusal>> {
+impl RepairStorage for Memory {
+    async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
+        self.run("hold", |state| {
+            if state.claimed_under(key).is_none() {
+                return Ok(false);
+            }
+            let (now, run) = (state.now(), (key.root, key.id));
+            state.change(run, |row| {
+                row.free(now);
+                (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
+                row.last_event_at = later(now, row.last_event_at);
+                (row.held, row.gives_up, row.give_up_at) = (true, false, None);
+                (row.attempts, row.retries) = (0, 0);
+            });
+            state.record_failure(run, failed);
+            // The run has taken note of its failed children.
+            let noted = state.children(run).filter(|child| child.state == RunState::Ended);
+            let noted: Vec<_> = noted.map(Row::id).collect();
+            noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
     }
 
-    /// A page of failed compensations, newest first.
-    pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
         self.run("failed_compensations", |state| {
             let hierarchies = state.hierarchies.values();
             let mut failed: Vec<_> = hierarchies.flat_map(Hierarchy::failed_compensations).collect();
@@ -42,8 +59,7 @@ impl Memory {
         .await
     }
 
-    /// A page of stuck runs, longest first.
-    pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
+    async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
         self.run("stuck_runs", |state| {
             let later =
                 state.stuck.iter().filter(|(at, id, _)| page.after.is_none_or(|after| (*at, *id) > after));
@@ -58,8 +74,7 @@ impl Memory {
         .await
     }
 
-    /// The interventions in a hierarchy, oldest first.
-    pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
+    async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
         self.run("interventions", |state| {
             let done =
                 state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
@@ -385,31 +400,6 @@ impl Intervened {
             source: self.source.clone(),
             at: since_1970(self.at),
         }
-    }
-}
-
-impl Memory {
-    /// Parks a run for an operator after its rollback failed again. The run has taken note of its failed children.
-    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
-        self.run("hold", |state| {
-            if state.claimed_under(key).is_none() {
-                return Ok(false);
-            }
-            let (now, run) = (state.now(), (key.root, key.id));
-            state.change(run, |row| {
-                row.free(now);
-                (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
-                row.last_event_at = later(now, row.last_event_at);
-                (row.held, row.gives_up, row.give_up_at) = (true, false, None);
-                (row.attempts, row.retries) = (0, 0);
-            });
-            state.record_failure(run, failed);
-            let noted = state.children(run).filter(|child| child.state == RunState::Ended);
-            let noted: Vec<_> = noted.map(Row::id).collect();
-            noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
-            Ok(true)
-        })
-        .await
     }
 }
 

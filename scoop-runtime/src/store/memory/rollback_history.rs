@@ -13,12 +13,19 @@ use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
-use crate::store::{History, Key, Wanted};
+use crate::store::{History, HistoryStorage, Key, Wanted};
 
-impl Memory {
-    /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are all
-    /// returned.
-    pub(crate) async fn history(
+impl HistoryStorage for Memory {
+    async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
+        self.run("recorded", |state| {
+            let is = |event: &Event| event.kind == kind && event.identifier.as_deref() == Some(identifier);
+            let hierarchy = state.hierarchy(run.root);
+            Ok(hierarchy.is_some_and(|hierarchy| hierarchy.record.of_run(run.id).any(is)))
+        })
+        .await
+    }
+
+    async fn history(
         &self,
         names: &RollbackNames,
         handler: &str,
@@ -35,8 +42,7 @@ impl Memory {
         .await
     }
 
-    /// The newest entries of a run's forward path, up to `until`.
-    pub(crate) async fn entries_until(
+    async fn entries_until(
         &self,
         names: &RollbackNames,
         handler: &str,
@@ -52,13 +58,7 @@ impl Memory {
         .await
     }
 
-    /// The counts of a run's history, up to `until`. Reads all of it.
-    pub(crate) async fn count_history(
-        &self,
-        handler: &str,
-        run: &Run,
-        until: i64,
-    ) -> sqlx::Result<Beginning> {
+    async fn count_history(&self, handler: &str, run: &Run, until: i64) -> sqlx::Result<Beginning> {
         self.run("history", |state| {
             let mut beginning = Beginning { until, instances: 0, runs: BTreeMap::new(), newest: None };
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
@@ -73,14 +73,7 @@ impl Memory {
         .await
     }
 
-    /// How often in a row the step of these names completed in a run, up to `until`.
-    pub(crate) async fn repetitions(
-        &self,
-        handler: &str,
-        run: &Run,
-        steps: &[String],
-        until: i64,
-    ) -> sqlx::Result<u32> {
+    async fn repetitions(&self, handler: &str, run: &Run, steps: &[String], until: i64) -> sqlx::Result<u32> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
             let suspended = record.map(|record| record.suspensions_until(handler, run.lineage.id(), until));
@@ -92,13 +85,7 @@ impl Memory {
         .await
     }
 
-    /// The outputs of a run's steps, by name.
-    pub(crate) async fn values(
-        &self,
-        _: &str,
-        run: &Run,
-        wanted: &Wanted,
-    ) -> sqlx::Result<BTreeMap<String, Value>> {
+    async fn values(&self, _: &str, run: &Run, wanted: &Wanted) -> sqlx::Result<BTreeMap<String, Value>> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
             let Some(values) = record.and_then(|record| record.values.get(&run.lineage.id())) else {
@@ -114,8 +101,7 @@ impl Memory {
         .await
     }
 
-    /// Whether an operator wants the newest part of a rollback to run again.
-    pub(crate) async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
+    async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
         self.run("history", |state| {
             let record = state.hierarchy(run.lineage.root_id()).map(|hierarchy| &hierarchy.record);
             Ok(record.is_some_and(|record| record.repeats(run.lineage.id())))
@@ -123,18 +109,7 @@ impl Memory {
         .await
     }
 
-    /// Whether the worker of this identifier has recorded an event of this kind for the run.
-    pub(crate) async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
-        self.run("recorded", |state| {
-            let is = |event: &Event| event.kind == kind && event.identifier.as_deref() == Some(identifier);
-            let hierarchy = state.hierarchy(run.root);
-            Ok(hierarchy.is_some_and(|hierarchy| hierarchy.record.of_run(run.id).any(is)))
-        })
-        .await
-    }
-
-    /// The outcome of messages in each of their handlers, in the order of the messages.
-    pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
+    async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
         self.run("children", |state| {
             let ChildQuery { of, topic, replies } = asked;
             let id = match of {

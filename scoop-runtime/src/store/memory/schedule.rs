@@ -8,12 +8,11 @@ use super::Memory;
 use super::launch::Root;
 use super::state::{Scheduled, State};
 use crate::saga::timetable::{Timetable, Unfit};
-use crate::store::{Asked, Pairs, Published, Taken};
+use crate::store::{Asked, Pairs, Published, ScheduleStorage, Taken};
 use scoop_core::{Missed, Overlap};
 
-impl Memory {
-    /// Registers the schedules of sagas.
-    pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+impl ScheduleStorage for Memory {
+    async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         self.run("publish_schedules", |state| {
             schedules.iter().for_each(|published| state.list_schedule(published));
             Ok(())
@@ -21,8 +20,7 @@ impl Memory {
         .await
     }
 
-    /// The seconds until one of these is due; negative if it has been.
-    pub(crate) async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Option<f64>> {
+    async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Option<f64>> {
         self.run("schedule_wait", |state| {
             let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
             Ok(next.map(|at| (at - state.now()).as_seconds_f64()))
@@ -30,8 +28,7 @@ impl Memory {
         .await
     }
 
-    /// Launches the due ticks of one of these schedules, and advances it.
-    pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
         self.run("fire_schedule", |state| {
             let now = state.now();
             let due = |pair: &(String, String)| {
@@ -60,9 +57,7 @@ impl Memory {
         .await
     }
 
-    /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers; `None`
-    /// if there is no such schedule.
-    pub(crate) async fn trigger(
+    async fn trigger(
         &self,
         topic: &str,
         handler: &str,

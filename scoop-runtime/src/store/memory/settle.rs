@@ -14,11 +14,10 @@ use super::launch::earlier;
 use super::row::{Row, RunState};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, made};
-use crate::store::{Key, Settled, Settlement, Unhandled};
+use crate::store::{Key, SettleStorage, Settled, Settlement, Unhandled};
 
-impl Memory {
-    /// Applies the settlements whose claims still hold, and returns their results.
-    pub(crate) async fn settle(
+impl SettleStorage for Memory {
+    async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],

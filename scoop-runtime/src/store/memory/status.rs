@@ -10,13 +10,12 @@ use super::requests::children_of;
 use super::row::Row;
 use super::state::{Hierarchy, State};
 use crate::RunEvent;
-use crate::store::{HandlerOutcome, Standing};
+use crate::store::{HandlerOutcome, Standing, StatusStorage};
 use crate::tree::{Extent, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
 
-impl Memory {
-    /// The progress of a root message.
-    pub(crate) async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+impl StatusStorage for Memory {
+    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
         self.run("standing", |state| {
             let hierarchy = state.hierarchy(root);
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
@@ -33,8 +32,7 @@ impl Memory {
         .await
     }
 
-    /// The message that started a hierarchy.
-    pub(crate) async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
+    async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
         self.run("root_message", |state| {
             let events =
                 state.hierarchy(root).into_iter().flat_map(|hierarchy| hierarchy.record.of_run(root));
@@ -44,8 +42,7 @@ impl Memory {
         .await
     }
 
-    /// The runs of a hierarchy, parents before their children.
-    pub(crate) async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+    async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
             let Some(hierarchy) = state.home_of(message) else {
                 return Ok(TreeRows::new(vec![], false, extent));

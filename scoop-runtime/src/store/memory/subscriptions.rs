@@ -8,12 +8,11 @@ use super::state::{Listed, Pair, RunId, State};
 use crate::ListedHandler;
 use crate::bug::{Bug, made};
 use crate::saga::registry::{Renamed, Subscription};
-use crate::store::{Parent, Struck};
+use crate::store::{Parent, Struck, SubscriptionStorage};
 use crate::util::when::since_1970;
 
-impl Memory {
-    /// Registers the sagas that messages are delivered to, in place of their former names.
-    pub(crate) async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+impl SubscriptionStorage for Memory {
+    async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         self.run("publish", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
@@ -45,8 +44,7 @@ impl Memory {
         .await
     }
 
-    /// The names that newer programs have given these sagas, and that this program does not have.
-    pub(crate) async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
         self.run("renamed_sagas", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let mut renamed = BTreeSet::new();
@@ -68,8 +66,7 @@ impl Memory {
         .await
     }
 
-    /// The sagas that have ready runs but no living worker, with their topics.
-    pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+    async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
         self.run("abandoned_sagas", |state| {
             let queues = state.abandoned_queues();
             let sagas: BTreeSet<_> =
@@ -79,8 +76,7 @@ impl Memory {
         .await
     }
 
-    /// The registered handlers.
-    pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+    async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
         self.run("listed_handlers", |state| {
             let mut listed: Vec<_> = state.topology.iter().filter(|listed| listed.until.is_none()).collect();
             listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
@@ -94,21 +90,7 @@ impl Memory {
         .await
     }
 
-    /// All subscriptions, from the beginning on.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn listings(&self) -> Vec<crate::simulation::Listing> {
-        let told = |listed: &Listed| crate::simulation::Listing {
-            topic: listed.topic.to_string(),
-            handler: listed.handler.to_string(),
-            since: since_1970(listed.since),
-            until: listed.until.map(since_1970),
-            dropped: listed.dropped,
-        };
-        self.lock().topology.iter().map(told).collect()
-    }
-
-    /// Retires a handler. With `drops`, its runs that have not begun are deleted.
-    pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
         self.run("strike_out", |state| {
             let now = state.now();
             let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
@@ -128,6 +110,21 @@ impl Memory {
             Ok(Struck { was_listed, waiting, dropped, parents })
         })
         .await
+    }
+}
+
+impl Memory {
+    /// All subscriptions, from the beginning on.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn listings(&self) -> Vec<crate::simulation::Listing> {
+        let told = |listed: &Listed| crate::simulation::Listing {
+            topic: listed.topic.to_string(),
+            handler: listed.handler.to_string(),
+            since: since_1970(listed.since),
+            until: listed.until.map(since_1970),
+            dropped: listed.dropped,
+        };
+        self.lock().topology.iter().map(told).collect()
     }
 }
 

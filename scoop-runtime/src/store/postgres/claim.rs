@@ -1,6 +1,6 @@
 //! Claims ready runs. If the database refuses a claim because of one of its runs, that run is marked stuck.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use sqlx::Row;
@@ -12,7 +12,7 @@ use super::Tables;
 use super::decode::time;
 use super::query_ext::Alone;
 use crate::error::is_of_contents;
-use crate::store::{Claimed, Lanes, Progress, Unclaimed};
+use crate::store::{ClaimStorage, Claimed, Lanes, Progress, Unclaimed};
 use crate::util::ids;
 
 /// The arguments of a claim.
@@ -23,16 +23,30 @@ struct Claim<'a, S> {
     shares: S,
 }
 
-impl Tables {
-    /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks only at
-    /// runs that became ready since `progress`, and advances that.
-    pub(crate) async fn claim(
+impl ClaimStorage for Tables {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+        let known = progress.known();
+        let rows = sqlx::query_as(self.sql.handler_ready.clone())
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(known.iter().map(|(topic, ..)| *topic).collect::<Vec<_>>())
+            .bind(known.iter().map(|(_, handler, ..)| *handler).collect::<Vec<_>>())
+            .bind(known.iter().map(|(.., reached)| *reached).collect::<Vec<_>>())
+            .bind(&lanes.reserved_for)
+            .bind(known.iter().map(|(_, _, lane, _)| *lane).collect::<Vec<_>>());
+        let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
+        let ready: BTreeSet<_> =
+            ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
+        Ok(lanes.only(|lane| ready.contains(&lane)))
+    }
+
+    async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
         lanes: &Lanes,
         limit: usize,
-        shares: impl Serialize + Send + Sync,
+        shares: &BTreeMap<String, usize>,
         progress: &mut Progress,
     ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         let claim = Claim { worker, identifier, lanes, shares };
@@ -42,7 +56,9 @@ impl Tables {
             claimed => claimed,
         }
     }
+}
 
+impl Tables {
     /// Claims ready runs, or only these.
     async fn claim_from<S: Serialize + Send + Sync>(
         &self,
@@ -127,24 +143,5 @@ impl Tables {
         let mark = sqlx::query(self.sql.run_mark_stuck.clone()).bind(root).bind(id).bind(&why);
         let marked: Vec<PgRow> = mark.all(&self.sessions).await?;
         Ok((!marked.is_empty()).then_some(Unclaimed::Refused { root, id, why }))
-    }
-}
-
-impl Tables {
-    /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
-    pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
-        let known = progress.known();
-        let rows = sqlx::query_as(self.sql.handler_ready.clone())
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
-            .bind(known.iter().map(|(topic, ..)| *topic).collect::<Vec<_>>())
-            .bind(known.iter().map(|(_, handler, ..)| *handler).collect::<Vec<_>>())
-            .bind(known.iter().map(|(.., reached)| *reached).collect::<Vec<_>>())
-            .bind(&lanes.reserved_for)
-            .bind(known.iter().map(|(_, _, lane, _)| *lane).collect::<Vec<_>>());
-        let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
-        let ready: BTreeSet<_> =
-            ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
-        Ok(lanes.only(|lane| ready.contains(&lane)))
     }
 }

@@ -13,8 +13,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use crate::store::no_failure;
-use crate::store::{Claimed, Key, Surroundings, Unclaimed};
+use crate::store::{Claimed, Key, Surroundings, Unclaimed, no_failure};
 
 /// The children that ended without success, as `scoop.failed_children` returns them.
 #[derive(Deserialize)]

@@ -11,7 +11,7 @@ use super::decode::{StoredTime, time};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{Alone, Done};
 use crate::store::types::UNKNOWN_MAX;
-use crate::store::{LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
+use crate::store::{DefinitionStorage, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 
 impl LivingWorker {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
@@ -26,9 +26,8 @@ impl LivingWorker {
     }
 }
 
-impl Tables {
-    /// Records definitions. Returns the number of each.
-    pub(crate) async fn publish_definitions(
+impl DefinitionStorage for Tables {
+    async fn publish_definitions(
         &self,
         definitions: &[PublishedDefinition],
     ) -> sqlx::Result<Vec<(String, i32)>> {
@@ -41,8 +40,7 @@ impl Tables {
             .await
     }
 
-    /// The steps of a recorded definition of this handler.
-    pub(crate) async fn definition_steps(
+    async fn definition_steps(
         &self,
         definition: i32,
         handler: &str,
@@ -52,15 +50,7 @@ impl Tables {
         Ok(steps.map(|Json(steps)| steps))
     }
 
-    /// The living workers.
-    pub(crate) async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
-        let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
-        rows.iter().map(LivingWorker::from_row).collect()
-    }
-
-    /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
-    /// workers.
-    pub(crate) async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
+    async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
         sqlx::query(self.sql.worker_enlist.clone())
@@ -75,6 +65,34 @@ impl Tables {
         tx.commit().await
     }
 
+    async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
+        let rows = sqlx::query(self.sql.topology_read.clone()).all(&self.sessions).await?;
+        rows.iter().map(LivingWorker::from_row).collect()
+    }
+
+    async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        // So the next statement sees all living workers, and a worker that starts later sees its result.
+        sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
+        let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
+            .bind(refusal.key.root)
+            .bind(refusal.key.id)
+            .bind(refusal.key.epoch)
+            .bind(refusal.reason.replace('\0', ""))
+            .bind(refusal.definition)
+            .bind(refusal.or_stuck)
+            .fetch_optional(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(match stuck {
+            Some(true) => SetAside::Stuck,
+            Some(false) => SetAside::HandedOver,
+            None => SetAside::Void,
+        })
+    }
+}
+
+impl Tables {
     /// Registers a worker, in a transaction of the caller.
     pub(super) async fn register_on(
         &self,
@@ -127,29 +145,5 @@ impl Tables {
         let retry = sqlx::query(self.sql.run_retry_stuck.clone()).bind(handlers).bind(UNKNOWN_MAX);
         retry.execute(connection).await?;
         Ok(())
-    }
-}
-
-impl Tables {
-    /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
-    pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        // So the next statement sees all living workers, and a worker that starts later sees its result.
-        sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
-        let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
-            .bind(refusal.key.root)
-            .bind(refusal.key.id)
-            .bind(refusal.key.epoch)
-            .bind(refusal.reason.replace('\0', ""))
-            .bind(refusal.definition)
-            .bind(refusal.or_stuck)
-            .fetch_optional(&mut *tx)
-            .await?;
-        tx.commit().await?;
-        Ok(match stuck {
-            Some(true) => SetAside::Stuck,
-            Some(false) => SetAside::HandedOver,
-            None => SetAside::Void,
-        })
     }
 }

@@ -9,18 +9,31 @@ use uuid::Uuid;
 
 use super::decode::{time, time_if_any};
 use super::query_ext::Alone;
-use crate::store::{GiveUp, Key, Lanes, Parent, Tables, readable};
+use crate::store::{DueStorage, GiveUp, Key, Lanes, Parent, Tables, readable};
 use crate::util::when::Now;
 
-impl Tables {
-    /// Whether the run is still held under this key.
-    pub(crate) async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
-        held.one(&self.sessions).await?.try_get(0)
+impl DueStorage for Tables {
+    async fn due(&self, lanes: &Lanes, worker: Uuid) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
+        let due = sqlx::query_as(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
+        due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
     }
 
-    /// Why the run has to give up, if it has to and is still held under this key.
-    pub(crate) async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
+    async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
+        rows.iter().map(Parent::from_row).collect()
+    }
+
+    async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+        let each = keys.iter();
+        sqlx::query_as(self.sql.run_stops.clone())
+            .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
+            .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
+            .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
+            .all(&self.sessions)
+            .await
+    }
+
+    async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
         let row = sqlx::query(self.sql.run_give_up.clone())
             .bind(key.root)
             .bind(key.id)
@@ -41,36 +54,12 @@ impl Tables {
         row.map(read).transpose()
     }
 
-    /// Makes waiting runs give up that have missed a deadline, and returns them.
-    pub(crate) async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
-        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
-        rows.iter().map(Parent::from_row).collect()
+    async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
+        held.one(&self.sessions).await?.try_get(0)
     }
 
-    /// Which of these running runs have to give up, and in how many seconds.
-    pub(crate) async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
-        let each = keys.iter();
-        sqlx::query_as(self.sql.run_stops.clone())
-            .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
-            .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
-            .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
-            .all(&self.sessions)
-            .await
-    }
-
-    /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology, if
-    /// this worker is registered.
-    pub(crate) async fn due(
-        &self,
-        lanes: &Lanes,
-        worker: Uuid,
-    ) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
-        let due = sqlx::query_as(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
-        due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
-    }
-
-    /// The time by the clock of the server.
-    pub(crate) async fn now(&self) -> sqlx::Result<Now> {
+    async fn now(&self) -> sqlx::Result<Now> {
         self.clock.now(&self.sessions).await
     }
 }

@@ -8,45 +8,13 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::Alone;
 use crate::settings::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
-use crate::store::{Disowned, Freed, Reaped};
+use crate::store::{Disowned, FreeStorage, Freed, Reaped};
 
 /// A worker: its id, its sagas, and the definition of each.
 type Owner = (Uuid, Vec<String>, Vec<i32>);
 
-impl Tables {
-    /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.
-    pub(crate) async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_topology(&mut tx).await?;
-        let left = sqlx::query_as(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        let freed = self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await?;
-        self.reconsider(&mut tx, &handlers(left)).await?;
-        self.notification(worker).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(freed)
-    }
-
-    /// Deletes dead workers and frees their runs.
-    pub(crate) async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
-        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
-        if !look.one(&self.sessions).await? {
-            return Ok(Reaped::default());
-        }
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        self.lock_topology(&mut tx).await?;
-        let dead: Vec<Owner> =
-            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
-        let freed = self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await?;
-        let workers = dead.len();
-        self.reconsider(&mut tx, &handlers(dead)).await?;
-        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
-        tx.commit().await?;
-        Ok(Reaped { workers, freed })
-    }
-
-    /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the runs
-    /// ready that it may have failed to wake. `in_flight` is called when no claim is under way.
-    pub(crate) async fn disown(
+impl FreeStorage for Tables {
+    async fn disown(
         &self,
         worker: Uuid,
         in_flight: impl Fn() -> Vec<Uuid>,
@@ -68,6 +36,36 @@ impl Tables {
         Ok(Disowned { freed, woken: self.sweep().await? })
     }
 
+    async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
+        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
+        if !look.one(&self.sessions).await? {
+            return Ok(Reaped::default());
+        }
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        let dead: Vec<Owner> =
+            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let freed = self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await?;
+        let workers = dead.len();
+        self.reconsider(&mut tx, &handlers(dead)).await?;
+        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Reaped { workers, freed })
+    }
+
+    async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        let left = sqlx::query_as(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let freed = self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await?;
+        self.reconsider(&mut tx, &handlers(left)).await?;
+        self.notification(worker).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(freed)
+    }
+}
+
+impl Tables {
     /// Frees the runs of these owners that are not in flight.
     async fn free(
         &self,

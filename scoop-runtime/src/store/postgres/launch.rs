@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use sqlx::{PgExecutor, Postgres, Row, SqlStr};
 
 use super::Tables;
-use crate::store::{Claimer, Launch, Launched, Unhandled, is_bulky};
+use crate::store::{Claimer, Launch, LaunchStorage, Launched, Unhandled, is_bulky};
 use crate::util::ids;
 
 impl Launched {
@@ -76,6 +76,25 @@ fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
     Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
 }
 
+impl LaunchStorage for Tables {
+    async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+        // Asked before a connection is held.
+        self.may_write().await?;
+        if is_bulky(messages) {
+            return self.launch_in_parts(messages).await;
+        }
+        self.sessions.run(async |session| self.launch(session, messages).await).await
+    }
+
+    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
+        let launch = async |session: &mut _| match messages {
+            [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
+            all => self.launch_for(session, all, claimer).await,
+        };
+        self.sessions.run(launch).await
+    }
+}
+
 impl Tables {
     /// Publishes messages and starts a run for each listed handler. Fails with [`Unhandled`] if one of them
     /// requires a handler and there is none; then none of them is published.
@@ -95,19 +114,6 @@ impl Tables {
         let rows = publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await?;
         let handlers = rows.iter().map(|row| row.try_get("handler")).collect::<Result<_, _>>()?;
         Ok(Launch { launched: i64::try_from(messages.len()).unwrap_or(i64::MAX), handlers, claimed: vec![] })
-    }
-
-    /// The same, by a worker that has room for some of the runs: these are claimed.
-    pub(crate) async fn launch_here(
-        &self,
-        claimer: Claimer<'_>,
-        messages: &[Launched],
-    ) -> sqlx::Result<Launch> {
-        let launch = async |session: &mut _| match messages {
-            [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
-            all => self.launch_for(session, all, claimer).await,
-        };
-        self.sessions.run(launch).await
     }
 
     pub(super) async fn launch_one_here(
@@ -151,15 +157,5 @@ impl Tables {
         // The transaction may be one of the user, in which names may be taken.
         let launch = launch.persistent(self.sessions.keeps_statements());
         launch_of(&launch.fetch_one(executor).await?)
-    }
-
-    /// The same, in a transaction of its own.
-    pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
-        // Asked before a connection is held.
-        self.may_write().await?;
-        if is_bulky(messages) {
-            return self.launch_in_parts(messages).await;
-        }
-        self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 }

@@ -1,6 +1,7 @@
 //! Rebuilds the working set from the recorded events. A hierarchy that cannot be rebuilt keeps its rows, and the others
 //! are rebuilt.
 
+use crate::store::RebuildStorage;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
@@ -35,10 +36,8 @@ struct Pass {
     at_fault: Reasons,
 }
 
-impl Tables {
-    /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are left
-    /// out of a further pass, in a transaction of its own: their rows are gone in the first one.
-    pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+impl RebuildStorage for Tables {
+    async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         let mut skipped = BTreeMap::new();
         loop {
             match self.rebuild_but(&skipped).await? {
@@ -53,7 +52,9 @@ impl Tables {
             }
         }
     }
+}
 
+impl Tables {
     /// The same, without these hierarchies. If others are at fault, nothing has changed.
     async fn rebuild_but(&self, skipped: &Reasons) -> sqlx::Result<Result<Pass, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;

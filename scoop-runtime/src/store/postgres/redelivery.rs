@@ -11,7 +11,7 @@ use uuid::{Builder, Uuid};
 use super::Tables;
 use super::pool::READ_COMMITTED;
 use super::query_ext::Alone;
-use crate::store::Redelivery;
+use crate::store::{Redelivery, RedeliveryStorage};
 use crate::util::ids;
 use crate::util::patience::note;
 
@@ -33,10 +33,8 @@ struct Found {
     next: Option<Uuid>,
 }
 
-impl Tables {
-    /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered now.
-    /// Begins after the event `after`, or with the events of the time `since`.
-    pub(crate) async fn redeliver(
+impl RedeliveryStorage for Tables {
+    async fn redeliver(
         &self,
         topic: &str,
         since: OffsetDateTime,
@@ -58,7 +56,9 @@ impl Tables {
         tx.commit().await.inspect_err(note)?;
         Ok(redelivery)
     }
+}
 
+impl Tables {
     async fn find_unhandled(
         &self,
         topic: &str,

@@ -17,18 +17,28 @@ use crate::repair::{
     Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
     held_again, no_program,
 };
-use crate::store::no_failure;
-use crate::store::{FailedPart, Key, Page, Parent, Remedied, Repaired, Target, readable};
+use crate::store::{
+    FailedPart, Key, Page, Parent, Remedied, RepairStorage, Repaired, Target, no_failure, readable,
+};
 use crate::util::patience::note;
 use crate::util::when::since_1970;
 
-impl Tables {
-    /// Carries out an intervention on a run, if that is possible.
-    pub(crate) async fn repair(
-        &self,
-        target: &Target,
-        asked: &Remedied<'_>,
-    ) -> sqlx::Result<Result<Repaired, Refusal>> {
+impl RepairStorage for Tables {
+    async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_hold.clone())
+            .bind(key.root)
+            .bind(key.id)
+            .bind(key.epoch)
+            .bind(&failed.part)
+            .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
+            .bind(Json(&failed.failure))
+            .bind(held_again(&failed.failure))
+            .done(&self.sessions)
+            .await?;
+        Ok(held.rows_affected() > 0)
+    }
+
+    async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
@@ -64,6 +74,23 @@ impl Tables {
         Ok(Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
 
+    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+        let rows = page.of(self.sql.repair_unrolled.clone(), &self.sessions).await?;
+        rows.iter().map(FailedCompensation::from_row).collect()
+    }
+
+    async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
+        let rows = page.of(self.sql.run_stuck.clone(), &self.sessions).await?;
+        rows.iter().map(StuckRun::from_row).collect()
+    }
+
+    async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
+        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).all(&self.sessions).await?;
+        rows.iter().map(Intervention::from_row).collect()
+    }
+}
+
+impl Tables {
     /// The failed rollbacks of a hierarchy, and a time later than all of them.
     pub(crate) async fn unrolled(
         &self,
@@ -180,39 +207,6 @@ impl Tables {
             .execute(connection)
             .await?;
         Ok(())
-    }
-
-    /// Parks a run for an operator after its rollback failed again, and records that failure.
-    pub(crate) async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_hold.clone())
-            .bind(key.root)
-            .bind(key.id)
-            .bind(key.epoch)
-            .bind(&failed.part)
-            .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
-            .bind(Json(&failed.failure))
-            .bind(held_again(&failed.failure))
-            .done(&self.sessions)
-            .await?;
-        Ok(held.rows_affected() > 0)
-    }
-
-    /// A page of failed compensations, newest first.
-    pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let rows = page.of(self.sql.repair_unrolled.clone(), &self.sessions).await?;
-        rows.iter().map(FailedCompensation::from_row).collect()
-    }
-
-    /// A page of stuck runs, longest first.
-    pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
-        let rows = page.of(self.sql.run_stuck.clone(), &self.sessions).await?;
-        rows.iter().map(StuckRun::from_row).collect()
-    }
-
-    /// The interventions in a hierarchy, oldest first.
-    pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
-        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).all(&self.sessions).await?;
-        rows.iter().map(Intervention::from_row).collect()
     }
 }
 

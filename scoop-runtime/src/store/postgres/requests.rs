@@ -9,20 +9,18 @@ use super::Tables;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::Alone;
-use crate::store::{Asked, Cancelled, Parent, Target, Undone};
+use crate::store::{Asked, Cancelled, Parent, RequestStorage, Target, Undone};
 use crate::util::name::RUNS_NAMED;
 use crate::util::patience::note;
 use crate::{CancellationRequest, Named, RunId};
 
-impl Tables {
-    /// The run or message with this id.
-    pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+impl RequestStorage for Tables {
+    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
         row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
     }
 
-    /// The thing that this id names, if any.
-    pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
         let rows = sqlx::query(self.sql.request_named.clone())
             .bind(id)
             .bind(i64::from(RUNS_NAMED))
@@ -47,19 +45,12 @@ impl Tables {
         }))
     }
 
-    /// The cancellations requested in this hierarchy, oldest first.
-    pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
+    async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
         let rows = sqlx::query(self.sql.request_list.clone()).bind(root).all(&self.sessions).await?;
         Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
     }
 
-    /// Makes all unfinished runs below the target give up.
-    pub(crate) async fn cancel(
-        &self,
-        target: &Target,
-        request: &Failure,
-        asked: Asked,
-    ) -> sqlx::Result<Cancelled> {
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Cancelled> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.cancel_record.clone())
@@ -90,21 +81,7 @@ impl Tables {
         })
     }
 
-    /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
-    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
-        if !asked.again {
-            return Ok(false);
-        }
-        sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
-    }
-
-    /// Makes all handlers of the target's message roll back, if all of it is finished.
-    pub(crate) async fn undo(
-        &self,
-        target: &Target,
-        request: &Failure,
-        asked: Asked,
-    ) -> sqlx::Result<Undone> {
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Undone> {
         let root = target.lineage.root_id();
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
@@ -136,5 +113,15 @@ impl Tables {
             .await?;
         tx.commit().await.inspect_err(note)?;
         Ok(Undone::Begun(handlers))
+    }
+}
+
+impl Tables {
+    /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
+    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
+        if !asked.again {
+            return Ok(false);
+        }
+        sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
     }
 }

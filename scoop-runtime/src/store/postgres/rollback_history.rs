@@ -17,13 +17,16 @@ use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
 use crate::store::types::unreadable;
-use crate::store::{History, Key, Wanted};
+use crate::store::{History, HistoryStorage, Key, Wanted};
 use crate::{Child, ChildOutcome};
 
-impl Tables {
-    /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are all
-    /// returned.
-    pub(crate) async fn history(
+impl HistoryStorage for Tables {
+    async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
+        let recorded = sqlx::query_scalar(self.sql.run_recorded.clone()).bind(run.id).bind(identifier);
+        recorded.bind(kind.as_str()).one(&self.sessions).await
+    }
+
+    async fn history(
         &self,
         names: &RollbackNames,
         handler: &str,
@@ -41,8 +44,7 @@ impl Tables {
         Ok(history)
     }
 
-    /// The newest entries of a run's forward path, up to `until`.
-    pub(crate) async fn entries_until(
+    async fn entries_until(
         &self,
         names: &RollbackNames,
         handler: &str,
@@ -54,31 +56,7 @@ impl Tables {
         Ok(rows.iter().map(read_entry).collect::<sqlx::Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
-    async fn read_history(
-        &self,
-        names: &RollbackNames,
-        handler: &str,
-        run: &Run,
-        limit: usize,
-        until: Option<i64>,
-    ) -> sqlx::Result<Vec<PgRow>> {
-        sqlx::query(self.sql.run_history.clone())
-            .bind(run.lineage.id())
-            .bind(handler)
-            .bind(names.prefix())
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(until.map(time_of).transpose()?)
-            .all(&self.sessions)
-            .await
-    }
-
-    /// The counts of a run's history, up to `until`. Reads all of it.
-    pub(crate) async fn count_history(
-        &self,
-        handler: &str,
-        run: &Run,
-        until: i64,
-    ) -> sqlx::Result<Beginning> {
+    async fn count_history(&self, handler: &str, run: &Run, until: i64) -> sqlx::Result<Beginning> {
         let counts: Vec<(String, i64, i64)> = sqlx::query_as(self.sql.run_counts.clone())
             .bind(run.lineage.id())
             .bind(handler)
@@ -93,14 +71,7 @@ impl Tables {
         Ok(beginning)
     }
 
-    /// How often in a row the step of these names completed in a run, up to `until`.
-    pub(crate) async fn repetitions(
-        &self,
-        handler: &str,
-        run: &Run,
-        steps: &[String],
-        until: i64,
-    ) -> sqlx::Result<u32> {
+    async fn repetitions(&self, handler: &str, run: &Run, steps: &[String], until: i64) -> sqlx::Result<u32> {
         let count = sqlx::query_scalar(self.sql.run_repetitions.clone())
             .bind(run.lineage.id())
             .bind(handler)
@@ -109,8 +80,7 @@ impl Tables {
         Ok(counted(count.one(&self.sessions).await?))
     }
 
-    /// The outputs of a run's steps, by name.
-    pub(crate) async fn values(
+    async fn values(
         &self,
         handler: &str,
         run: &Run,
@@ -128,9 +98,49 @@ impl Tables {
         Ok(values.into_iter().collect())
     }
 
-    /// Whether an operator wants the newest part of a rollback to run again.
-    pub(crate) async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
+    async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
         sqlx::query_scalar(self.sql.run_repeats.clone()).bind(run.lineage.id()).one(&self.sessions).await
+    }
+
+    async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
+        let ChildQuery { of, topic, replies } = asked;
+        let (messages, run, last_step, unseen) = match of {
+            Launches::OfLastStep { run, handler, unseen } => (None, Some((run, handler)), true, unseen),
+            Launches::OfRun { run, handler } => (None, Some((run, handler)), false, &[][..]),
+            Launches::Given(messages) => (Some(messages), None, false, &[][..]),
+        };
+        let (run, handler) = run.unzip();
+        let rows = sqlx::query(self.sql.run_children.clone())
+            .bind(messages)
+            .bind(run)
+            .bind(handler)
+            .bind(last_step)
+            .bind(unseen)
+            .bind(topic)
+            .bind(replies.is_some())
+            .all(&self.sessions)
+            .await?;
+        rows.iter().map(|row| Child::from_row(row, replies)).collect()
+    }
+}
+
+impl Tables {
+    async fn read_history(
+        &self,
+        names: &RollbackNames,
+        handler: &str,
+        run: &Run,
+        limit: usize,
+        until: Option<i64>,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        sqlx::query(self.sql.run_history.clone())
+            .bind(run.lineage.id())
+            .bind(handler)
+            .bind(names.prefix())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(until.map(time_of).transpose()?)
+            .all(&self.sessions)
+            .await
     }
 }
 
@@ -172,38 +182,6 @@ fn time_of(micros: i64) -> sqlx::Result<OffsetDateTime> {
 
 fn counted(stored: i64) -> u32 {
     u32::try_from(stored).unwrap_or(u32::MAX)
-}
-
-impl Tables {
-    /// The outcome of messages in each of their handlers, in the order of the messages.
-    pub(crate) async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {
-        let ChildQuery { of, topic, replies } = asked;
-        let (messages, run, last_step, unseen) = match of {
-            Launches::OfLastStep { run, handler, unseen } => (None, Some((run, handler)), true, unseen),
-            Launches::OfRun { run, handler } => (None, Some((run, handler)), false, &[][..]),
-            Launches::Given(messages) => (Some(messages), None, false, &[][..]),
-        };
-        let (run, handler) = run.unzip();
-        let rows = sqlx::query(self.sql.run_children.clone())
-            .bind(messages)
-            .bind(run)
-            .bind(handler)
-            .bind(last_step)
-            .bind(unseen)
-            .bind(topic)
-            .bind(replies.is_some())
-            .all(&self.sessions)
-            .await?;
-        rows.iter().map(|row| Child::from_row(row, replies)).collect()
-    }
-}
-
-impl Tables {
-    /// Whether the worker of this identifier has recorded an event of this kind for the run.
-    pub(crate) async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
-        let recorded = sqlx::query_scalar(self.sql.run_recorded.clone()).bind(run.id).bind(identifier);
-        recorded.bind(kind.as_str()).one(&self.sessions).await
-    }
 }
 
 impl Child {

@@ -13,7 +13,7 @@ use super::query_ext::{Alone, Done};
 use crate::error::is_of_contents;
 use crate::saga::timetable::{Timetable, Unfit};
 use crate::store::schedule::fired;
-use crate::store::{Asked, Fired, Pairs, Published, Taken, Ticked};
+use crate::store::{Asked, Fired, Pairs, Published, ScheduleStorage, Taken, Ticked};
 use crate::util::patience::note;
 
 impl Taken {
@@ -40,15 +40,13 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, Unfit>> {
     })
 }
 
-impl Tables {
-    /// Registers the schedules of sagas.
-    pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+impl ScheduleStorage for Tables {
+    async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).done(&self.sessions).await?;
         Ok(())
     }
 
-    /// The seconds until one of these is due; negative if it has been.
-    pub(crate) async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Option<f64>> {
+    async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Option<f64>> {
         sqlx::query_scalar(self.sql.schedule_wait.clone())
             .bind(topics)
             .bind(handlers)
@@ -56,8 +54,7 @@ impl Tables {
             .await
     }
 
-    /// Launches the due ticks of one of these schedules and advances it, in one transaction.
-    pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
         let mut tx = self.sessions.begin().await?;
         let Some(taken) = self.take_schedule(&mut tx, pairs).await? else {
             return Ok(Fired::Nothing);
@@ -79,6 +76,31 @@ impl Tables {
         }
     }
 
+    async fn trigger(
+        &self,
+        topic: &str,
+        handler: &str,
+        root: Uuid,
+        asked: Asked,
+    ) -> sqlx::Result<Option<Vec<String>>> {
+        let mut tx = self.sessions.begin().await?;
+        let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
+        let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
+            return Ok(None);
+        };
+        // The row of the schedule is locked, so an earlier attempt has ended.
+        if self.is_done(&mut tx, asked).await? {
+            return Ok(Some(vec![]));
+        }
+        let run = u64::try_from(counted.try_get::<i64, _>("fired")?).unwrap_or_default();
+        let tick = Ticked { root, id: asked.id, ..Ticked::new(topic, counted.try_get("now")?, run) };
+        let handlers = self.tick(&mut tx, &[tick]).await?;
+        tx.commit().await.inspect_err(note)?;
+        Ok(Some(handlers))
+    }
+}
+
+impl Tables {
     /// Launches what is due of a schedule that was taken, and moves it on. Returns for which handlers that is.
     async fn fire(
         &self,
@@ -136,30 +158,5 @@ impl Tables {
             .execute(tx)
             .await?;
         Ok(())
-    }
-
-    /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers; `None`
-    /// if there is no such schedule.
-    pub(crate) async fn trigger(
-        &self,
-        topic: &str,
-        handler: &str,
-        root: Uuid,
-        asked: Asked,
-    ) -> sqlx::Result<Option<Vec<String>>> {
-        let mut tx = self.sessions.begin().await?;
-        let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
-        let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
-            return Ok(None);
-        };
-        // The row of the schedule is locked, so an earlier attempt has ended.
-        if self.is_done(&mut tx, asked).await? {
-            return Ok(Some(vec![]));
-        }
-        let run = u64::try_from(counted.try_get::<i64, _>("fired")?).unwrap_or_default();
-        let tick = Ticked { root, id: asked.id, ..Ticked::new(topic, counted.try_get("now")?, run) };
-        let handlers = self.tick(&mut tx, &[tick]).await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(Some(handlers))
     }
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::decode::failure;
 use super::query_ext::Alone;
-use crate::store::{HandlerOutcome, Standing, Tables};
+use crate::store::{HandlerOutcome, Standing, StatusStorage, Tables};
 use crate::tree::{Extent, RunRow, TreeRows};
 
 impl HandlerOutcome {
@@ -29,9 +29,8 @@ impl HandlerOutcome {
 /// Begins the transaction in which a tree is read. The limit also ends the statement of a read that was dropped.
 const READ_TREE: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '60s'";
 
-impl Tables {
-    /// How far a root message is.
-    pub(crate) async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+impl StatusStorage for Tables {
+    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
         let rows = sqlx::query(self.sql.message_standing.clone())
             .bind(root)
             .bind(message)
@@ -46,13 +45,11 @@ impl Tables {
         })
     }
 
-    /// The message that started a hierarchy.
-    pub(crate) async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
+    async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
         sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).first(&self.sessions).await
     }
 
-    /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
-    pub(crate) async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+    async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         let stored = |bound: Option<usize>| bound.map(|bound| i32::try_from(bound).unwrap_or(i32::MAX - 1));
         let mut tx = self.sessions.begin_with(READ_TREE).await?;
         let rows = sqlx::query(self.sql.run_tree.clone())

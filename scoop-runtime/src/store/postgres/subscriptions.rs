@@ -10,24 +10,43 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{Alone, Done};
 use crate::ListedHandler;
 use crate::saga::registry::{Renamed, Subscription};
-use crate::store::{Parent, Struck};
+use crate::store::{Parent, Struck, SubscriptionStorage};
 use crate::util::patience::note;
 use crate::util::when::since_1970;
 
-impl Tables {
-    /// The registered handlers.
-    pub(crate) async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+impl SubscriptionStorage for Tables {
+    async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+        let each = || subscriptions.iter();
+        let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
+        sqlx::query(self.sql.handler_publish.clone())
+            .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
+            .bind(former().map(|(handler, _)| handler).collect::<Vec<_>>())
+            .bind(former().map(|(_, was)| was).collect::<Vec<_>>())
+            .done(&self.sessions)
+            .await?;
+        Ok(())
+    }
+
+    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+        let renamed = sqlx::query_as(self.sql.handler_renamed.clone())
+            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .all(&self.sessions);
+        let renamed = renamed.await?.into_iter();
+        Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
+    }
+
+    async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+        sqlx::query_as(self.sql.handler_abandoned.clone()).all(&self.sessions).await
+    }
+
+    async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
         let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
         rows.iter().map(ListedHandler::from_row).collect()
     }
 
-    /// The sagas that have ready runs but no living worker, with their topics.
-    pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
-        sqlx::query_as(self.sql.handler_abandoned.clone()).all(&self.sessions).await
-    }
-
-    /// Retires a handler. With `drops`, its runs that have not begun are deleted.
-    pub(crate) async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =
             sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
@@ -55,32 +74,6 @@ fn read_parent(row: &PgRow) -> sqlx::Result<Option<Parent>> {
     let (root, at) = (row.try_get("root")?, time(row, "at")?);
     let parent: Option<Uuid> = row.try_get("parent")?;
     Ok(parent.map(|id| Parent { root, id, at }))
-}
-
-impl Tables {
-    /// Registers the sagas that messages are delivered to, in place of their former names.
-    pub(crate) async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
-        let each = || subscriptions.iter();
-        let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
-        sqlx::query(self.sql.handler_publish.clone())
-            .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
-            .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
-            .bind(former().map(|(handler, _)| handler).collect::<Vec<_>>())
-            .bind(former().map(|(_, was)| was).collect::<Vec<_>>())
-            .done(&self.sessions)
-            .await?;
-        Ok(())
-    }
-
-    /// The names that newer programs have given these sagas, and that this program does not have.
-    pub(crate) async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
-        let renamed = sqlx::query_as(self.sql.handler_renamed.clone())
-            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
-            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
-            .all(&self.sessions);
-        let renamed = renamed.await?.into_iter();
-        Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
-    }
 }
 
 impl ListedHandler {

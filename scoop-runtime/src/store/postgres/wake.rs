@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::Tables;
 use super::decode::{lineage, time, time_if_any};
 use super::query_ext::{Alone, Done};
-use crate::store::{Claimed, Committed, Lanes, Parent, Release, Woken};
+use crate::store::{Claimed, Committed, Lanes, Parent, Release, WakeStorage, Woken};
 use crate::util::ids;
 
 impl Parent {
@@ -27,16 +27,13 @@ impl Committed {
     }
 }
 
-impl Tables {
-    /// Makes the runs ready that wait for no child any more, and returns their handlers.
-    pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
+impl WakeStorage for Tables {
+    async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
         let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
     }
 
-    /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are claimed.
-    /// With `commits`, those that had come to the last step of their saga commit instead.
-    pub(crate) async fn wake_here(
+    async fn wake_here(
         &self,
         parents: &[Parent],
         worker: Uuid,
@@ -72,8 +69,7 @@ impl Tables {
         Ok(woken)
     }
 
-    /// Hands runs back. Returns how many were still held under their keys.
-    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
+    async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
         let each = releases.iter();
         let released = sqlx::query(self.sql.run_release.clone())
             .bind(each.clone().map(|r| r.key.root).collect::<Vec<_>>())
@@ -89,16 +85,17 @@ impl Tables {
         Ok(released.rows_affected())
     }
 
+    async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
+        self.notification(worker).done(&self.sessions).await?;
+        Ok(())
+    }
+}
+
+impl Tables {
     /// Makes waiting runs ready that were never woken, and returns their handlers. Deletes ended runs without a parent.
     pub(super) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         let woken = sqlx::query(self.sql.run_sweep.clone()).all(&self.sessions).await?;
         woken.iter().map(|row| row.try_get("handler")).collect()
-    }
-
-    /// Notifies the other processes that there may be work.
-    pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
-        self.notification(worker).done(&self.sessions).await?;
-        Ok(())
     }
 
     pub(super) fn notification(&self, worker: Uuid) -> Query<'_, Postgres, PgArguments> {

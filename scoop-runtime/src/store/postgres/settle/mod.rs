@@ -16,12 +16,10 @@ use self::advance::Plain;
 use self::launch::Launching;
 use self::request_rollback::Telling;
 use super::decode::time;
-use crate::store::{Settled, Settlement, Shape, Tables};
+use crate::store::{SettleStorage, Settled, Settlement, Shape, Tables};
 
-impl Tables {
-    /// Applies the settlements whose claims still hold, and returns their results. It is fast if all of them have the
-    /// same shape, other than [`Shape::Any`](super::Shape::Any).
-    pub(crate) async fn settle(
+impl SettleStorage for Tables {
+    async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],
@@ -49,7 +47,9 @@ impl Tables {
         let settled = self.sessions.run(settle).await?;
         settled.iter().map(Settled::from_row).collect()
     }
+}
 
+impl Tables {
     /// Applies a settlement inside the transaction of a step, if its claim still holds. That transaction began with
     /// `scoop_run.claim` set to `claim`. Without this setting the step has ended its transaction itself, and nothing is
     /// applied.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::store::{Settled, Settlement, Tables};
+use crate::store::{SettleStorage, Settled, Settlement, Tables};
 
 impl Tables {
     /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction.

@@ -4,6 +4,7 @@ mod query_plans;
 mod settle_equivalence;
 mod store_contract;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use scoop_core::{Continuation, Definition, StepDefinition};
@@ -16,7 +17,10 @@ use super::*;
 use crate::embedded::Embedded;
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
-use crate::store::{Claimed, Claimer, Committed, Key, Lanes, Launch, Launched, Parent, Progress, Settlement};
+use crate::store::{
+    ClaimStorage as _, Claimed, Claimer, Committed, FreeStorage as _, Key, Lanes, Launch, LaunchStorage as _,
+    Launched, Parent, Progress, SettleStorage as _, Settlement, SubscriptionStorage as _, WakeStorage as _,
+};
 
 /// Pauses that no test waits for.
 pub(super) const BACKOFF: Backoff =
@@ -114,7 +118,7 @@ fn lanes() -> Lanes {
 
 /// Up to ten runs of `saga`, by a worker that has none.
 pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut Progress) -> Vec<Claimed> {
-    let claimed = store.claim(worker, "w", &lanes(), 10, serde_json::json!({}), progress).await.unwrap();
+    let claimed = store.claim(worker, "w", &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 

@@ -12,7 +12,10 @@ use uuid::Uuid;
 use super::super::{Access, Schema, Sessions, Tables, migrate};
 use super::{Sum, claim, database, done};
 use crate::saga::registry::Subscription;
-use crate::store::{Claimed, Launched, Progress, Settled, Settlement, Shape, Surroundings};
+use crate::store::{
+    Claimed, Launched, Progress, SettleStorage as _, Settled, Settlement, Shape, SubscriptionStorage as _,
+    Surroundings,
+};
 
 /// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.
 async fn listening(pool: &PgPool) -> (Tables, Uuid) {
