@@ -318,7 +318,8 @@ impl Tree {
         &self.cancellations
     }
 
-    /// Whether no run was left out because of [`ReadTree::depth`] or [`ReadTree::limit`].
+    /// Whether no run was left out because of [`ReadTree::depth`](crate::ReadTree::depth) or
+    /// [`ReadTree::limit`](crate::ReadTree::limit).
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }

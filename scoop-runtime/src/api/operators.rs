@@ -115,7 +115,7 @@ impl Listed for StuckRun {
 
 impl Scoop {
     /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
-    /// only because of descendants are included: see [`Mending`].
+    /// only because of descendants are included: see [`Mending`](crate::Mending).
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use crate::HierarchyId;
 
 pub(crate) use self::run_history::{Recorded, Revival};
 pub(crate) use self::working_set::{Listened, Rebuilt, newest_outputs, rebuild};
-/// The result of a [rebuild](Scoop::rebuild_working_set) of the working set.
+/// The result of a [rebuild](crate::Scoop::rebuild_working_set) of the working set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rebuild {
@@ -25,7 +25,7 @@ pub struct Rebuild {
     pub skipped: Vec<SkippedHierarchy>,
 }
 
-/// A hierarchy that cannot be [rebuilt](Scoop::rebuild_working_set): a record is damaged or unreadable.
+/// A hierarchy that cannot be [rebuilt](crate::Scoop::rebuild_working_set): a record is damaged or unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedHierarchy {

@@ -28,7 +28,7 @@ pub enum RepairAnswer {
     /// The rollback of the run failed because of descendants. Retry those first; the run then continues
     /// automatically. Nothing happens.
     FailedBelow,
-    /// The run has not failed, but is [stuck](Scoop::stuck_runs): it can only be retried. Nothing happens.
+    /// The run has not failed, but is [stuck](crate::Scoop::stuck_runs): it can only be retried. Nothing happens.
     Stuck,
 }
 
@@ -131,7 +131,8 @@ impl fmt::Display for Intervention {
 }
 
 impl FailedCompensation {
-    /// The id of the run, for [`Scoop::retry`], [`Scoop::skip`] and [`Scoop::resolve`].
+    /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry), [`Scoop::skip`](crate::Scoop::skip) and
+    /// [`Scoop::resolve`](crate::Scoop::resolve).
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
     }
@@ -151,7 +152,7 @@ pub(crate) fn no_program(saga: &str) -> String {
 }
 
 impl StuckRun {
-    /// The id of the run, for [`Scoop::retry`].
+    /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry).
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
     }

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, process, thread};
 
-use super::account::{Account, run};
 use super::binaries::Binaries;
 use super::error::{At, EmbeddedError};
+use super::os_user::{Account, run};
 use super::process::lives;
 
 /// The prefix of the names of temporary folders; the owner's pid and a number follow.
@@ -36,7 +36,7 @@ const SOCKET_NAME: &str = "/.s.PGSQL.5432";
 
 /// A folder owned by this process until it is released; dropping releases it.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(super) struct DataDir {
     folder: PathBuf,
     socket: PathBuf,
     account: Account,
@@ -46,7 +46,7 @@ pub(super) struct Home {
     _socket_lock: Option<File>,
 }
 
-impl Home {
+impl DataDir {
     /// A fresh folder, removed when released.
     pub(super) fn temporary(account: Account) -> Result<Self, EmbeddedError> {
         let (folder, lock) = fresh_folder(&account)?;
@@ -171,7 +171,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for DataDir {
     fn drop(&mut self) {
         if let Err(error) = self.release() {
             crate::telemetry::embedded_folder_left(&error);
