@@ -24,6 +24,10 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval of reconciliations without a known reason.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The shortest interval between two registrations of a worker whose row was deleted: two workers that take each other
+/// for dead must not do so without a pause.
+const REGISTER_INTERVAL: Duration = Duration::from_secs(1);
+
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The session that shows that this process lives, and receives notifications.
@@ -88,6 +92,7 @@ impl Session {
 
 /// Keeps the session, and passes on notifications, until the engine is drained.
 pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: CancellationToken) {
+    let mut registered_at = Instant::now();
     loop {
         let heard = tokio::select! {
             biased;
@@ -102,7 +107,9 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             Heard::Ourselves => {}
             Heard::Others => engine.look_up(),
             Heard::End | Heard::Unlisted => {
+                let mut from = Instant::now();
                 if matches!(heard, Heard::Unlisted) {
+                    from = registered_at + REGISTER_INTERVAL;
                     telemetry::worker_unlisted(engine.worker);
                     // Another row may have its lock.
                     session.close().await;
@@ -113,8 +120,9 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
                 tokio::select! {
                     biased;
                     () = drained.cancelled() => return,
-                    renewed = renew(&engine) => session = renewed,
+                    renewed = renew(&engine, from) => session = renewed,
                 }
+                registered_at = Instant::now();
                 // Notifications may be lost, and runs of this worker may have been taken over.
                 engine.doubt();
                 engine.look_up();
@@ -129,8 +137,9 @@ async fn is_listed(engine: &Engine) -> bool {
     living.map_or(true, |living| living.iter().any(|living| living.id == engine.worker))
 }
 
-/// Opens a new session, however long that takes.
-async fn renew(engine: &Engine) -> Session {
+/// Opens a new session from this time on, however long that takes.
+async fn renew(engine: &Engine, from: Instant) -> Session {
+    tokio::time::sleep_until(from).await;
     loop {
         match Session::open(engine).await {
             Ok(session) => {
