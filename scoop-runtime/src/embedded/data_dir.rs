@@ -1,6 +1,6 @@
 //! The folder of one server: its owner, its contents, and its removal.
 //!
-//! A home holds `data` (PostgreSQL's), `server.log`, the socket unless the path is too long for one, and `owner`, a
+//! A data directory holds `data` (PostgreSQL's), `server.log`, the socket unless the path is too long for one, and `owner`, a
 //! file with the owning process's pid. That file is locked by the owner *and* by the process that works for it there,
 //! `initdb` or the supervisor of the server, so:
 //!
@@ -179,7 +179,7 @@ impl Drop for DataDir {
     }
 }
 
-/// The folder of the data in a home.
+/// The folder of the data of PostgreSQL in it.
 pub(super) fn data_in(folder: &Path) -> PathBuf {
     folder.join("data")
 }

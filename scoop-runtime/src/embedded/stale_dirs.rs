@@ -20,7 +20,7 @@ const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 /// Removes abandoned folders. Failures are only logged: the next start retries.
 pub(super) fn remove_all(account: &Account, binaries: &Binaries) {
     for folder in temporary_parents().iter().flat_map(|parent| our_folders(parent)) {
-        if let Err(error) = sweep_one(&folder, account, binaries) {
+        if let Err(error) = remove_one(&folder, account, binaries) {
             crate::telemetry::embedded_sweep_failed(&error);
         }
     }
@@ -34,7 +34,7 @@ fn our_folders(parent: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn sweep_one(folder: &Path, account: &Account, binaries: &Binaries) -> Result<(), EmbeddedError> {
+fn remove_one(folder: &Path, account: &Account, binaries: &Binaries) -> Result<(), EmbeddedError> {
     let Ok(found) = fs::symlink_metadata(folder) else {
         return Ok(());
     };
