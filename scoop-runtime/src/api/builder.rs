@@ -18,7 +18,7 @@ use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
-use crate::store::{self, Access, Connections, Memory, Schema, Sessions, Store, Tables};
+use crate::store::{self, Access, Memory, Schema, Sessions, StepTransactions, Store, Tables};
 use crate::testing::Rehearsal;
 use crate::util::patience::{Trial, Vain};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
@@ -343,7 +343,7 @@ impl Builder {
         } else {
             check_tables(&sessions, schema, self.settings.limits().patience).await?;
         }
-        let connections = Connections::new(pool.clone(), for_steps, sessions.preamble());
+        let connections = StepTransactions::new(pool.clone(), for_steps, sessions.preamble());
         let tables = Tables::new(sessions, schema);
         check_rights(&tables).await?;
         let store = Store::from(tables);

@@ -18,7 +18,7 @@ use super::shared::Engine;
 use super::slots::Seat;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, made};
-use crate::store::{Claimed, Opened, Release, SetAside};
+use crate::store::{Claimed, Release, SetAside, StepTransaction};
 use crate::telemetry;
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
@@ -242,7 +242,7 @@ async fn give_up(
     engine: &Engine,
     job: &mut Job,
     reasons: Vec<Failure>,
-) -> Result<(Conclusion, Option<Opened>), Halt> {
+) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
     if let Continuation::Call(call) = next(job)? {
         let failure = Failure::gave_up(&job.run.source, reasons.clone());
         if !cleanups_of(job, call.action()).is_empty() {

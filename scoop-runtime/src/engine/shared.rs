@@ -21,7 +21,7 @@ use crate::RuntimeError;
 use crate::completion::Waiters;
 use crate::saga::registry::{Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
-use crate::store::{Connections, Key, Parent, Store, Surroundings};
+use crate::store::{Key, Parent, StepTransactions, Store, Surroundings};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     pub(super) spare: Spare,
     pub(super) shares: Shares,
     /// None for a database in memory.
-    pub(crate) connections: Option<Connections>,
+    pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
     pub(super) wakeups: Wakeups,
     pub(super) watched: Watched,

@@ -23,7 +23,7 @@ use super::{claim, liveness, notify, parents, schedule, timer};
 use crate::completion::Waiters;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
-use crate::store::{Connections, Store};
+use crate::store::{StepTransactions, Store};
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
 use crate::util::ids;
@@ -32,7 +32,7 @@ use crate::util::sync::Mutex;
 /// Starts all tasks. Returns when this worker is registered.
 pub(crate) async fn start(
     store: Store,
-    connections: Option<Connections>,
+    step_transactions: Option<StepTransactions>,
     registry: Registry,
     settings: Settings,
 ) -> sqlx::Result<Arc<Engine>> {
@@ -47,7 +47,7 @@ pub(crate) async fn start(
         slots: Arc::new(Semaphore::new(slots)),
         spare,
         shares: Shares::default(),
-        connections,
+        step_transactions,
         unhandled: UnhandledWarnings::new(store.clone()),
         store,
         subscriptions,

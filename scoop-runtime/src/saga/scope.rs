@@ -21,7 +21,7 @@ use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, made};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
-use crate::store::{self, Key, Opened, Surroundings};
+use crate::store::{self, Key, StepTransaction, Surroundings};
 use crate::unhandled::launch_within;
 use crate::util::ids;
 use crate::util::payload::{self, Unstorable};
@@ -36,7 +36,7 @@ pub struct Scope<'a> {
     place: Place<'a>,
     context: Context,
     replies: Vec<(String, Value)>,
-    opened: Option<Opened>,
+    opened: Option<StepTransaction>,
     emissions: Vec<Emission>,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<Opened>> {
+    fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<StepTransaction>> {
         async move {
-            let connections = engine.connections.as_ref().ok_or_else(|| self.in_memory())?;
+            let connections = engine.step_transactions.as_ref().ok_or_else(|| self.in_memory())?;
             connections.begin(&self.definition.saga, self.key.id).await.map_err(|error| {
                 let step = self.step;
                 Error::infrastructure(format!("step `{step}` could not begin a transaction: {error}"))
@@ -89,7 +89,7 @@ impl<'a> Place<'a> {
 
 /// The results of a call of user code.
 pub(crate) struct Remains {
-    pub(crate) opened: Option<Opened>,
+    pub(crate) opened: Option<StepTransaction>,
     pub(crate) emissions: Vec<Emission>,
     pub(crate) context: Context,
     pub(crate) replies: Vec<(String, Value)>,

@@ -23,8 +23,8 @@ pub(crate) use memory::{Memory, MemorySession};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    Access, Connections, MARKED, Opened, PostgresSession, RolledBack, Schema, Sessions, Tables, check, files,
-    migrate, refusal, roll_back, unfit_tables,
+    Access, MARKED, PostgresSession, RolledBack, Schema, Sessions, StepTransaction, StepTransactions, Tables,
+    check, files, migrate, refusal, roll_back, unfit_tables,
 };
 pub(crate) use queue_cursors::Progress;
 pub use requests::ListedHandler;

@@ -4,7 +4,7 @@ use crate::engine::execution::Halt;
 use crate::engine::shared::Engine;
 use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
 use crate::store::Unhandled;
-use crate::store::{MARKED, Opened, Settled, Settlement, roll_back};
+use crate::store::{MARKED, Settled, Settlement, StepTransaction, roll_back};
 
 /// Why the transaction of a step was not committed.
 pub(super) enum Uncommitted {
@@ -20,7 +20,7 @@ pub(super) enum Uncommitted {
 pub(super) async fn commit_with(
     engine: &Engine,
     settlement: Settlement,
-    mut opened: Opened,
+    mut opened: StepTransaction,
 ) -> Result<Settled, Uncommitted> {
     if opened.is_nested() {
         roll_back(Some(opened)).await;
@@ -40,7 +40,7 @@ pub(super) async fn commit_with(
         });
     };
     let started = std::mem::take(&mut opened.started);
-    let Some(connections) = &engine.connections else {
+    let Some(connections) = &engine.step_transactions else {
         return Err(Uncommitted::Failed("there is no database in which a step could have written".into()));
     };
     let goes_on = settled.goes_on.then_some(settlement.id().0);

@@ -19,7 +19,7 @@ use super::slots::Seat;
 use crate::completion::End;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
-use crate::store::{FailedPart, Opened, Parent, Settled, Settlement, roll_back};
+use crate::store::{FailedPart, Parent, Settled, Settlement, StepTransaction, roll_back};
 use crate::telemetry;
 
 /// The number of events that are coalesced at most.
@@ -40,7 +40,7 @@ pub(super) async fn settle(
     engine: &Engine,
     job: &mut Job,
     conclusion: Conclusion,
-    opened: Option<Opened>,
+    opened: Option<StepTransaction>,
 ) -> Persisted {
     if let Some(rehearsal) = &engine.settings.rehearsal {
         job.rehearsed = rehearsal.commits(&job.saga.definition.saga, job.key.id, &conclusion);
@@ -107,7 +107,12 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
 }
 
 /// Persists it in the transaction of the step.
-async fn settle_within(engine: &Engine, job: &mut Job, conclusion: Conclusion, opened: Opened) -> Persisted {
+async fn settle_within(
+    engine: &Engine,
+    job: &mut Job,
+    conclusion: Conclusion,
+    opened: StepTransaction,
+) -> Persisted {
     let conclusion = gather(engine, &job.saga, conclusion).await;
     let after = After::of(&job.run, &conclusion);
     // A failure is recorded even if the writes of the cleanup are not.

@@ -21,7 +21,7 @@ use crate::bug::{Bug, made};
 use crate::error::is_of_infrastructure;
 use crate::saga::Attempted;
 use crate::saga::scope::{Place, Remains, Scope, UnfitValue};
-use crate::store::{Opened, RolledBack, SetAside, roll_back};
+use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::payload::{self, Unstorable};
 use crate::util::sync::lock;
@@ -31,7 +31,7 @@ pub(super) async fn call_and_conclude(
     engine: &Engine,
     job: &Job,
     call: Call<'_>,
-) -> Result<(Conclusion, Option<Opened>), Halt> {
+) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
     let message = match decode(job) {
         Ok(message) => message,
         Err(Unfit::Begun(why)) => return Err(Halt::Stuck(why)),
@@ -125,7 +125,7 @@ pub(super) async fn conclude_failed(
     call: Call<'_>,
     context: Context,
     failure: Failure,
-) -> Result<(Conclusion, Option<Opened>), Halt> {
+) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
     let steps = cleanups_of(job, call.action());
     match decode(job) {
         Ok(message) if !steps.is_empty() => {
@@ -167,7 +167,7 @@ async fn clean_up(
     call: Call<'_>,
     message: &(dyn Any + Send + Sync),
     (steps, context, failure): (Vec<usize>, Context, Failure),
-) -> Result<(Conclusion, Option<Opened>), Halt> {
+) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
     let definition = &job.saga.definition;
     let mut scope = Scope::new(engine, place(job, &call), context);
     let mut outcome = Ok(Ok(()));
@@ -242,7 +242,7 @@ async fn perform(
     job: &Job,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
-) -> (Result<Returned, Failed>, Option<Opened>, Context) {
+) -> (Result<Returned, Failed>, Option<StepTransaction>, Context) {
     let _entry = engine.running.enter(&job.saga.definition.saga, job.key.id, call.step());
     let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
     let source = &job.run.source;

@@ -37,7 +37,7 @@ pub(crate) use pool::{Access, Sessions};
 pub(crate) use preflight::{check, refusal};
 pub(crate) use session::PostgresSession;
 pub(crate) use statements::{Schema, Statements};
-pub(crate) use step_transactions::{Connections, MARKED, Opened, RolledBack, roll_back};
+pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};
 
 use std::sync::Arc;
 

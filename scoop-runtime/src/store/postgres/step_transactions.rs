@@ -66,18 +66,18 @@ type Saga = Cow<'static, str>;
 
 /// Provides the transactions of steps. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Connections {
+pub(crate) struct StepTransactions {
     pool: PgPool,
     /// The beginning of a transaction on a fresh connection, see
     /// [`Sessions::preamble`](crate::store::Sessions::preamble).
     preamble: &'static str,
     queue: Arc<Mutex<Queue>>,
     /// Begun, and not in use.
-    warm: Warm<Opened>,
+    warm: Warm<StepTransaction>,
 }
 
 /// The transaction of a step.
-pub(crate) struct Opened {
+pub(crate) struct StepTransaction {
     pub(crate) transaction: Transaction<'static, Postgres>,
     /// The handlers to notify after the commit.
     pub(crate) started: Vec<String>,
@@ -100,17 +100,17 @@ struct Queue {
 }
 
 /// A step that waits for a transaction.
-type Waiter = oneshot::Sender<Turn>;
+type Waiter = oneshot::Sender<Grant>;
 
 /// The grant of a waiting step.
-enum Turn {
+enum Grant {
     /// The transaction, begun.
-    Transaction(Opened),
+    Transaction(StepTransaction),
     /// The right to open one.
     Permit(Permit),
 }
 
-impl Connections {
+impl StepTransactions {
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
@@ -118,21 +118,21 @@ impl Connections {
     }
 
     /// Begins the transaction of a step of this saga, in this run.
-    pub(crate) async fn begin(&self, saga: &Saga, run: Uuid) -> sqlx::Result<Opened> {
+    pub(crate) async fn begin(&self, saga: &Saga, run: Uuid) -> sqlx::Result<StepTransaction> {
         if let Some(opened) = self.warm.take() {
             return opened.for_run(run).await;
         }
         let permit = match Permit::or_turn(&self.queue, saga) {
             Ok(permit) => permit,
             Err(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
-                Turn::Transaction(opened) => return opened.for_run(run).await,
-                Turn::Permit(permit) => permit,
+                Grant::Transaction(opened) => return opened.for_run(run).await,
+                Grant::Permit(permit) => permit,
             },
         };
         self.open(permit).await
     }
 
-    async fn open(&self, permit: Permit) -> sqlx::Result<Opened> {
+    async fn open(&self, permit: Permit) -> sqlx::Result<StepTransaction> {
         // Safe: all of them are constants.
         let begin = AssertSqlSafe(format!("{}{BEGIN}; {}{MARK}", self.reset(), self.preamble)).into_sql_str();
         let pool = self.pool.clone();
@@ -141,15 +141,15 @@ impl Connections {
                 Err(error) if lacks_statement(&error) => begin_anew(&pool, begin).await?,
                 begun => begun?,
             };
-            Ok(Opened { transaction, started: vec![], steps: 1, begun_for: None, permit })
+            Ok(StepTransaction { transaction, started: vec![], steps: 1, begun_for: None, permit })
         })
         .await
     }
 
     /// Commits. A waiting step gets this connection in the same round trip; without one, the next step of the run gets
     /// it if the run continues.
-    pub(crate) async fn commit(&self, opened: Opened, goes_on: Option<Uuid>) -> sqlx::Result<()> {
-        let Opened { mut transaction, steps, permit, .. } = opened;
+    pub(crate) async fn commit(&self, opened: StepTransaction, goes_on: Option<Uuid>) -> sqlx::Result<()> {
+        let StepTransaction { mut transaction, steps, permit, .. } = opened;
         let rests = steps >= USES_MAX;
         let next = if rests { None } else { lock(&self.queue).next() };
         if rests || (next.is_none() && goes_on.is_none()) {
@@ -158,20 +158,20 @@ impl Connections {
         let committed = commit_and_begin(&mut transaction, self.reset()).await;
         let begun_for = if next.is_some() { None } else { goes_on };
         let turn = match &committed {
-            Ok(Next::Begun) => Turn::Transaction(Opened {
+            Ok(Next::Begun) => Grant::Transaction(StepTransaction {
                 transaction,
                 started: vec![],
                 steps: steps + 1,
                 begun_for,
                 permit,
             }),
-            Ok(Next::Spoiled) | Err(_) => Turn::Permit(permit),
+            Ok(Next::Spoiled) | Err(_) => Grant::Permit(permit),
         };
         match (next, turn) {
             // A step that does not wait any more passes it on by dropping it.
             (Some(waiter), turn) => drop(waiter.send(turn)),
-            (None, Turn::Transaction(opened)) => self.keep(opened),
-            (None, Turn::Permit(permit)) => drop(permit),
+            (None, Grant::Transaction(opened)) => self.keep(opened),
+            (None, Grant::Permit(permit)) => drop(permit),
         }
         committed.map(drop)
     }
@@ -182,7 +182,7 @@ impl Connections {
     }
 
     /// Keeps it for its run, unless a step waits by now.
-    fn keep(&self, mut opened: Opened) {
+    fn keep(&self, mut opened: StepTransaction) {
         loop {
             self.warm.put(opened);
             if lock(&self.queue).turns.is_empty() {
@@ -191,7 +191,7 @@ impl Connections {
             let Some(taken) = self.warm.take() else { return };
             let next = lock(&self.queue).next();
             match next {
-                Some(waiter) => return drop(waiter.send(Turn::Transaction(taken))),
+                Some(waiter) => return drop(waiter.send(Grant::Transaction(taken))),
                 None => opened = taken,
             }
         }
@@ -257,7 +257,7 @@ fn lacks_statement(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26000")
 }
 
-impl Opened {
+impl StepTransaction {
     /// Begins it anew if it was begun for another run.
     async fn for_run(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
@@ -296,7 +296,7 @@ impl Opened {
 
 impl Permit {
     /// A free right, or a position in the queue.
-    fn or_turn(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Turn>> {
+    fn or_turn(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
         let mut held = lock(queue);
         match held.free.checked_sub(1) {
             Some(free) => {
@@ -318,14 +318,14 @@ impl Drop for Permit {
         };
         if let Some(waiter) = next {
             // A step that does not wait any more passes it on in turn.
-            let _ = waiter.send(Turn::Permit(Self(self.0.clone())));
+            let _ = waiter.send(Grant::Permit(Self(self.0.clone())));
         }
     }
 }
 
 impl Queue {
     /// A position at the end of the queue of this saga.
-    fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Turn> {
+    fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Grant> {
         let (waiter, turn) = oneshot::channel();
         let waiters = self.waiting.entry(saga.clone()).or_default();
         if waiters.is_empty() {
@@ -366,7 +366,7 @@ pub(crate) enum RolledBack {
 
 /// Rolls back the transaction of a failed step. If the step was stopped during a long statement, the engine does not
 /// wait for that statement; but its connection counts until it is free.
-pub(crate) async fn roll_back(opened: Option<Opened>) -> RolledBack {
+pub(crate) async fn roll_back(opened: Option<StepTransaction>) -> RolledBack {
     let Some(opened) = opened else {
         return RolledBack::Nothing;
     };
@@ -390,13 +390,13 @@ mod tests {
         Arc::new(Mutex::new(Queue { free, turns: VecDeque::new(), waiting: HashMap::new() }))
     }
 
-    fn wait(queue: &Mutex<Queue>, saga: &Saga) -> oneshot::Receiver<Turn> {
+    fn wait(queue: &Mutex<Queue>, saga: &Saga) -> oneshot::Receiver<Grant> {
         lock(queue).wait(saga)
     }
 
     /// Returns which of these steps has got its grant.
-    fn served(turns: &mut [oneshot::Receiver<Turn>]) -> Vec<usize> {
-        let got = |turn: &mut oneshot::Receiver<Turn>| turn.try_recv().is_ok();
+    fn served(turns: &mut [oneshot::Receiver<Grant>]) -> Vec<usize> {
+        let got = |turn: &mut oneshot::Receiver<Grant>| turn.try_recv().is_ok();
         (0..turns.len()).filter(|at| got(&mut turns[*at])).collect()
     }
 
@@ -408,7 +408,7 @@ mod tests {
         let mut order = vec![];
         for _ in 0..4 {
             let next = lock(&queue).next().unwrap();
-            assert!(next.send(Turn::Permit(Permit(self::queue(1)))).is_ok());
+            assert!(next.send(Grant::Permit(Permit(self::queue(1)))).is_ok());
             order.extend(served(&mut turns));
         }
         assert_eq!(order, [0, 3, 1, 2]);
@@ -423,7 +423,7 @@ mod tests {
         drop(wait(&queue, &saga));
         let waits = wait(&queue, &saga);
         drop(Permit(queue.clone()));
-        let Ok(Turn::Permit(permit)) = waits.await else { panic!("it waited for a permit") };
+        let Ok(Grant::Permit(permit)) = waits.await else { panic!("it waited for a permit") };
         assert_eq!(lock(&queue).free, 0);
         drop(permit);
         assert_eq!(lock(&queue).free, 1);
@@ -437,7 +437,7 @@ mod tests {
         let primary = Embedded::start().await.unwrap();
         let standby = primary.standby().await.unwrap();
         let pool = PgPool::connect_with(standby.connect_options()).await.unwrap();
-        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         assert!(connections.begin(&saga, RUN).await.is_err());
         sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
         let opened = connections.begin(&saga, RUN).await.unwrap();
@@ -447,7 +447,7 @@ mod tests {
     #[tokio::test]
     async fn the_next_step_has_the_connection_of_the_one_before_it() {
         let (pool, server) = database("next_step").await;
-        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         sqlx::raw_sql("CREATE TABLE done (step bigint)").execute(&pool).await.unwrap();
         for step in 1..=3_u32 {
             let mut opened = connections.begin(&saga, RUN).await.unwrap();
@@ -472,7 +472,7 @@ mod tests {
     #[tokio::test]
     async fn another_run_has_a_transaction_that_is_no_older_than_itself() {
         let (pool, server) = database("another_run").await;
-        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         for (run, is_later) in [(RUN, false), (Uuid::from_u128(2), true)] {
             let opened = connections.begin(&saga, RUN).await.unwrap();
             connections.commit(opened, Some(RUN)).await.unwrap();
@@ -492,12 +492,12 @@ mod tests {
     #[tokio::test]
     async fn who_comes_during_a_commit_has_the_connection() {
         let (pool, server) = database("meanwhile").await;
-        let (connections, saga) = (Connections::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
+        let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         let opened = connections.begin(&saga, RUN).await.unwrap();
         let [gone, waits] = [(); 2].map(|()| Permit::or_turn(&connections.queue, &saga).err().unwrap());
         drop(gone);
         connections.keep(opened);
-        assert!(matches!(waits.await, Ok(Turn::Transaction(_))));
+        assert!(matches!(waits.await, Ok(Grant::Transaction(_))));
         assert!(connections.warm.take().is_none());
         done(pool, server).await;
     }
@@ -507,7 +507,7 @@ mod tests {
         let (pool, server) = database("unwanted").await;
         let only = PgPoolOptions::new().max_connections(1);
         let only = only.connect_with((*pool.connect_options()).clone()).await.unwrap();
-        let (connections, saga) = (Connections::new(only.clone(), 1, ""), Saga::Borrowed("saga"));
+        let (connections, saga) = (StepTransactions::new(only.clone(), 1, ""), Saga::Borrowed("saga"));
         let opened = connections.begin(&saga, RUN).await.unwrap();
         connections.commit(opened, Some(RUN)).await.unwrap();
         let mut connection = only.acquire().await.unwrap();
@@ -528,7 +528,7 @@ mod tests {
         let (gone, waits) = (wait(&queue, &saga), wait(&queue, &saga));
         drop(Permit(queue.clone()));
         drop(gone);
-        assert!(matches!(waits.await, Ok(Turn::Permit(_))));
+        assert!(matches!(waits.await, Ok(Grant::Permit(_))));
     }
 }
 
@@ -554,8 +554,8 @@ mod interleavings {
                 return drop(turn);
             }
             Err(turn) => match block_on(turn) {
-                Ok(Turn::Permit(permit)) => permit,
-                Ok(Turn::Transaction(_)) => unreachable!("no step has begun one"),
+                Ok(Grant::Permit(permit)) => permit,
+                Ok(Grant::Transaction(_)) => unreachable!("no step has begun one"),
                 Err(_) => panic!("a waiter was forgotten"),
             },
         };
@@ -565,7 +565,7 @@ mod interleavings {
         // As a commit does, or a step that gives up.
         let next = if thread_rng().gen_bool(0.5) { lock(queue).next() } else { None };
         match next {
-            Some(waiter) => drop(waiter.send(Turn::Permit(permit))),
+            Some(waiter) => drop(waiter.send(Grant::Permit(permit))),
             None => drop(permit),
         }
     }
