@@ -20,17 +20,17 @@ const KEPT_FOR: Duration = Duration::from_millis(5);
 
 /// A cache of items for the next user. Clones share it.
 #[derive(Debug)]
-pub(crate) struct Warm<T>(Arc<Mutex<Shelf<T>>>);
+pub(crate) struct IdleCache<T>(Arc<Mutex<Entries<T>>>);
 
 #[derive(Debug)]
-struct Shelf<T> {
+struct Entries<T> {
     /// The items with their expiry times, earliest first.
     kept: VecDeque<(Instant, T)>,
-    /// Whether a [`Watch`] drops expired items.
+    /// Whether a [`EvictionTask`] drops expired items.
     watched: bool,
 }
 
-impl<T: Send + 'static> Warm<T> {
+impl<T: Send + 'static> IdleCache<T> {
     /// Takes the most recently used item.
     pub(crate) fn take(&self) -> Option<T> {
         lock(&self.0).kept.pop_back().map(|(_, thing)| thing)
@@ -45,27 +45,27 @@ impl<T: Send + 'static> Warm<T> {
         };
         if begins {
             // Spawned without the lock: a runtime that is shutting down drops the task at once, which locks.
-            tokio::spawn(Watch(Some(self.0.clone())).until_none_is_left());
+            tokio::spawn(EvictionTask(Some(self.0.clone())).until_none_is_left());
         }
     }
 }
 
-impl<T> Default for Warm<T> {
+impl<T> Default for IdleCache<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Shelf { kept: VecDeque::new(), watched: false })))
+        Self(Arc::new(Mutex::new(Entries { kept: VecDeque::new(), watched: false })))
     }
 }
 
-impl<T> Clone for Warm<T> {
+impl<T> Clone for IdleCache<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
 /// A task that drops expired items. It ends when none is left; the field is then `None`.
-struct Watch<T>(Option<Arc<Mutex<Shelf<T>>>>);
+struct EvictionTask<T>(Option<Arc<Mutex<Entries<T>>>>);
 
-impl<T> Watch<T> {
+impl<T> EvictionTask<T> {
     async fn until_none_is_left(mut self) {
         while let Some(next) = self.drop_what_is_due() {
             tokio::time::sleep_until(next).await;
@@ -91,7 +91,7 @@ impl<T> Watch<T> {
     }
 }
 
-impl<T> Drop for Watch<T> {
+impl<T> Drop for EvictionTask<T> {
     /// Drops all items if the task is stopped with its runtime: they may belong to that runtime.
     fn drop(&mut self) {
         let Some(shelf) = &self.0 else { return };
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn next_user_gets_the_connection_used_last() {
-        let warm = Warm::default();
+        let warm = IdleCache::default();
         assert_eq!(warm.take(), None);
         (1..=3).for_each(|n| warm.put(n));
         assert_eq!([warm.take(), warm.take()], [Some(3), Some(2)]);
@@ -124,7 +124,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn item_that_is_not_taken_is_dropped_after_a_moment() {
-        let (warm, things) = (Warm::default(), [Arc::new(1), Arc::new(2)]);
+        let (warm, things) = (IdleCache::default(), [Arc::new(1), Arc::new(2)]);
         let weak = things.each_ref().map(Arc::downgrade);
         let [first, second] = things;
         warm.put(first);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn nothing_outlives_the_runtime() {
-        let (warm, things) = (Warm::default(), [Arc::new(1), Arc::new(2), Arc::new(3)]);
+        let (warm, things) = (IdleCache::default(), [Arc::new(1), Arc::new(2), Arc::new(3)]);
         let weak = things.each_ref().map(Arc::downgrade);
         let [first, second, third] = things;
         let (former, latter) = (runtime(), runtime());

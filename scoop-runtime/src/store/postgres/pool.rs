@@ -17,7 +17,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
 
 use super::application_name::named;
-use super::idle_cache::{USES_MAX, Warm};
+use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::loses_answer;
 use crate::util::detached::uninterrupted;
 use crate::util::patience;
@@ -62,7 +62,7 @@ pub(crate) struct Sessions {
     listening: PgPool,
     route: Route,
     /// Connections of `pool` that were just in use.
-    warm: Warm<Session>,
+    warm: IdleCache<Session>,
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
 }
@@ -104,7 +104,7 @@ impl Sessions {
             false => (Route::Direct, options),
         };
         let pool = own_pool(connections, route).connect_lazy_with(options);
-        Self { pool, listening, route, warm: Warm::default(), waiting: Arc::default() }
+        Self { pool, listening, route, warm: IdleCache::default(), waiting: Arc::default() }
     }
 
     /// Runs a single statement, in a transaction of its own.

@@ -21,7 +21,7 @@ use sqlx_core::transaction::TransactionManager as _;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::idle_cache::{USES_MAX, Warm};
+use super::idle_cache::{IdleCache, USES_MAX};
 use crate::util::detached::uninterrupted;
 use crate::util::sync::{Mutex, lock};
 
@@ -73,7 +73,7 @@ pub(crate) struct StepTransactions {
     preamble: &'static str,
     queue: Arc<Mutex<Queue>>,
     /// Begun, and not in use.
-    warm: Warm<StepTransaction>,
+    warm: IdleCache<StepTransaction>,
 }
 
 /// The transaction of a step.
@@ -114,7 +114,7 @@ impl StepTransactions {
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, turns: VecDeque::new(), waiting: HashMap::new() };
-        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), warm: Warm::default() }
+        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), warm: IdleCache::default() }
     }
 
     /// Begins the transaction of a step of this saga, in this run.
