@@ -17,7 +17,7 @@ use super::execute;
 use super::execution::InFlight;
 use super::refusal::hand_to_another;
 use super::shared::Engine;
-use super::slots::{Seat, Slot};
+use super::slots::{Slot, SlotLease};
 use crate::store::{Claimed, Disowned, Progress, SetAside, Unclaimed};
 use crate::telemetry;
 
@@ -220,18 +220,18 @@ async fn claim_up_to(
     if lanes.len() == 0 {
         return Ok(vec![]);
     }
-    let shares = engine.shares.now();
+    let shares = engine.running_counts.now();
     engine.store.claim(engine.worker, &engine.identifier, &lanes, limit, &shares, progress).await
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
     let flight = InFlight::begin(engine.clone(), claimed.key);
-    let share = engine.shares.take(&claimed.handler);
-    begin(engine, flight, claimed, Seat::new(share, Slot::Common(slot)));
+    let share = engine.running_counts.take(&claimed.handler);
+    begin(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
 }
 
 /// Starts a claimed run in its slot.
-pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: Seat) {
+pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: SlotLease) {
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 

@@ -15,14 +15,14 @@ use super::refusal::hand_to_another;
 use super::rollback_history::recall;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
-use super::slots::Seat;
+use super::slots::SlotLease;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, made};
 use crate::store::{Claimed, Release, SetAside, StepTransaction};
 use crate::telemetry;
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
-pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
+pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: SlotLease) {
     let engine = flight.engine.clone();
     let Some(saga) = engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
         unreachable!("only runs of registered sagas are claimed");

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::outcome::Outcome;
 use super::shared::Engine;
-use super::slots::Seat;
+use super::slots::SlotLease;
 use super::user_code::boundary::Held;
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
@@ -40,7 +40,7 @@ pub(super) struct Job {
     /// Why it has to give up before the next move, if it has to.
     pub(super) reasons: Vec<Failure>,
     /// Its slot, until it leaves that to its parent.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<SlotLease>,
     /// The faults that a rehearsal has let pass.
     pub(super) rehearsed: Option<Commit>,
     /// The decision whose commit has an unknown result.

@@ -15,7 +15,7 @@ use super::claim;
 use super::execution::InFlight;
 use super::shared::Engine;
 use super::signals::Bereft;
-use super::slots::{Seat, Share, Slot};
+use super::slots::{CountGuard, Slot, SlotLease};
 use crate::completion::{End, Start};
 use crate::error::is_transient;
 use crate::store::Unhandled;
@@ -30,7 +30,7 @@ struct Room {
     key: Key,
     handler: String,
     flight: InFlight,
-    share: Share,
+    share: CountGuard,
     slot: Slot,
 }
 
@@ -76,12 +76,12 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
     for (at, message) in at_once {
         let own = sagas.handlers_of(message.topic);
         for handler in own.filter(|handler| !engine.definitions.is_superseded(handler)) {
-            let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Common);
-            let Some(slot) = common.or_else(|| engine.spare.take(&engine.shares, handler)) else {
+            let common = engine.slots.clone().try_acquire_owned().ok().map(Slot::Shared);
+            let Some(slot) = common.or_else(|| engine.reserved.take(&engine.running_counts, handler)) else {
                 continue;
             };
             let key = message.run_here(handler);
-            let (flight, share) = (InFlight::begin(engine.clone(), key), engine.shares.take(handler));
+            let (flight, share) = (InFlight::begin(engine.clone(), key), engine.running_counts.take(handler));
             rooms.push(Room { message: at, key, handler: handler.to_owned(), flight, share, slot });
         }
     }
@@ -115,7 +115,7 @@ async fn launch_here(
         if launch.claimed.contains(&key.id) {
             begun.push(handler.clone());
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
-            claim::begin(&engine, flight, claimed, Seat::new(share, slot));
+            claim::begin(&engine, flight, claimed, SlotLease::new(share, slot));
         }
     }
     tell(&engine, &messages, &launch, begun);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::definitions::Definitions;
 use super::settle::queue::Settler;
 use super::signals::Wakeups;
-use super::slots::{Shares, Spare};
+use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::{StopSignal, Watched};
 use super::user_code::running::Running;
 use crate::RuntimeError;
@@ -47,8 +47,8 @@ pub(crate) struct Engine {
     pub(super) sweeps: AtomicBool,
     /// The definitions that the worker claims for.
     pub(super) slots: Arc<Semaphore>,
-    pub(super) spare: Spare,
-    pub(super) shares: Shares,
+    pub(super) reserved: ReservedSlots,
+    pub(super) running_counts: RunningCounts,
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,

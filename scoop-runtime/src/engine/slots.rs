@@ -8,57 +8,57 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// One of so many slots is reserved.
-const SPARE_PART: usize = 16;
+const RESERVED_PART: usize = 16;
 
 /// The reserved slots: no claim takes them, so a backlog does not either. They are for runs that this process launches
 /// of handlers with hardly any run in flight: these need not wait until a run of the backlog has ended.
-pub(super) struct Spare {
+pub(super) struct ReservedSlots {
     slots: Arc<Semaphore>,
     /// A handler with so many runs gets none.
     few: usize,
 }
 
-impl Spare {
+impl ReservedSlots {
     /// The reserved ones of so many slots, and how many are free.
     pub(super) fn of(concurrency: usize) -> (Self, usize) {
-        let spare = concurrency / SPARE_PART;
-        let few = spare.div_ceil(4);
-        (Self { slots: Arc::new(Semaphore::new(spare)), few }, concurrency - spare)
+        let reserved = concurrency / RESERVED_PART;
+        let few = reserved.div_ceil(4);
+        (Self { slots: Arc::new(Semaphore::new(reserved)), few }, concurrency - reserved)
     }
 
     /// A reserved slot for a run of this handler, if it has few runs.
-    pub(super) fn take(&self, shares: &Shares, handler: &str) -> Option<Slot> {
+    pub(super) fn take(&self, shares: &RunningCounts, handler: &str) -> Option<Slot> {
         let permit = (shares.of(handler) < self.few).then(|| self.slots.clone().try_acquire_owned());
-        Some(Slot::Spare(permit?.ok()?))
+        Some(Slot::Reserved(permit?.ok()?))
     }
 }
 
 /// The right to execute one run.
 pub(super) enum Slot {
     /// A slot for any run.
-    Common(OwnedSemaphorePermit),
+    Shared(OwnedSemaphorePermit),
     /// A reserved slot, which goes back to the reserved ones.
-    Spare(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
+    Reserved(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
 }
 
 /// The number of runs in execution by handler. Handlers without one have no entry.
 #[derive(Clone, Default)]
-pub(super) struct Shares(Arc<Mutex<BTreeMap<String, usize>>>);
+pub(super) struct RunningCounts(Arc<Mutex<BTreeMap<String, usize>>>);
 
 /// One run of a handler, as long as it has a slot.
-pub(super) struct Share {
-    shares: Shares,
+pub(super) struct CountGuard {
+    shares: RunningCounts,
     handler: String,
 }
 
 /// The slot of a run in execution. The count is dropped first, so that a claim for the slot sees the new count.
-pub(super) struct Seat {
-    share: Share,
+pub(super) struct SlotLease {
+    share: CountGuard,
     slot: Slot,
 }
 
-impl Seat {
-    pub(super) fn new(share: Share, slot: Slot) -> Self {
+impl SlotLease {
+    pub(super) fn new(share: CountGuard, slot: Slot) -> Self {
         Self { share, slot }
     }
 
@@ -67,17 +67,17 @@ impl Seat {
         let Self { share, slot } = self;
         drop(share);
         match slot {
-            Slot::Common(permit) => Some(permit),
-            Slot::Spare(_) => None,
+            Slot::Shared(permit) => Some(permit),
+            Slot::Reserved(_) => None,
         }
     }
 }
 
-impl Shares {
+impl RunningCounts {
     /// Adds one to the count of a handler, until that is dropped.
-    pub(super) fn take(&self, handler: &str) -> Share {
+    pub(super) fn take(&self, handler: &str) -> CountGuard {
         *self.map().entry(handler.to_owned()).or_default() += 1;
-        Share { shares: self.clone(), handler: handler.to_owned() }
+        CountGuard { shares: self.clone(), handler: handler.to_owned() }
     }
 
     /// The counts, in the form of the claim.
@@ -94,7 +94,7 @@ impl Shares {
     }
 }
 
-impl Drop for Share {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         let mut map = self.shares.map();
         let last = map.get_mut(&self.handler).is_none_or(|count| {
@@ -115,22 +115,22 @@ mod tests {
 
     #[test]
     fn spare_slots_are_for_handlers_with_few() {
-        let (spare, common) = Spare::of(96);
-        assert_eq!((common, spare.few), (90, 2));
-        let shares = Shares::default();
+        let (reserved, common) = ReservedSlots::of(96);
+        assert_eq!((common, reserved.few), (90, 2));
+        let shares = RunningCounts::default();
         let (_crowd, _one) = ([(); 2].map(|()| shares.take("crowd")), shares.take("lone"));
-        assert!(spare.take(&shares, "crowd").is_none());
+        assert!(reserved.take(&shares, "crowd").is_none());
         let mut taken = vec![];
-        taken.extend(std::iter::from_fn(|| spare.take(&shares, "lone")));
+        taken.extend(std::iter::from_fn(|| reserved.take(&shares, "lone")));
         assert_eq!(taken.len(), 6);
         drop(taken.pop());
-        assert!(spare.take(&shares, "lone").is_some());
-        assert!(Spare::of(15).0.take(&shares, "lone").is_none(), "there is none to spare");
+        assert!(reserved.take(&shares, "lone").is_some());
+        assert!(ReservedSlots::of(15).0.take(&shares, "lone").is_none(), "there is none to spare");
     }
 
     #[test]
     fn what_is_dropped_is_not_counted() {
-        let shares = Shares::default();
+        let shares = RunningCounts::default();
         let now = || serde_json::to_value(shares.now()).unwrap();
         let (one, another, other) = (shares.take("a"), shares.take("a"), shares.take("b"));
         assert_eq!(now(), json!({ "a": 2, "b": 1 }));
@@ -156,14 +156,14 @@ mod interleavings {
     #[test]
     fn a_share_is_gone_before_its_slot_is_free() {
         explore(|| {
-            let (shares, slots) = (Shares::default(), Arc::new(Semaphore::new(1)));
+            let (shares, slots) = (RunningCounts::default(), Arc::new(Semaphore::new(1)));
             let runs = ["a", "b", "a"].map(|handler| {
                 let (shares, slots) = (shares.clone(), slots.clone());
                 thread::spawn(move || {
                     let slot = block_on(slots.acquire_owned()).unwrap();
-                    let now = |shares: &Shares| serde_json::to_value(shares.now()).unwrap();
+                    let now = |shares: &RunningCounts| serde_json::to_value(shares.now()).unwrap();
                     assert_eq!(now(&shares), json!({}));
-                    let seat = Seat::new(shares.take(handler), Slot::Common(slot));
+                    let seat = SlotLease::new(shares.take(handler), Slot::Shared(slot));
                     assert_eq!(now(&shares), json!({ handler: 1 }));
                     match thread_rng().gen_bool(0.5) {
                         true => drop(seat),
@@ -179,7 +179,7 @@ mod interleavings {
     #[test]
     fn all_who_are_there_are_counted() {
         explore(|| {
-            let shares = Shares::default();
+            let shares = RunningCounts::default();
             let runs = ["a", "b", "a", "a"].map(|handler| {
                 let shares = shares.clone();
                 thread::spawn(move || {

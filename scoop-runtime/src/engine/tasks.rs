@@ -15,7 +15,7 @@ use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::signals::{Parents, Wakeups};
-use super::slots::{Shares, Spare};
+use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::Watched;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
@@ -42,11 +42,11 @@ pub(crate) async fn start(
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (wakeups, parents) = Wakeups::new();
-    let (spare, slots) = Spare::of(settings.concurrency);
+    let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
         slots: Arc::new(Semaphore::new(slots)),
-        spare,
-        shares: Shares::default(),
+        reserved,
+        running_counts: RunningCounts::default(),
         step_transactions,
         unhandled: UnhandledWarnings::new(store.clone()),
         store,

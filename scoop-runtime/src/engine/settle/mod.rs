@@ -15,7 +15,7 @@ use super::execution::{Halt, Job, reasons_to_give_up};
 use super::outcome::Outcome;
 use super::rollback_history::recall;
 use super::shared::Engine;
-use super::slots::Seat;
+use super::slots::SlotLease;
 use crate::completion::End;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
@@ -227,7 +227,7 @@ fn proceed(
         match job.run.lineage.parent() {
             Some(parent) if job.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
-                let slot = job.seat.take().and_then(Seat::into_slot);
+                let slot = job.seat.take().and_then(SlotLease::into_slot);
                 engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
