@@ -11,41 +11,41 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The clients of this process that wait for the end of a hierarchy.
 #[derive(Default)]
-pub(crate) struct Waiters(Mutex<HashMap<Uuid, Ring>>);
+pub(crate) struct Completions(Mutex<HashMap<Uuid, Entry>>);
 
 /// The sender of completions of a root.
 #[derive(Default)]
-struct Ring {
-    sender: watch::Sender<End>,
+struct Entry {
+    sender: watch::Sender<RunEnd>,
     bells: usize,
 }
 
 /// The end of a run of a root's message, for the clients that wait for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum RunEnd {
     Committed,
     /// To be read from the database.
     #[default]
-    Other,
+    Unknown,
 }
 
 /// Listens for ends of runs of a root's message in this process. The last listener removes the entry of the root.
-pub(crate) struct Bell<'a> {
-    waiters: &'a Waiters,
+pub(crate) struct CompletionListener<'a> {
+    waiters: &'a Completions,
     root: Uuid,
-    rung: watch::Receiver<End>,
+    rung: watch::Receiver<RunEnd>,
 }
 
-impl Bell<'_> {
+impl CompletionListener<'_> {
     /// Returns the newest end since the last call; at once if there was one.
-    pub(crate) async fn rung(&mut self) -> End {
+    pub(crate) async fn rung(&mut self) -> RunEnd {
         // The sender lives as long as this listener.
         let _ = self.rung.changed().await;
         *self.rung.borrow_and_update()
     }
 }
 
-impl Drop for Bell<'_> {
+impl Drop for CompletionListener<'_> {
     fn drop(&mut self) {
         let mut map = self.waiters.map();
         let last = map.get_mut(&self.root).is_none_or(|ring| {
@@ -58,33 +58,33 @@ impl Drop for Bell<'_> {
     }
 }
 
-impl Waiters {
+impl Completions {
     /// A listener for this root.
-    pub(crate) fn bell(&self, root: Uuid) -> Bell<'_> {
+    pub(crate) fn bell(&self, root: Uuid) -> CompletionListener<'_> {
         let mut map = self.map();
         let ring = map.entry(root).or_default();
         ring.bells += 1;
-        Bell { waiters: self, root, rung: ring.sender.subscribe() }
+        CompletionListener { waiters: self, root, rung: ring.sender.subscribe() }
     }
 
-    pub(crate) fn root_ended(&self, root: Uuid, end: End) {
+    pub(crate) fn root_ended(&self, root: Uuid, end: RunEnd) {
         if let Some(ring) = self.map().get(&root) {
             ring.sender.send_replace(end);
         }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<Uuid, Ring>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<Uuid, Entry>> {
         lock(&self.0)
     }
 }
 
 /// The start of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum StartedAs {
     /// One run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
     /// everything that was launched.
-    LoneRunHere,
-    Otherwise,
+    SingleLocalRun,
+    Other,
 }
 
 #[cfg(all(test, feature = "shuttle"))]
@@ -103,7 +103,7 @@ mod interleavings {
     #[test]
     fn every_bell_rings_and_nothing_is_left_of_it() {
         explore(|| {
-            let (waiters, root) = (Arc::new(Waiters::default()), Uuid::nil());
+            let (waiters, root) = (Arc::new(Completions::default()), Uuid::nil());
             let ended = Arc::new(AtomicBool::new(false));
             let clients = [(); 3].map(|()| {
                 let (waiters, ended) = (waiters.clone(), ended.clone());
@@ -111,17 +111,17 @@ mod interleavings {
                     let mut bell = waiters.bell(root);
                     while !ended.load(SeqCst) {
                         thread::yield_now();
-                        if block_on(bell.rung()) == End::Committed {
+                        if block_on(bell.rung()) == RunEnd::Committed {
                             assert!(ended.load(SeqCst), "it rang for the end of another");
                         }
                     }
                 })
             });
-            waiters.root_ended(Uuid::max(), End::Committed);
-            waiters.root_ended(root, End::Other);
+            waiters.root_ended(Uuid::max(), RunEnd::Committed);
+            waiters.root_ended(root, RunEnd::Unknown);
             thread::yield_now();
             ended.store(true, SeqCst);
-            waiters.root_ended(root, End::Committed);
+            waiters.root_ended(root, RunEnd::Committed);
             clients.into_iter().for_each(|client| client.join().unwrap());
             assert!(waiters.map().is_empty());
         });

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::read_tree::ReadTree;
-use crate::completion::{Bell, End, Start};
+use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::store::{HandlerOutcome, Standing, Store};
 use crate::tree::Extent;
 use crate::util::patience::{Trial, Vain};
@@ -44,7 +44,7 @@ pub struct Handle {
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) at: Instant,
-    pub(super) start: Start,
+    pub(super) start: StartedAs,
 }
 
 /// The end of a hierarchy. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
@@ -240,14 +240,14 @@ impl Handle {
 
     /// Waits for this time, or until the end of the hierarchy is notified. Returns whether the notification says that
     /// all of it has committed.
-    async fn has_committed_within(&self, time: Duration, bell: &mut Option<Bell<'_>>) -> bool {
+    async fn has_committed_within(&self, time: Duration, bell: &mut Option<CompletionListener<'_>>) -> bool {
         let Some(bell) = bell else {
             tokio::time::sleep(time).await;
             return false;
         };
         let rung = tokio::time::timeout(time, bell.rung()).await;
-        let lone = self.begun.is_some_and(|begun| begun.start == Start::LoneRunHere);
-        lone && rung == Ok(End::Committed)
+        let lone = self.begun.is_some_and(|begun| begun.start == StartedAs::SingleLocalRun);
+        lone && rung == Ok(RunEnd::Committed)
     }
 
     /// The status of the hierarchy now.

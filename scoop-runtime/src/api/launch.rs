@@ -11,7 +11,7 @@ use super::handle::{Begun, Handle};
 use super::launch_options::{Options, launch_options};
 use super::scoop::Scoop;
 use crate::RuntimeError;
-use crate::completion::Start;
+use crate::completion::StartedAs;
 use crate::store::{self, Launched, Unhandled};
 use crate::unhandled::launch_within;
 use crate::util::patience::Vain;
@@ -151,7 +151,11 @@ impl IntoFuture for LaunchAll {
 }
 
 /// Launches messages in a transaction of their own.
-async fn publish(scoop: &Scoop, messages: Vec<Launched>, doing: &'static str) -> Result<Start, RuntimeError> {
+async fn publish(
+    scoop: &Scoop,
+    messages: Vec<Launched>,
+    doing: &'static str,
+) -> Result<StartedAs, RuntimeError> {
     match scoop.publish(messages).await {
         Ok(start) => Ok(start),
         Err(vain) => Err(match Unhandled::of(&vain.source) {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::launch::{Launch, LaunchAll};
 use crate::api::handle::Handle;
 use crate::api::launch_batcher::Gathered;
-use crate::completion::Start;
+use crate::completion::StartedAs;
 use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
@@ -443,7 +443,7 @@ impl Scoop {
     }
 
     /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
-    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, Result<Start, Vain>> {
+    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, Result<StartedAs, Vain>> {
         async move {
             if !messages.iter().any(|message| message.only_once) {
                 return self.publish_at_once(messages).await;
@@ -462,7 +462,7 @@ impl Scoop {
 
     /// Launches with retries. The ids of the messages exist already, so a retry finds the messages of an earlier
     /// attempt.
-    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<Start, Vain> {
+    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<StartedAs, Vain> {
         if let Some(engine) = &self.inner.engine {
             let (mut messages, mut trial) = (Arc::new(messages), self.trial());
             loop {
@@ -480,7 +480,7 @@ impl Scoop {
         } else {
             self.inner.gathered.launch_together(&mut messages, self.trial()).await?;
         }
-        Ok(Start::Otherwise)
+        Ok(StartedAs::Other)
     }
 
     /// Retries this for as long as the patience of the program lasts. The argument is whether an attempt was made

@@ -16,7 +16,7 @@ use super::execution::InFlight;
 use super::shared::Engine;
 use super::signals::Bereft;
 use super::slots::{CountGuard, Slot, SlotLease};
-use crate::completion::{End, Start};
+use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
 use crate::store::Unhandled;
 use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, is_bulky, known_before};
@@ -43,7 +43,7 @@ pub(crate) async fn launch(
     engine: &Arc<Engine>,
     messages: &mut Arc<Vec<Launched>>,
     again: bool,
-) -> sqlx::Result<Start> {
+) -> sqlx::Result<StartedAs> {
     // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
     known_before(own, again);
@@ -51,7 +51,7 @@ pub(crate) async fn launch(
     let launched = if rooms.is_empty() {
         let launch = engine.store.launch_alone(messages).await?;
         tell(engine, messages, &launch, vec![]);
-        Start::Otherwise
+        StartedAs::Other
     } else {
         // Claimed runs have to start.
         uninterrupted(launch_here(engine.clone(), messages.clone(), rooms)).await?
@@ -93,7 +93,7 @@ async fn launch_here(
     engine: Arc<Engine>,
     messages: Arc<Vec<Launched>>,
     rooms: Vec<Room>,
-) -> sqlx::Result<Start> {
+) -> sqlx::Result<StartedAs> {
     let (worker, topology) = (engine.worker, engine.definitions.lanes().topology);
     let claimer = Claimer { worker, identifier: &engine.identifier, topology };
     let launch = match engine.store.launch_here(claimer, &messages).await {
@@ -120,7 +120,7 @@ async fn launch_here(
     }
     tell(&engine, &messages, &launch, begun);
     let lone = launch.launched == 1 && launch.claimed.len() == 1 && launch.handlers.is_empty();
-    Ok(if lone { Start::LoneRunHere } else { Start::Otherwise })
+    Ok(if lone { StartedAs::SingleLocalRun } else { StartedAs::Other })
 }
 
 /// Notifies workers of runs that do not start here. The runs of the handlers in `begun` have started.
@@ -197,7 +197,7 @@ fn pass_on(
     for Committed { root, parent } in committed {
         match parent {
             Some(parent) => bereft.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
-            None => engine.waiters.root_ended(root, End::Committed),
+            None => engine.waiters.root_ended(root, RunEnd::Committed),
         }
     }
     bereft

@@ -18,7 +18,7 @@ use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::{StopSignal, Watched};
 use super::user_code::running::Running;
 use crate::RuntimeError;
-use crate::completion::Waiters;
+use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
 use crate::store::{Key, Parent, StepTransactions, Store, Surroundings};
@@ -54,7 +54,7 @@ pub(crate) struct Engine {
     pub(super) settler: Settler,
     pub(super) wakeups: Wakeups,
     pub(super) watched: Watched,
-    pub(crate) waiters: Waiters,
+    pub(crate) waiters: Completions,
     pub(crate) unhandled: Arc<UnhandledWarnings>,
     pub(super) stopping: CancellationToken,
     pub(super) stopped: CancellationToken,

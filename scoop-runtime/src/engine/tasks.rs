@@ -20,7 +20,7 @@ use super::stop_signals::Watched;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::{claim, liveness, notify, parents, schedule, timer};
-use crate::completion::Waiters;
+use crate::completion::Completions;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{StepTransactions, Store};
@@ -62,7 +62,7 @@ pub(crate) async fn start(
         settler,
         wakeups,
         watched: Watched::default(),
-        waiters: Waiters::default(),
+        waiters: Completions::default(),
         stopping: CancellationToken::new(),
         stopped: CancellationToken::new(),
         gone: CancellationToken::new(),

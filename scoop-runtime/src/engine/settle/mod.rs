@@ -16,7 +16,7 @@ use super::outcome::Outcome;
 use super::rollback_history::recall;
 use super::shared::Engine;
 use super::slots::SlotLease;
-use crate::completion::End;
+use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
 use crate::store::{FailedPart, Parent, Settled, Settlement, StepTransaction, roll_back};
@@ -232,7 +232,9 @@ fn proceed(
             }
             _ => {
                 let committed = after.run.is_none() && !after.backward;
-                engine.waiters.root_ended(job.key.root, if committed { End::Committed } else { End::Other });
+                engine
+                    .waiters
+                    .root_ended(job.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });
             }
         }
     }

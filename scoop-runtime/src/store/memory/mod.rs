@@ -36,7 +36,7 @@ use self::faults::Linked;
 pub use self::inspect::{LoggedEvent, WorkingRun};
 pub(crate) use self::session::MemorySession;
 use self::state::State;
-use crate::completion::Waiters;
+use crate::completion::Completions;
 
 /// The handle of one process to a database in memory. Cheap to clone.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct Memory {
 struct Database {
     state: Mutex<State>,
     clock: Clock,
-    waiters: Arc<Waiters>,
+    waiters: Arc<Completions>,
 }
 
 impl Memory {
@@ -95,7 +95,7 @@ impl Memory {
     }
 
     /// The clients that wait for the end of a hierarchy.
-    pub(crate) fn waiters(&self) -> &Waiters {
+    pub(crate) fn waiters(&self) -> &Completions {
         &self.database.waiters
     }
 

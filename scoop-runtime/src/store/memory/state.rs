@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::event_log::{Event, Record};
 use super::row::{Lane, Place, Row, RunState};
 use crate::bug::{Bug, made};
-use crate::completion::{End, Waiters};
+use crate::completion::{Completions, RunEnd};
 use crate::store::Key;
 
 /// A run: its hierarchy and its id.
@@ -83,7 +83,7 @@ pub(super) struct State {
     pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
-    pub(super) waiters: Arc<Waiters>,
+    pub(super) waiters: Arc<Completions>,
     written: u64,
     turns: u64,
     sessions_opened: u64,
@@ -176,7 +176,7 @@ impl State {
         }
         self.leave((root, id), &row.lane(), &row.place());
         if row.parent.is_none() {
-            self.waiters.root_ended(root, End::Other);
+            self.waiters.root_ended(root, RunEnd::Unknown);
         }
         Some(row)
     }
