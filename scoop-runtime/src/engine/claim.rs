@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::execute;
-use super::execution::InFlight;
+use super::execution::InFlightGuard;
 use super::refusal::hand_to_another;
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
@@ -225,13 +225,13 @@ async fn claim_up_to(
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
-    let flight = InFlight::begin(engine.clone(), claimed.key);
+    let flight = InFlightGuard::begin(engine.clone(), claimed.key);
     let share = engine.running_counts.take(&claimed.handler);
     begin(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
 }
 
 /// Starts a claimed run in its slot.
-pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: SlotLease) {
+pub(super) fn begin(engine: &Engine, flight: InFlightGuard, claimed: Claimed, seat: SlotLease) {
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 

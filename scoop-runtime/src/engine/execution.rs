@@ -18,7 +18,7 @@ use crate::telemetry::{self, At};
 use crate::testing::Commit;
 
 /// A run in execution.
-pub(super) struct Job {
+pub(super) struct Execution {
     pub(super) key: Key,
     pub(super) saga: Arc<RunnableSaga>,
     pub(super) payload: Value,
@@ -47,7 +47,7 @@ pub(super) struct Job {
     pub(super) undecided: Option<Box<Outcome>>,
 }
 
-impl Job {
+impl Execution {
     /// Whether to leave it to other workers: this one stops, or another one has a newer definition.
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
         let superseded = !self.reserved && engine.definitions.is_superseded(&self.saga.definition.saga);
@@ -55,7 +55,7 @@ impl Job {
     }
 }
 
-impl Job {
+impl Execution {
     /// The fields of its events, for this step or part of the rollback.
     pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
         At {
@@ -87,7 +87,7 @@ impl Job {
 }
 
 /// Why the execution of a run ends.
-pub(super) enum Halt {
+pub(super) enum Exit {
     /// It waits for children, or has ended.
     Settled,
     /// Infrastructure failure (database or connection): retry after a backoff.
@@ -128,7 +128,7 @@ impl From<String> for Why {
 }
 
 /// Registers a run as in flight in this process until dropped.
-pub(super) struct InFlight {
+pub(super) struct InFlightGuard {
     pub(super) engine: Arc<Engine>,
     key: Key,
 }
@@ -136,7 +136,7 @@ pub(super) struct InFlight {
 /// An epoch of no claim.
 const NOT_CLAIMED_YET: i64 = i64::MIN;
 
-impl InFlight {
+impl InFlightGuard {
     pub(super) fn begin(engine: Arc<Engine>, key: Key) -> Self {
         engine.in_flight().insert((key.id, key.epoch));
         Self { engine, key }
@@ -149,7 +149,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         // The same run may be in flight under a later claim, which stays.
         self.engine.in_flight().remove(&(self.key.id, self.key.epoch));
@@ -160,19 +160,20 @@ impl Drop for InFlight {
 }
 
 /// Why the run has to give up, if it has to.
-pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec<Failure>, Halt> {
-    let reasons = engine.reasons_to_give_up(job.key, &job.run, job.surroundings).await;
+pub(super) async fn reasons_to_give_up(engine: &Engine, execution: &Execution) -> Result<Vec<Failure>, Exit> {
+    let reasons = engine.reasons_to_give_up(execution.key, &execution.run, execution.surroundings).await;
     reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
 }
 
 /// The database failed; or the record differs from the expected one, and only another program may be able to read it.
-pub(super) fn unread(what: &str, error: &sqlx::Error) -> Halt {
+pub(super) fn unread(what: &str, error: &sqlx::Error) -> Exit {
     let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     let why = Why { recorded: format!("{what}: {error}"), logged };
-    if is_of_contents(error) { Halt::Stuck(why) } else { Halt::Infrastructure(why) }
+    if is_of_contents(error) { Exit::Stuck(why) } else { Exit::Infrastructure(why) }
 }
 
 /// The next move of this run by the protocol.
-pub(super) fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
-    Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string().into()))
+pub(super) fn next(execution: &Execution) -> Result<Continuation<'_>, Exit> {
+    Continuation::of(&execution.saga.definition, &execution.run)
+        .map_err(|stuck| Exit::Stuck(stuck.to_string().into()))
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::claim;
-use super::execution::InFlight;
+use super::execution::InFlightGuard;
 use super::shared::Engine;
 use super::signals::Bereft;
 use super::slots::{CountGuard, Slot, SlotLease};
@@ -29,7 +29,7 @@ struct Room {
     message: usize,
     key: Key,
     handler: String,
-    flight: InFlight,
+    flight: InFlightGuard,
     share: CountGuard,
     slot: Slot,
 }
@@ -81,7 +81,8 @@ fn keep_rooms(engine: &Arc<Engine>, messages: &mut [Launched]) -> Vec<Room> {
                 continue;
             };
             let key = message.run_here(handler);
-            let (flight, share) = (InFlight::begin(engine.clone(), key), engine.running_counts.take(handler));
+            let (flight, share) =
+                (InFlightGuard::begin(engine.clone(), key), engine.running_counts.take(handler));
             rooms.push(Room { message: at, key, handler: handler.to_owned(), flight, share, slot });
         }
     }
@@ -159,7 +160,7 @@ pub(super) async fn wake(
     // the epoch of that execution.
     let room_for = parents.iter().take(room);
     let expected: Vec<_> =
-        room_for.map(|parent| InFlight::expect(engine.clone(), parent.root, parent.id)).collect();
+        room_for.map(|parent| InFlightGuard::expect(engine.clone(), parent.root, parent.id)).collect();
     let lanes = engine.definitions.lanes();
     // A rehearsal has each run settle for itself.
     let commits = anything_new && engine.settings.rehearsal.is_none();

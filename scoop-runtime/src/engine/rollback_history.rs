@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use scoop_core::{Cut, Definition, Entry, Path, Plan, Rest, RollbackNames, Run, Suspension, output_name};
 
 use super::definitions::recorded::recorded;
-use super::execution::{Halt, unread};
+use super::execution::{Exit, unread};
 use super::shared::Engine;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{Store, Wanted};
 
 /// The history that the rollback of a run needs.
-pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Halt> {
+pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) -> Result<(), Exit> {
     let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
     while run.needs_plan() {
         let unread = |error: sqlx::Error| unread("its history could not be read", &error);
@@ -35,7 +35,7 @@ pub(super) async fn recall(engine: &Engine, saga: &RunnableSaga, run: &mut Run) 
 
 /// Whether the rollback skips a step that the definition at hand does not have follows from the definition under which
 /// it ended.
-async fn with_removed_steps(engine: &Engine, saga: &RunnableSaga, plan: Plan) -> Result<Plan, Halt> {
+async fn with_removed_steps(engine: &Engine, saga: &RunnableSaga, plan: Plan) -> Result<Plan, Exit> {
     let mut known = BTreeMap::new();
     for number in plan.foreign(&saga.definition) {
         if let Some(steps) = recorded(engine, saga, Some(number)).await? {

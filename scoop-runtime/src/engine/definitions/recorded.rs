@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use scoop_core::{RecordedStep, Run};
 
-use crate::engine::execution::Halt;
+use crate::engine::execution::Exit;
 use crate::engine::shared::Engine;
 use crate::saga::registry::RunnableSaga;
 use crate::util::sync::lock;
@@ -14,7 +14,7 @@ pub(in crate::engine) async fn recorded(
     engine: &Engine,
     saga: &RunnableSaga,
     definition: Option<i32>,
-) -> Result<Option<Arc<[RecordedStep]>>, Halt> {
+) -> Result<Option<Arc<[RecordedStep]>>, Exit> {
     let Some(definition) =
         definition.filter(|definition| *definition != engine.definitions.number_of(&saga.definition.saga))
     else {
@@ -25,13 +25,13 @@ pub(in crate::engine) async fn recorded(
     }
     let name = &saga.definition.saga;
     let steps = engine.store.definition_steps(definition, name).await.map_err(|error| {
-        Halt::Infrastructure(
+        Exit::Infrastructure(
             format!("definition {definition} of saga `{name}` could not be read: {error}").into(),
         )
     })?;
     let steps: Arc<[RecordedStep]> = steps
         .ok_or_else(|| {
-            Halt::Stuck(format!("there is no record of definition {definition} of saga `{name}`").into())
+            Exit::Stuck(format!("there is no record of definition {definition} of saga `{name}`").into())
         })?
         .into();
     lock(&engine.definitions.recorded).insert(definition, steps.clone());

@@ -1,6 +1,6 @@
 //! Writes a conclusion in the transaction of its step, and commits it.
 
-use crate::engine::execution::Halt;
+use crate::engine::execution::Exit;
 use crate::engine::shared::Engine;
 use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
 use crate::store::Unhandled;
@@ -9,7 +9,7 @@ use crate::store::{MARKED, Settled, Settlement, StepTransaction, roll_back};
 /// Why the transaction of a step was not committed.
 pub(super) enum Uncommitted {
     /// The execution of the run ends.
-    Halt(Halt),
+    Exit(Exit),
     /// The step has caused it.
     Failed(String),
     /// A message of the step requires a handler, and there is none.
@@ -33,7 +33,7 @@ pub(super) async fn commit_with(
         return Err(match opened.is_open().await {
             Ok(true) => {
                 roll_back(Some(opened)).await;
-                Uncommitted::Halt(Halt::TakenOver)
+                Uncommitted::Exit(Exit::TakenOver)
             }
             Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
             Err(error) => not_written(error),
@@ -50,11 +50,11 @@ pub(super) async fn commit_with(
             Ok(settled)
         }
         Err(error) if is_rolled_back(&error) => {
-            Err(Uncommitted::Halt(Halt::Infrastructure(error.to_string().into())))
+            Err(Uncommitted::Exit(Exit::Infrastructure(error.to_string().into())))
         }
         // What was cancelled may have been the next transaction, which begins in the same message.
         Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
-            Err(Uncommitted::Halt(Halt::InDoubt(error.to_string())))
+            Err(Uncommitted::Exit(Exit::InDoubt(error.to_string())))
         }
         Err(error) => {
             let why = format!("the transaction of the step could not be committed: {error}");
@@ -83,10 +83,10 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
         // The server answered, so the result is known.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
-        return Uncommitted::Halt(if answered {
-            Halt::Infrastructure(why.into())
+        return Uncommitted::Exit(if answered {
+            Exit::Infrastructure(why.into())
         } else {
-            Halt::InDoubt(why)
+            Exit::InDoubt(why)
         });
     }
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();

@@ -11,7 +11,7 @@ use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, T
 
 use self::in_step::{Uncommitted, commit_with};
 use self::queue::Unsettled;
-use super::execution::{Halt, Job, reasons_to_give_up};
+use super::execution::{Execution, Exit, reasons_to_give_up};
 use super::outcome::Outcome;
 use super::rollback_history::recall;
 use super::shared::Engine;
@@ -32,26 +32,27 @@ pub(super) struct StepFailed {
 }
 
 /// The result of a settlement: the run continues, or its step has failed after all.
-type Persisted = Result<Result<(), StepFailed>, Halt>;
+type Persisted = Result<Result<(), StepFailed>, Exit>;
 
 /// Persists the conclusion: in the transaction of the step, if it opened one. A step fails after all if what follows
 /// from it cannot be written.
 pub(super) async fn settle(
     engine: &Engine,
-    job: &mut Job,
+    execution: &mut Execution,
     conclusion: Conclusion,
     opened: Option<StepTransaction>,
 ) -> Persisted {
     if let Some(rehearsal) = &engine.settings.rehearsal {
-        job.rehearsed = rehearsal.commits(&job.saga.definition.saga, job.key.id, &conclusion);
-        if job.rehearsed.is_none() {
+        execution.rehearsed =
+            rehearsal.commits(&execution.saga.definition.saga, execution.key.id, &conclusion);
+        if execution.rehearsed.is_none() {
             roll_back(opened).await;
-            return Err(Halt::InDoubt("the process crashes before the commit, as it was to".into()));
+            return Err(Exit::InDoubt("the process crashes before the commit, as it was to".into()));
         }
     }
     match opened {
-        None => settle_batched(engine, job, conclusion).await,
-        Some(opened) => settle_within(engine, job, conclusion, opened).await,
+        None => settle_batched(engine, execution, conclusion).await,
+        Some(opened) => settle_within(engine, execution, conclusion, opened).await,
     }
 }
 
@@ -75,33 +76,40 @@ async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion
     conclusion
 }
 
-fn settlement(engine: &Engine, job: &Job, conclusion: Conclusion) -> Settlement {
-    let settlement = Settlement::new(job.key, &job.run, (job.surroundings, &job.stored), conclusion);
-    settlement.under(engine.definitions.number_of(&job.saga.definition.saga), job.definition)
+fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) -> Settlement {
+    let settlement = Settlement::new(
+        execution.key,
+        &execution.run,
+        (execution.surroundings, &execution.stored),
+        conclusion,
+    );
+    settlement.under(engine.definitions.number_of(&execution.saga.definition.saga), execution.definition)
 }
 
 /// Persists it together with conclusions of other runs.
-async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) -> Persisted {
+async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> Persisted {
     if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
-        return Err(Halt::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
+        return Err(Exit::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
     }
-    let conclusion = gather(engine, &job.saga, conclusion).await;
-    let after = After::of(&job.run, &conclusion);
-    let settlement = settlement(engine, job, conclusion);
+    let conclusion = gather(engine, &execution.saga, conclusion).await;
+    let after = After::of(&execution.run, &conclusion);
+    let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
-        Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time).map(Ok),
-        Err(Unsettled::TakenOver) => refused(engine, job, after, false).await,
+        Ok(settled) => {
+            proceed(engine, execution, settled, After { definition, ..after }, sets_a_time).map(Ok)
+        }
+        Err(Unsettled::TakenOver) => refused(engine, execution, after, false).await,
         Err(Unsettled::Refused(error)) => {
-            Err(Halt::Stuck(format!("the result of the step cannot be written: {error}").into()))
+            Err(Exit::Stuck(format!("the result of the step cannot be written: {error}").into()))
         }
         Err(Unsettled::Stopped) => {
-            job.undecided = after.outcome;
-            Err(Halt::InDoubt("the engine stopped".into()))
+            execution.undecided = after.outcome;
+            Err(Exit::InDoubt("the engine stopped".into()))
         }
         Err(Unsettled::Unhandled(unhandled)) => {
-            Ok(Err(without_handler(engine, job, after.context, unhandled).await))
+            Ok(Err(without_handler(engine, execution, after.context, unhandled).await))
         }
     }
 }
@@ -109,34 +117,36 @@ async fn settle_batched(engine: &Engine, job: &mut Job, conclusion: Conclusion) 
 /// Persists it in the transaction of the step.
 async fn settle_within(
     engine: &Engine,
-    job: &mut Job,
+    execution: &mut Execution,
     conclusion: Conclusion,
     opened: StepTransaction,
 ) -> Persisted {
-    let conclusion = gather(engine, &job.saga, conclusion).await;
-    let after = After::of(&job.run, &conclusion);
+    let conclusion = gather(engine, &execution.saga, conclusion).await;
+    let after = After::of(&execution.run, &conclusion);
     // A failure is recorded even if the writes of the cleanup are not.
-    let failing = (after.backward && !job.run.is_backward()).then(|| conclusion.clone());
-    let settlement = settlement(engine, job, conclusion);
+    let failing = (after.backward && !execution.run.is_backward()).then(|| conclusion.clone());
+    let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, settlement, opened).await {
-        Ok(settled) => proceed(engine, job, settled, After { definition, ..after }, sets_a_time).map(Ok),
-        Err(Uncommitted::Halt(Halt::TakenOver)) => refused(engine, job, after, true).await,
-        Err(Uncommitted::Halt(halt)) => {
-            job.undecided = after.outcome;
-            Err(halt)
+        Ok(settled) => {
+            proceed(engine, execution, settled, After { definition, ..after }, sets_a_time).map(Ok)
+        }
+        Err(Uncommitted::Exit(Exit::TakenOver)) => refused(engine, execution, after, true).await,
+        Err(Uncommitted::Exit(exit)) => {
+            execution.undecided = after.outcome;
+            Err(exit)
         }
         Err(Uncommitted::Unhandled(unhandled)) => {
-            Ok(Err(without_handler(engine, job, after.context, unhandled).await))
+            Ok(Err(without_handler(engine, execution, after.context, unhandled).await))
         }
         Err(Uncommitted::Failed(why)) => match failing {
             Some(conclusion) => {
-                telemetry::cleanup_lost(job.at(&job.step()), &why);
-                settle_batched(engine, job, conclusion).await
+                telemetry::cleanup_lost(execution.at(&execution.step()), &why);
+                settle_batched(engine, execution, conclusion).await
             }
             None => {
-                let failure = Failure::new("TransactionError", why, &job.run.source);
+                let failure = Failure::new("TransactionError", why, &execution.run.source);
                 Ok(Err(StepFailed { context: after.context, failure }))
             }
         },
@@ -144,20 +154,25 @@ async fn settle_within(
 }
 
 /// The conclusion was not written, since another worker has the run, or since the run has to give up.
-async fn refused(engine: &Engine, job: &mut Job, after: After, in_transaction: bool) -> Persisted {
-    let reasons = reasons_to_give_up(engine, job).await?;
+async fn refused(
+    engine: &Engine,
+    execution: &mut Execution,
+    after: After,
+    in_transaction: bool,
+) -> Persisted {
+    let reasons = reasons_to_give_up(engine, execution).await?;
     if reasons.is_empty() {
         // The writes of the step are rolled back, so if the run is still held, the step has caused that.
-        if in_transaction && engine.store.is_held(job.key).await.unwrap_or(false) {
-            let failure = Failure::new("TransactionError", OWN_RUN, &job.run.source);
+        if in_transaction && engine.store.is_held(execution.key).await.unwrap_or(false) {
+            let failure = Failure::new("TransactionError", OWN_RUN, &execution.run.source);
             return Ok(Err(StepFailed { context: after.context, failure }));
         }
-        job.undecided = after.outcome;
-        return Err(Halt::TakenOver);
+        execution.undecided = after.outcome;
+        return Err(Exit::TakenOver);
     }
     // Changes of the context by the step outlive it.
-    job.run.context = after.context;
-    job.reasons = reasons;
+    execution.run.context = after.context;
+    execution.reasons = reasons;
     Ok(Ok(()))
 }
 
@@ -193,9 +208,14 @@ impl After {
 const OWN_RUN: &str = "the step changed or deleted its own row in the table `run` of the engine";
 
 /// The failure of a step that launched a message which requires a handler, and there is none.
-async fn without_handler(engine: &Engine, job: &Job, context: Context, unhandled: Unhandled) -> StepFailed {
+async fn without_handler(
+    engine: &Engine,
+    execution: &Execution,
+    context: Context,
+    unhandled: Unhandled,
+) -> StepFailed {
     let text = unhandled.explained(&engine.store).await.to_string();
-    let mut failure = Failure::new("NoHandler", text, &job.run.source);
+    let mut failure = Failure::new("NoHandler", text, &execution.run.source);
     failure.stack_trace.extend(unhandled.at.map(Frame::from));
     StepFailed { context, failure }
 }
@@ -203,18 +223,18 @@ async fn without_handler(engine: &Engine, job: &Job, context: Context, unhandled
 /// Applies a committed settlement: notifies parents and clients, and the run continues if it can.
 fn proceed(
     engine: &Engine,
-    job: &mut Job,
+    execution: &mut Execution,
     settled: Settled,
     after: After,
     sets_a_time: bool,
-) -> Result<(), Halt> {
-    if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, job.rehearsed.take())
+) -> Result<(), Exit> {
+    if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, execution.rehearsed.take())
         && rehearsal.committed(commit)
     {
-        return Err(Halt::InDoubt("the process crashes after the commit, as it was to".into()));
+        return Err(Exit::InDoubt("the process crashes after the commit, as it was to".into()));
     }
     if let Some(outcome) = after.outcome {
-        outcome.report(job);
+        outcome.report(execution);
     }
     if !after.topics.is_empty() {
         engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.started);
@@ -224,36 +244,37 @@ fn proceed(
         engine.set_a_time();
     }
     if settled.ended {
-        match job.run.lineage.parent() {
-            Some(parent) if job.surroundings.has_parent => {
+        match execution.run.lineage.parent() {
+            Some(parent) if execution.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
-                let slot = job.seat.take().and_then(SlotLease::into_slot);
+                let slot = execution.seat.take().and_then(SlotLease::into_slot);
                 engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
                 let committed = after.run.is_none() && !after.backward;
-                engine
-                    .waiters
-                    .root_ended(job.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });
+                engine.waiters.root_ended(
+                    execution.key.root,
+                    if committed { RunEnd::Committed } else { RunEnd::Unknown },
+                );
             }
         }
     }
     match after.run {
         Some(run) if settled.goes_on => {
-            job.surroundings.undoing |= run.is_backward();
-            job.stored = run.context.clone();
-            (job.run, job.definition) = (run, after.definition);
-            job.key.epoch += 1;
-            job.attempts = 0;
-            job.retries = 0;
-            job.tried = Tried::default();
-            job.overdue = settled.overdue;
+            execution.surroundings.undoing |= run.is_backward();
+            execution.stored = run.context.clone();
+            (execution.run, execution.definition) = (run, after.definition);
+            execution.key.epoch += 1;
+            execution.attempts = 0;
+            execution.retries = 0;
+            execution.tried = Tried::default();
+            execution.overdue = settled.overdue;
             Ok(())
         }
         _ => {
-            let newest = job.run.last.as_ref().map_or("", |last| &last.step);
-            telemetry::left(job.at(newest), settled.ended);
-            Err(Halt::Settled)
+            let newest = execution.run.last.as_ref().map_or("", |last| &last.step);
+            telemetry::left(execution.at(newest), settled.ended);
+            Err(Exit::Settled)
         }
     }
 }

@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 
 use self::boundary::{Held, Stopped};
 use self::running::Stop;
-use super::execution::{Halt, Job, Why};
+use super::execution::{Execution, Exit, Why};
 use super::refusal::hand_to_another;
 use super::shared::Engine;
 use crate::bug::{Bug, made};
@@ -29,35 +29,37 @@ use crate::util::sync::lock;
 /// Calls the user code. After a success its transaction is still open, if it opened one.
 pub(super) async fn call_and_conclude(
     engine: &Engine,
-    job: &Job,
+    execution: &Execution,
     call: Call<'_>,
-) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
-    let message = match decode(job) {
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let message = match decode(execution) {
         Ok(message) => message,
-        Err(Unfit::Begun(why)) => return Err(Halt::Stuck(why)),
+        Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
         Err(Unfit::Fresh(why)) => {
-            let saga = &job.saga.definition.saga;
-            if hand_to_another(engine, job.key, (saga, false), &why.recorded).await == SetAside::HandedOver {
-                telemetry::handed_over(job.at(call.step()), why.logged());
-                return Err(Halt::Settled);
+            let saga = &execution.saga.definition.saga;
+            if hand_to_another(engine, execution.key, (saga, false), &why.recorded).await
+                == SetAside::HandedOver
+            {
+                telemetry::handed_over(execution.at(call.step()), why.logged());
+                return Err(Exit::Settled);
             }
-            let failure = Failure::new("PayloadMismatch", why.recorded, &job.run.source);
-            return Ok((call.conclude(job.run.context.clone(), Err(failure)), None));
+            let failure = Failure::new("PayloadMismatch", why.recorded, &execution.run.source);
+            return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None));
         }
     };
     if made(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
-        let _ = perform(engine, job, &call, message).await;
+        let _ = perform(engine, execution, &call, message).await;
     }
-    let (outcome, opened, context) = perform(engine, job, &call, message).await;
+    let (outcome, opened, context) = perform(engine, execution, &call, message).await;
     let error = match outcome {
         Err(Failed::Abandoned) => {
             roll_back(opened).await;
-            return Err(Halt::Abandoned);
+            return Err(Exit::Abandoned);
         }
         Ok(returned) => {
             let conclusion = call.conclude(context, Ok(returned));
             // A jump out of bounds is the step's failure, although its code returned.
-            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == job.run.path) {
+            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == execution.run.path) {
                 return Ok((conclusion, opened));
             }
             roll_back(opened).await;
@@ -67,47 +69,47 @@ pub(super) async fn call_and_conclude(
     };
     // The transaction of a failed step is rolled back before anything else happens.
     let undone = roll_back(opened).await;
-    let failure = judge(job, &format!("step `{}`", call.step()), error, undone, |error| {
+    let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
             return Some(match &unfit.reply_type {
-                Some(reply_type) => Halt::UnfitReply { why, reply_type: reply_type.clone() },
-                None => Halt::Stuck(why),
+                Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
+                None => Exit::Stuck(why),
             });
         }
-        let pause = pause_before_retry(job, call.action(), error)?;
-        Some(Halt::Retry { why: why(&format!("step `{}`", call.step()), error), pause })
+        let pause = pause_before_retry(execution, call.action(), error)?;
+        Some(Exit::Retry { why: why(&format!("step `{}`", call.step()), error), pause })
     })?;
-    conclude_failed(engine, job, call, context, failure).await
+    conclude_failed(engine, execution, call, context, failure).await
 }
 
 /// Turns an error of user code into the failure of the step, or a reason to run it again, and drops the error. A panic
 /// in any function of the error, or of a function that gets it, is the failure.
 fn judge(
-    job: &Job,
+    execution: &Execution,
     what: &str,
     error: Error,
     undone: RolledBack,
-    otherwise: impl FnOnce(&Error) -> Option<Halt>,
-) -> Result<Failure, Halt> {
-    let source = &job.run.source;
-    let halt = boundary::run(source, || {
+    otherwise: impl FnOnce(&Error) -> Option<Exit>,
+) -> Result<Failure, Exit> {
+    let source = &execution.run.source;
+    let exit = boundary::run(source, || {
         let of_infrastructure = undone == RolledBack::LostConnection
             || is_of_infrastructure(&error, undone == RolledBack::Transaction);
-        if of_infrastructure { Some(Halt::Infrastructure(why(what, &error))) } else { otherwise(&error) }
+        if of_infrastructure { Some(Exit::Infrastructure(why(what, &error))) } else { otherwise(&error) }
     });
     let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
     // In a call of its own: a panic in this during the unwinding of another one could not be caught.
     let dropped = boundary::discard(source, error);
-    let (halt, panic) = match halt {
-        Ok(halt) => (halt, dropped.err()),
+    let (exit, panic) = match exit {
+        Ok(exit) => (exit, dropped.err()),
         Err(panic) => (None, Some(panic)),
     };
-    match (panic, halt) {
+    match (panic, exit) {
         (Some(panic), _) if panic == failure => Ok(failure),
         (Some(panic), _) => Ok(panic.caused_by([failure])),
-        (None, Some(halt)) => Err(halt),
+        (None, Some(exit)) => Err(exit),
         (None, None) => Ok(failure),
     }
 }
@@ -121,73 +123,73 @@ fn why(what: &str, error: &Error) -> Why {
 /// Concludes the failure of user code, which left this context behind, after the cleanup of the steps that were tried.
 pub(super) async fn conclude_failed(
     engine: &Engine,
-    job: &Job,
+    execution: &Execution,
     call: Call<'_>,
     context: Context,
     failure: Failure,
-) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
-    let steps = cleanups_of(job, call.action());
-    match decode(job) {
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let steps = cleanups_of(execution, call.action());
+    match decode(execution) {
         Ok(message) if !steps.is_empty() => {
-            clean_up(engine, job, call, message, (steps, context, failure)).await
+            clean_up(engine, execution, call, message, (steps, context, failure)).await
         }
         _ => Ok((call.conclude(context, Err(failure)), None)),
     }
 }
 
 /// The pause before the failed code is retried, if it is to be.
-fn pause_before_retry(job: &Job, action: &Action, error: &Error) -> Option<Duration> {
+fn pause_before_retry(execution: &Execution, action: &Action, error: &Error) -> Option<Duration> {
     let (step, what) = match action {
         Action::Invoke { step, .. } => (*step, Attempted::Step),
         Action::Compensate { step, .. } => (*step, Attempted::Compensation),
         Action::HandleChildFailure { .. } => return None,
     };
-    job.saga.handler.retry(step, what)?.pause(error, job.retries, job.key.id)
+    execution.saga.handler.retry(step, what)?.pause(error, execution.retries, execution.key.id)
 }
 
 /// The steps to clean up after if the run ends here: the next one, if it was tried, and those that another program
 /// tried in its place.
-pub(super) fn cleanups_of(job: &Job, action: &Action) -> Vec<usize> {
+pub(super) fn cleanups_of(execution: &Execution, action: &Action) -> Vec<usize> {
     let Action::Invoke { step, .. } = action else {
         return vec![];
     };
     let cleans_up = |step: &usize| {
-        let next = job.saga.definition.steps.get(step + 1);
+        let next = execution.saga.definition.steps.get(step + 1);
         next.is_some_and(|next| next.kind == StepKind::Finally)
     };
-    let own = Some(*step).filter(|_| job.tried.next);
-    own.into_iter().chain(job.tried.others.iter().copied()).filter(cleans_up).collect()
+    let own = Some(*step).filter(|_| execution.tried.next);
+    own.into_iter().chain(execution.tried.others.iter().copied()).filter(cleans_up).collect()
 }
 
 /// Cleans up after failed steps. Its writes are committed together with the record of the failure; its launches are
 /// not, since the failed step has no instance that could wait for them.
 async fn clean_up(
     engine: &Engine,
-    job: &Job,
+    execution: &Execution,
     call: Call<'_>,
     message: &(dyn Any + Send + Sync),
     (steps, context, failure): (Vec<usize>, Context, Failure),
-) -> Result<(Conclusion, Option<StepTransaction>), Halt> {
-    let definition = &job.saga.definition;
-    let mut scope = Scope::new(engine, place(job, &call), context);
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let definition = &execution.saga.definition;
+    let mut scope = Scope::new(engine, place(execution, &call), context);
     let mut outcome = Ok(Ok(()));
     for step in steps {
         let name = &*definition.steps[step].name;
-        scope.cleans_up_after(name, job.run.iteration_of(definition, step));
-        let _entry = engine.running.enter(&definition.saga, job.key.id, name);
-        let code = async { job.saga.handler.finally(step, &mut scope, message).await };
-        let code = code.instrument(telemetry::step_span(job.at(name), Code::Finally));
-        outcome = boundary::call(&job.run.source, engine.running.stop(None), code).await;
+        scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
+        let _entry = engine.running.enter(&definition.saga, execution.key.id, name);
+        let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
+        let code = code.instrument(telemetry::step_span(execution.at(name), Code::Finally));
+        outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
             break;
         }
     }
-    engine.watched.forget(job.key.id);
+    engine.watched.forget(execution.key.id);
     let Remains { opened, context, .. } = scope.into_remains();
     let Ok(outcome) = outcome else {
         // It has no limit.
         roll_back(opened).await;
-        return Err(Halt::Abandoned);
+        return Err(Exit::Abandoned);
     };
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
@@ -195,7 +197,7 @@ async fn clean_up(
     let undone = roll_back(opened).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
-        judge(job, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
+        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
@@ -208,22 +210,22 @@ enum Unfit {
 }
 
 /// Decodes the payload as the message of the saga, once for all steps.
-fn decode(job: &Job) -> Result<&(dyn Any + Send + Sync), Unfit> {
-    if let Some(message) = job.message.get() {
+fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
+    if let Some(message) = execution.message.get() {
         return Ok(message.get());
     }
-    let decoded = boundary::run(&job.run.source, || {
-        job.saga.handler.decode(&job.payload).map_err(|error| error.to_string())
+    let decoded = boundary::run(&execution.run.source, || {
+        execution.saga.handler.decode(&execution.payload).map_err(|error| error.to_string())
     });
     match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
-        Ok(message) => Ok(job.message.get_or_init(|| Held::new(message)).get()),
+        Ok(message) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
         Err(error) => {
-            let definition = &job.saga.definition;
+            let definition = &execution.saga.definition;
             let text = format!(
                 "the payload of message {} on topic `{}` does not fit the message type of saga `{}`",
-                job.run.message, definition.topic, definition.saga,
+                execution.run.message, definition.topic, definition.saga,
             );
-            let unfit = if job.run.last.is_none() { Unfit::Fresh } else { Unfit::Begun };
+            let unfit = if execution.run.last.is_none() { Unfit::Fresh } else { Unfit::Begun };
             Err(unfit(Why { recorded: format!("{text}: {error}"), logged: Some(text) }))
         }
     }
@@ -239,25 +241,25 @@ enum Failed {
 /// Calls the user code. Returns its value, the transaction that it opened, and its context.
 async fn perform(
     engine: &Engine,
-    job: &Job,
+    execution: &Execution,
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> (Result<Returned, Failed>, Option<StepTransaction>, Context) {
-    let _entry = engine.running.enter(&job.saga.definition.saga, job.key.id, call.step());
-    let mut scope = Scope::new(engine, place(job, call), job.run.context.clone());
-    let source = &job.run.source;
+    let _entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
+    let mut scope = Scope::new(engine, place(execution, call), execution.run.context.clone());
+    let source = &execution.run.source;
     if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
         call.action()
     {
-        warn_of_unread_values(engine, job, call.step(), failure);
+        warn_of_unread_values(engine, execution, call.step(), failure);
     }
-    let outcome = match boundary::run(source, || job.saga.handler.timeout(call.action().step())) {
+    let outcome = match boundary::run(source, || execution.saga.handler.timeout(call.action().step())) {
         Ok(limit) => {
-            let code = invoke(job, call, &mut scope, message);
+            let code = invoke(execution, call, &mut scope, message);
             match boundary::call(source, engine.running.stop(limit), code).await {
                 Ok(outcome) => outcome.map_err(Failed::Error),
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
-                    let late = took_longer(job, call, limit).caused_by(panic);
+                    let late = took_longer(execution, call, limit).caused_by(panic);
                     Err(Failed::Error(Error::failure(late)))
                 }
                 Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),
@@ -265,7 +267,7 @@ async fn perform(
         }
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
-    engine.watched.forget(job.key.id);
+    engine.watched.forget(execution.key.id);
     let Remains { opened, emissions, context, replies } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
@@ -274,42 +276,43 @@ async fn perform(
         let output = output.map_err(|error| Failed::Error(error.into()))?;
         Ok(Returned { output, emissions, replies, ..returned })
     });
-    let rehearsed = |returned| rehearsed(engine, job, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
+    let rehearsed =
+        |returned| rehearsed(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
     let outcome = outcome.and_then(rehearsed);
     (outcome, opened, context)
 }
 
 /// Warns of values in a failure that the code which gets it cannot find, once for each failure code.
-fn warn_of_unread_values(engine: &Engine, job: &Job, step: &str, failure: &Failure) {
+fn warn_of_unread_values(engine: &Engine, execution: &Execution, step: &str, failure: &Failure) {
     // A panic in a function of the type: whether it reads the value is unknown.
-    let unread = boundary::run(&job.run.source, || failure.unread_types().collect::<Vec<_>>());
+    let unread = boundary::run(&execution.run.source, || failure.unread_types().collect::<Vec<_>>());
     for coded in unread.unwrap_or_default() {
         if lock(&engine.unread).insert(coded.code()) {
-            telemetry::failure_unread(job.at(step), coded.code(), coded.type_name());
+            telemetry::failure_unread(execution.at(step), coded.code(), coded.type_name());
         }
     }
 }
 
-fn took_longer(job: &Job, call: &Call<'_>, limit: Duration) -> Failure {
+fn took_longer(execution: &Execution, call: &Call<'_>, limit: Duration) -> Failure {
     let text = format!("step `{}` took longer than its limit of {limit:?}", call.step());
-    Failure::new("StepTimeout", text, &job.run.source)
+    Failure::new("StepTimeout", text, &execution.run.source)
 }
 
 /// The reason for which a step that succeeded fails nevertheless.
-fn rehearsed(engine: &Engine, job: &Job, call: &Call<'_>) -> Option<Error> {
+fn rehearsed(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<Error> {
     let rehearsal = engine.settings.rehearsal.as_ref()?;
-    let (saga, source) = (&job.saga.definition.saga, &job.run.source);
+    let (saga, source) = (&execution.saga.definition.saga, &execution.run.source);
     let Action::Invoke { iteration, .. } = call.action() else {
         return None;
     };
     if saga == SLEEP_HANDLER {
         return None;
     }
-    rehearsal.fails(saga, job.key.id, call.step(), *iteration, source).map(Error::failure)
+    rehearsal.fails(saga, execution.key.id, call.step(), *iteration, source).map(Error::failure)
 }
 
 /// The place of the call, as recorded by its scope.
-fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
+fn place<'a>(execution: &'a Execution, call: &'a Call<'_>) -> Place<'a> {
     let (iteration, handler_iteration) = match call.action() {
         Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),
         Action::HandleChildFailure { iteration, handler_iteration, .. } => {
@@ -318,43 +321,43 @@ fn place<'a>(job: &'a Job, call: &'a Call<'_>) -> Place<'a> {
     };
     let outputs = match call.action() {
         Action::Compensate { outputs, .. } => outputs,
-        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &job.run.outputs,
+        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &execution.run.outputs,
     };
     Place {
-        key: job.key,
-        surroundings: job.surroundings,
-        run: &job.run,
-        definition: &job.saga.definition,
+        key: execution.key,
+        surroundings: execution.surroundings,
+        run: &execution.run,
+        definition: &execution.saga.definition,
         step: call.step(),
         iteration,
         handler_iteration,
-        attempt: job.attempt(),
+        attempt: execution.attempt(),
         outputs,
         cleanup: false,
     }
 }
 
 async fn invoke(
-    job: &Job,
+    execution: &Execution,
     call: &Call<'_>,
     scope: &mut Scope<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> Result<Returned, Error> {
-    let handler = &job.saga.handler;
-    let span = |code| telemetry::step_span(job.at(call.step()), code);
+    let handler = &execution.saga.handler;
+    let span = |code| telemetry::step_span(execution.at(call.step()), code);
     match call.action() {
         Action::Invoke { step, .. } => {
-            let code = match job.saga.definition.steps[*step].kind {
+            let code = match execution.saga.definition.steps[*step].kind {
                 StepKind::Finally => Code::Finally,
                 StepKind::Code | StepKind::Wait => Code::Step,
             };
             let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
-            let of = (&*job.saga.definition.saga, call.step());
+            let of = (&*execution.saga.definition.saga, call.step());
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
             Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
-            if job.saga.definition.steps[*step].compensated {
+            if execution.saga.definition.steps[*step].compensated {
                 let undoing = handler.compensate(*step, scope, message, cause);
                 undoing.instrument(span(Code::Compensation)).await?;
             }
