@@ -33,7 +33,7 @@ use crate::{RuntimeError, When};
 /// with the launched messages and the record that the step is done.
 pub struct Scope<'a> {
     engine: &'a Engine,
-    place: Place<'a>,
+    place: CallSite<'a>,
     context: Context,
     replies: Vec<(String, Value)>,
     opened: Option<StepTransaction>,
@@ -42,7 +42,7 @@ pub struct Scope<'a> {
 
 /// Identifies one call of user code.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct CallSite<'a> {
     pub(crate) key: Key,
     pub(crate) surroundings: Surroundings,
     pub(crate) run: &'a Run,
@@ -57,7 +57,7 @@ pub(crate) struct Place<'a> {
     pub(crate) cleanup: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CallSite<'a> {
     fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<StepTransaction>> {
         async move {
             let connections = engine.step_transactions.as_ref().ok_or_else(|| self.in_memory())?;
@@ -88,7 +88,7 @@ impl<'a> Place<'a> {
 }
 
 /// The results of a call of user code.
-pub(crate) struct Remains {
+pub(crate) struct ScopeOutput {
     pub(crate) opened: Option<StepTransaction>,
     pub(crate) emissions: Vec<Emission>,
     pub(crate) context: Context,
@@ -96,7 +96,7 @@ pub(crate) struct Remains {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(engine: &'a Engine, place: Place<'a>, context: Context) -> Self {
+    pub(crate) fn new(engine: &'a Engine, place: CallSite<'a>, context: Context) -> Self {
         Self { engine, place, context, replies: vec![], opened: None, emissions: vec![] }
     }
 
@@ -111,9 +111,9 @@ impl<'a> Scope<'a> {
         self.cleans_up();
     }
 
-    pub(crate) fn into_remains(self) -> Remains {
+    pub(crate) fn into_remains(self) -> ScopeOutput {
         let Self { opened, emissions, context, replies, .. } = self;
-        Remains { opened, emissions, context, replies }
+        ScopeOutput { opened, emissions, context, replies }
     }
 
     /// The step's own transaction, opened by the first call.
@@ -347,7 +347,7 @@ impl<'a> Scope<'a> {
     /// The call only reads.
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
-            let Place { key, run, surroundings, step, .. } = self.place;
+            let CallSite { key, run, surroundings, step, .. } = self.place;
             let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
                 Error::infrastructure(format!(
                     "the cancellation state of step `{step}` could not be read: {error}"
@@ -413,7 +413,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let Place { definition, handler_iteration, step, run, cleanup, .. } = self.place;
+        let CallSite { definition, handler_iteration, step, run, cleanup, .. } = self.place;
         // The recorded name of a part of a rollback is unique in the run.
         let forward = definition.step_index(step).map(|at| &definition.steps[at]);
         let (step, completions) =

@@ -20,7 +20,7 @@ use super::shared::Engine;
 use crate::bug::{Bug, made};
 use crate::error::is_of_infrastructure;
 use crate::saga::Attempted;
-use crate::saga::scope::{Place, Remains, Scope, UnfitValue};
+use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
 use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
 use crate::telemetry::{self, Code};
 use crate::util::payload::{self, Unstorable};
@@ -185,7 +185,7 @@ async fn clean_up(
         }
     }
     engine.watched.forget(execution.key.id);
-    let Remains { opened, context, .. } = scope.into_remains();
+    let ScopeOutput { opened, context, .. } = scope.into_remains();
     let Ok(outcome) = outcome else {
         // It has no limit.
         roll_back(opened).await;
@@ -268,7 +268,7 @@ async fn perform(
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.watched.forget(execution.key.id);
-    let Remains { opened, emissions, context, replies } = scope.into_remains();
+    let ScopeOutput { opened, emissions, context, replies } = scope.into_remains();
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
@@ -312,7 +312,7 @@ fn rehearsed(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<
 }
 
 /// The place of the call, as recorded by its scope.
-fn place<'a>(execution: &'a Execution, call: &'a Call<'_>) -> Place<'a> {
+fn place<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
     let (iteration, handler_iteration) = match call.action() {
         Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),
         Action::HandleChildFailure { iteration, handler_iteration, .. } => {
@@ -323,7 +323,7 @@ fn place<'a>(execution: &'a Execution, call: &'a Call<'_>) -> Place<'a> {
         Action::Compensate { outputs, .. } => outputs,
         Action::Invoke { .. } | Action::HandleChildFailure { .. } => &execution.run.outputs,
     };
-    Place {
+    CallSite {
         key: execution.key,
         surroundings: execution.surroundings,
         run: &execution.run,

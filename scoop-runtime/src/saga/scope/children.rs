@@ -5,7 +5,7 @@ use scoop_core::{
     Error, Escaped, Failure, HasReply, Json, Message, Path, Result, SLEEP_TOPIC, StepDefinition, StepKind,
 };
 
-use super::{Place, Scope, UnfitValue};
+use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
 use crate::saga::shape;
@@ -44,7 +44,7 @@ impl Scope<'_> {
     #[track_caller]
     pub fn reply<M: HasReply>(&mut self, to: &M, answer: M::Declared) -> Result<()> {
         let _ = to;
-        let Place { run, definition, step, cleanup, .. } = self.place;
+        let CallSite { run, definition, step, cleanup, .. } = self.place;
         let handler = &definition.saga;
         if cleanup {
             return Ok(());
@@ -78,7 +78,7 @@ impl Scope<'_> {
     /// Adds a reply to the record of the step.
     #[track_caller]
     fn keep_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
-        let Place { run, definition, step, .. } = self.place;
+        let CallSite { run, definition, step, .. } = self.place;
         let handler = &definition.saga;
         let limit = self.engine.settings().payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
@@ -97,7 +97,7 @@ impl Scope<'_> {
     /// mistake.
     #[track_caller]
     fn other_message<M: HasReply>(&self) -> Error {
-        let Place { run, definition, step, .. } = self.place;
+        let CallSite { run, definition, step, .. } = self.place;
         let message = reply_name::<M>();
         let text = format!(
             "step `{step}` of saga `{}` replies to a message `{message}` on topic `{}`, but the saga handles topic `{}`, so \
@@ -200,7 +200,7 @@ impl Scope<'_> {
         replies: Option<(&'static str, &'static str)>,
     ) -> BoxFuture<'_, Result<Vec<Child>>> {
         async move {
-            let Place { run, definition, step, handler_iteration, cleanup, .. } = self.place;
+            let CallSite { run, definition, step, handler_iteration, cleanup, .. } = self.place;
             let (id, handler) = (run.lineage.id(), &*definition.saga);
             let unseen = definition.steps.iter().filter(|step| step.kind != StepKind::Code);
             let unseen: Vec<_> = unseen.flat_map(StepDefinition::all_names).collect();
