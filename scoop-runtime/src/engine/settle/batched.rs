@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::queue::{Pending, Queue, Unsettled};
+use super::queue::{Pending, Queue, SettleError};
 use crate::engine::shared::Engine;
 use crate::error::is_transient;
 use crate::store::Unhandled;
@@ -69,20 +69,20 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
             for (settlement, answer) in settlements.iter().zip(answers) {
                 let settled = settled.remove(&settlement.id());
                 // The receiver may be gone; then no component needs the answer.
-                let _ = answer.send(settled.ok_or(Unsettled::TakenOver));
+                let _ = answer.send(settled.ok_or(SettleError::TakenOver));
             }
         }
         Err(error) if is_transient(&error) && engine.stopping.is_cancelled() => {
             telemetry::operation_abandoned(engine.worker, "settlement", &error);
             for answer in answers {
-                let _ = answer.send(Err(Unsettled::Stopped));
+                let _ = answer.send(Err(SettleError::Stopped));
             }
         }
         Err(error) if settlements.len() == 1 => {
             for answer in answers {
                 let _ = answer.send(Err(match Unhandled::of(&error) {
-                    Some(unhandled) => Unsettled::Unhandled(unhandled.clone()),
-                    None => Unsettled::Refused(error.to_string()),
+                    Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
+                    None => SettleError::Refused(error.to_string()),
                 }));
             }
         }

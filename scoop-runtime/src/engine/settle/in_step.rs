@@ -7,7 +7,7 @@ use crate::store::Unhandled;
 use crate::store::{MARKED, Settled, Settlement, StepTransaction, roll_back};
 
 /// Why the transaction of a step was not committed.
-pub(super) enum Uncommitted {
+pub(super) enum CommitError {
     /// The execution of the run ends.
     Exit(Exit),
     /// The step has caused it.
@@ -21,10 +21,10 @@ pub(super) async fn commit_with(
     engine: &Engine,
     settlement: Settlement,
     mut opened: StepTransaction,
-) -> Result<Settled, Uncommitted> {
+) -> Result<Settled, CommitError> {
     if opened.is_nested() {
         roll_back(Some(opened)).await;
-        return Err(Uncommitted::Failed(NESTED.into()));
+        return Err(CommitError::Failed(NESTED.into()));
     }
     let settled =
         engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
@@ -33,15 +33,15 @@ pub(super) async fn commit_with(
         return Err(match opened.is_open().await {
             Ok(true) => {
                 roll_back(Some(opened)).await;
-                Uncommitted::Exit(Exit::TakenOver)
+                CommitError::Exit(Exit::TakenOver)
             }
-            Ok(false) => Uncommitted::Failed(SELF_ENDED.into()),
+            Ok(false) => CommitError::Failed(SELF_ENDED.into()),
             Err(error) => not_written(error),
         });
     };
     let started = std::mem::take(&mut opened.started);
     let Some(connections) = &engine.step_transactions else {
-        return Err(Uncommitted::Failed("there is no database in which a step could have written".into()));
+        return Err(CommitError::Failed("there is no database in which a step could have written".into()));
     };
     let goes_on = settled.goes_on.then_some(settlement.id().0);
     match connections.commit(opened, goes_on).await {
@@ -50,15 +50,15 @@ pub(super) async fn commit_with(
             Ok(settled)
         }
         Err(error) if is_rolled_back(&error) => {
-            Err(Uncommitted::Exit(Exit::Infrastructure(error.to_string().into())))
+            Err(CommitError::Exit(Exit::Infrastructure(error.to_string().into())))
         }
         // What was cancelled may have been the next transaction, which begins in the same message.
         Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
-            Err(Uncommitted::Exit(Exit::InDoubt(error.to_string())))
+            Err(CommitError::Exit(Exit::InDoubt(error.to_string())))
         }
         Err(error) => {
             let why = format!("the transaction of the step could not be committed: {error}");
-            Err(Uncommitted::Failed(why))
+            Err(CommitError::Failed(why))
         }
     }
 }
@@ -75,15 +75,15 @@ const WENT_ON: &str = "a statement of the step failed, and the step went on as i
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// Classifies the error of a commit.
-fn not_written(error: sqlx::Error) -> Uncommitted {
+fn not_written(error: sqlx::Error) -> CommitError {
     if let Some(unhandled) = Unhandled::of(&error) {
-        return Uncommitted::Unhandled(unhandled.clone());
+        return CommitError::Unhandled(unhandled.clone());
     }
     if is_transient_within_step(&error) {
         // The server answered, so the result is known.
         let answered = error.as_database_error().is_some();
         let why = error.to_string();
-        return Uncommitted::Exit(if answered {
+        return CommitError::Exit(if answered {
             Exit::Infrastructure(why.into())
         } else {
             Exit::InDoubt(why)
@@ -91,7 +91,7 @@ fn not_written(error: sqlx::Error) -> Uncommitted {
     }
     let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
     match &*code {
-        IN_FAILED_TRANSACTION => Uncommitted::Failed(WENT_ON.into()),
-        _ => Uncommitted::Failed(format!("what follows from the step could not be written: {error}")),
+        IN_FAILED_TRANSACTION => CommitError::Failed(WENT_ON.into()),
+        _ => CommitError::Failed(format!("what follows from the step could not be written: {error}")),
     }
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, Tried};
 
-use self::in_step::{Uncommitted, commit_with};
-use self::queue::Unsettled;
+use self::in_step::{CommitError, commit_with};
+use self::queue::SettleError;
 use super::execution::{Execution, Exit, reasons_to_give_up};
 use super::outcome::Outcome;
 use super::rollback_history::recall;
@@ -92,23 +92,23 @@ async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: 
         return Err(Exit::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
     }
     let conclusion = gather(engine, &execution.saga, conclusion).await;
-    let after = After::of(&execution.run, &conclusion);
+    let after = AfterCommit::of(&execution.run, &conclusion);
     let settlement = settlement(engine, execution, conclusion);
     let definition = settlement.definition();
     let sets_a_time = settlement.sets_a_time();
     match engine.settler.settle(settlement).await {
         Ok(settled) => {
-            proceed(engine, execution, settled, After { definition, ..after }, sets_a_time).map(Ok)
+            proceed(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
         }
-        Err(Unsettled::TakenOver) => refused(engine, execution, after, false).await,
-        Err(Unsettled::Refused(error)) => {
+        Err(SettleError::TakenOver) => refused(engine, execution, after, false).await,
+        Err(SettleError::Refused(error)) => {
             Err(Exit::Stuck(format!("the result of the step cannot be written: {error}").into()))
         }
-        Err(Unsettled::Stopped) => {
+        Err(SettleError::Stopped) => {
             execution.undecided = after.outcome;
             Err(Exit::InDoubt("the engine stopped".into()))
         }
-        Err(Unsettled::Unhandled(unhandled)) => {
+        Err(SettleError::Unhandled(unhandled)) => {
             Ok(Err(without_handler(engine, execution, after.context, unhandled).await))
         }
     }
@@ -122,7 +122,7 @@ async fn settle_within(
     opened: StepTransaction,
 ) -> Persisted {
     let conclusion = gather(engine, &execution.saga, conclusion).await;
-    let after = After::of(&execution.run, &conclusion);
+    let after = AfterCommit::of(&execution.run, &conclusion);
     // A failure is recorded even if the writes of the cleanup are not.
     let failing = (after.backward && !execution.run.is_backward()).then(|| conclusion.clone());
     let settlement = settlement(engine, execution, conclusion);
@@ -130,17 +130,17 @@ async fn settle_within(
     let sets_a_time = settlement.sets_a_time();
     match commit_with(engine, settlement, opened).await {
         Ok(settled) => {
-            proceed(engine, execution, settled, After { definition, ..after }, sets_a_time).map(Ok)
+            proceed(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
         }
-        Err(Uncommitted::Exit(Exit::TakenOver)) => refused(engine, execution, after, true).await,
-        Err(Uncommitted::Exit(exit)) => {
+        Err(CommitError::Exit(Exit::TakenOver)) => refused(engine, execution, after, true).await,
+        Err(CommitError::Exit(exit)) => {
             execution.undecided = after.outcome;
             Err(exit)
         }
-        Err(Uncommitted::Unhandled(unhandled)) => {
+        Err(CommitError::Unhandled(unhandled)) => {
             Ok(Err(without_handler(engine, execution, after.context, unhandled).await))
         }
-        Err(Uncommitted::Failed(why)) => match failing {
+        Err(CommitError::Failed(why)) => match failing {
             Some(conclusion) => {
                 telemetry::cleanup_lost(execution.at(&execution.step()), &why);
                 settle_batched(engine, execution, conclusion).await
@@ -157,7 +157,7 @@ async fn settle_within(
 async fn refused(
     engine: &Engine,
     execution: &mut Execution,
-    after: After,
+    after: AfterCommit,
     in_transaction: bool,
 ) -> Persisted {
     let reasons = reasons_to_give_up(engine, execution).await?;
@@ -177,7 +177,7 @@ async fn refused(
 }
 
 /// The part of a conclusion that is needed after it has been written.
-struct After {
+struct AfterCommit {
     /// The state of the run, if it continues.
     run: Option<Run>,
     backward: bool,
@@ -190,7 +190,7 @@ struct After {
     topics: Vec<String>,
 }
 
-impl After {
+impl AfterCommit {
     fn of(before: &Run, conclusion: &Conclusion) -> Self {
         let context = conclusion.context().cloned().unwrap_or_default();
         let outcome = Outcome::of(before, conclusion);
@@ -225,7 +225,7 @@ fn proceed(
     engine: &Engine,
     execution: &mut Execution,
     settled: Settled,
-    after: After,
+    after: AfterCommit,
     sets_a_time: bool,
 ) -> Result<(), Exit> {
     if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, execution.rehearsed.take())

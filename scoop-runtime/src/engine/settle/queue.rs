@@ -10,7 +10,7 @@ use crate::store::{Settled, Settlement};
 /// The capacity of the queue of outcomes. A sender waits while it is full.
 const QUEUE_MAX: usize = 1_000;
 
-pub(super) type Answer = Result<Settled, Unsettled>;
+pub(super) type Answer = Result<Settled, SettleError>;
 
 /// An outcome, and the sender of its result.
 pub(in crate::engine) struct Pending {
@@ -28,7 +28,7 @@ pub(in crate::engine) struct Settler {
 
 /// Why an outcome was not written.
 #[derive(Debug)]
-pub(in crate::engine) enum Unsettled {
+pub(in crate::engine) enum SettleError {
     /// Another worker has taken the run over.
     TakenOver,
     /// The database refuses this outcome, and will refuse it again: the error.
@@ -49,7 +49,7 @@ impl Settler {
     pub(in crate::engine) async fn settle(&self, settlement: Settlement) -> Answer {
         let (answer, answered) = oneshot::channel();
         let sent = self.queue.send(Pending { settlement, answer }).await;
-        sent.map_err(|_| Unsettled::Stopped)?;
-        answered.await.unwrap_or(Err(Unsettled::Stopped))
+        sent.map_err(|_| SettleError::Stopped)?;
+        answered.await.unwrap_or(Err(SettleError::Stopped))
     }
 }
