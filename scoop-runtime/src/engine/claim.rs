@@ -18,7 +18,7 @@ use super::execution::InFlightGuard;
 use super::refusal::hand_to_another;
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
-use crate::store::{Claimed, Disowned, Progress, SetAside, Unclaimed};
+use crate::store::{Claimed, Disowned, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry;
 
 /// The number of runs claimed at once. More brings nothing, as measured.
@@ -61,7 +61,7 @@ struct Past {
     more: bool,
     /// The time of the second reconciliation after a lost answer.
     second_look: Option<Instant>,
-    progress: Progress,
+    progress: QueueCursors,
     /// The time at which the queues are read from the beginning again.
     look_back: Instant,
     /// The last claim may have missed a run.
@@ -70,15 +70,15 @@ struct Past {
 
 impl Past {
     fn new() -> Self {
-        let (progress, look_back) = (Progress::default(), Instant::now());
+        let (progress, look_back) = (QueueCursors::default(), Instant::now());
         Self { more: false, second_look: None, progress, look_back, overlooks: false }
     }
 
     /// The positions in the queues, which are dropped at intervals.
-    fn for_next_claim(&mut self) -> &mut Progress {
+    fn for_next_claim(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
         if self.look_back <= now {
-            (self.progress, self.look_back) = (Progress::default(), now + LOOK_BACK);
+            (self.progress, self.look_back) = (QueueCursors::default(), now + LOOK_BACK);
         }
         self.overlooks = self.progress.overlooks();
         &mut self.progress
@@ -211,7 +211,7 @@ pub(super) async fn start_all(
 async fn claim_up_to(
     engine: &Engine,
     limit: usize,
-    progress: &mut Progress,
+    progress: &mut QueueCursors,
 ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
     let mut lanes = engine.definitions.lanes();
     if lanes.len() > HANDLERS_FEW {

@@ -13,19 +13,19 @@ use super::slots::SlotLease;
 use super::user_code::boundary::Held;
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
-use crate::store::{FailedPart, Key, Surroundings};
+use crate::store::{ClaimKey, FailedPart, HierarchyFlags};
 use crate::telemetry::{self, At};
 use crate::testing::Commit;
 
 /// A run in execution.
 pub(super) struct Execution {
-    pub(super) key: Key,
+    pub(super) key: ClaimKey,
     pub(super) saga: Arc<RunnableSaga>,
     pub(super) payload: Value,
     pub(super) message: OnceLock<Held>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
-    pub(super) surroundings: Surroundings,
+    pub(super) surroundings: HierarchyFlags,
     /// Whether it may have to give up.
     pub(super) overdue: bool,
     pub(super) run: Run,
@@ -130,14 +130,14 @@ impl From<String> for Why {
 /// Registers a run as in flight in this process until dropped.
 pub(super) struct InFlightGuard {
     pub(super) engine: Arc<Engine>,
-    key: Key,
+    key: ClaimKey,
 }
 
 /// An epoch of no claim.
 const NOT_CLAIMED_YET: i64 = i64::MIN;
 
 impl InFlightGuard {
-    pub(super) fn begin(engine: Arc<Engine>, key: Key) -> Self {
+    pub(super) fn begin(engine: Arc<Engine>, key: ClaimKey) -> Self {
         engine.in_flight().insert((key.id, key.epoch));
         Self { engine, key }
     }
@@ -145,7 +145,7 @@ impl InFlightGuard {
     /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may expect the same
     /// run.
     pub(super) fn expect(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
-        Self::begin(engine, Key { root, id, epoch: NOT_CLAIMED_YET })
+        Self::begin(engine, ClaimKey { root, id, epoch: NOT_CLAIMED_YET })
     }
 }
 

@@ -19,7 +19,7 @@ use super::slots::{CountGuard, Slot, SlotLease};
 use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
 use crate::store::Unhandled;
-use crate::store::{Claimer, Committed, Key, Launch, Launched, Parent, is_bulky, known_before};
+use crate::store::{ClaimKey, Claimer, Committed, Launch, Launched, Parent, is_bulky, known_before};
 use crate::telemetry;
 use crate::util::detached::uninterrupted;
 
@@ -27,7 +27,7 @@ use crate::util::detached::uninterrupted;
 struct Room {
     /// The position of its message.
     message: usize,
-    key: Key,
+    key: ClaimKey,
     handler: String,
     flight: InFlightGuard,
     share: CountGuard,

@@ -1,14 +1,14 @@
 //! Hands a run that this worker cannot execute to a worker with another definition of its saga.
 
 use super::shared::Engine;
-use crate::store::{Key, Refusing, SetAside};
+use crate::store::{ClaimKey, Refusing, SetAside};
 use crate::telemetry;
 
 /// Hands a run over to a worker with a definition that may fit. If there is none, and `or_stuck` is set, the run is
 /// stuck.
 pub(super) async fn hand_to_another(
     engine: &Engine,
-    key: Key,
+    key: ClaimKey,
     (saga, or_stuck): (&str, bool),
     reason: &str,
 ) -> SetAside {

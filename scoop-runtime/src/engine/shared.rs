@@ -21,7 +21,7 @@ use crate::RuntimeError;
 use crate::completion::Completions;
 use crate::saga::registry::{Sagas, Scheduled, Subscription};
 use crate::settings::Settings;
-use crate::store::{Key, Parent, StepTransactions, Store, Surroundings};
+use crate::store::{ClaimKey, HierarchyFlags, Parent, StepTransactions, Store};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -123,16 +123,16 @@ impl Engine {
     }
 
     /// The signal that this run should stop.
-    pub(crate) fn watch(&self, key: Key) -> StopSignal {
+    pub(crate) fn watch(&self, key: ClaimKey) -> StopSignal {
         self.watched.watch(key)
     }
 
     /// Why a run has to give up. `None` if it need not, or is not held by this worker any more.
     pub(crate) async fn reasons_to_give_up(
         &self,
-        key: Key,
+        key: ClaimKey,
         run: &Run,
-        surroundings: Surroundings,
+        surroundings: HierarchyFlags,
     ) -> sqlx::Result<Vec<Failure>> {
         let Some(asked) = self.store.give_up(key).await? else {
             return Ok(vec![]);

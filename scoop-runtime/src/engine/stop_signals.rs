@@ -6,13 +6,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::store::Key;
+use crate::store::ClaimKey;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The running steps that wait for a signal to stop.
 #[derive(Default)]
 pub(super) struct Watched {
-    runs: Mutex<BTreeMap<Uuid, (Key, CancellationToken)>>,
+    runs: Mutex<BTreeMap<Uuid, (ClaimKey, CancellationToken)>>,
     pub(super) changed: Notify,
 }
 
@@ -40,7 +40,7 @@ impl StopSignal {
 
 impl Watched {
     /// The signal of this run.
-    pub(super) fn watch(&self, key: Key) -> StopSignal {
+    pub(super) fn watch(&self, key: ClaimKey) -> StopSignal {
         let mut runs = self.runs();
         let (watched, token) = runs.entry(key.id).or_insert_with(|| (key, CancellationToken::new()));
         *watched = key;
@@ -60,7 +60,7 @@ impl Watched {
         self.changed.notify_one();
     }
 
-    pub(super) fn keys(&self) -> Vec<Key> {
+    pub(super) fn keys(&self) -> Vec<ClaimKey> {
         let runs = self.runs();
         runs.values().filter(|(_, token)| !token.is_cancelled()).map(|(key, _)| *key).collect()
     }
@@ -71,7 +71,7 @@ impl Watched {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<Uuid, (Key, CancellationToken)>> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<Uuid, (ClaimKey, CancellationToken)>> {
         lock(&self.runs)
     }
 }
@@ -93,7 +93,7 @@ mod interleavings {
             let watched = Arc::new(Watched::default());
             let runs = [1, 2, 1].map(|id| {
                 let watched = watched.clone();
-                let key = Key { root: Uuid::nil(), id: Uuid::from_u128(id), epoch: 1 };
+                let key = ClaimKey { root: Uuid::nil(), id: Uuid::from_u128(id), epoch: 1 };
                 thread::spawn(move || {
                     let signal = watched.watch(key);
                     block_on(signal.raised());

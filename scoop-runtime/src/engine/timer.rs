@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::definitions::refresh;
 use super::shared::Engine;
 use crate::bug::{Bug, made};
-use crate::store::Key;
+use crate::store::ClaimKey;
 use crate::telemetry;
 
 /// The number of runs that one statement checks.
@@ -113,7 +113,7 @@ pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
 }
 
 /// Raises signals, and returns the time of the next check.
-async fn look_after(engine: &Engine, keys: &[Key]) -> sqlx::Result<Duration> {
+async fn look_after(engine: &Engine, keys: &[ClaimKey]) -> sqlx::Result<Duration> {
     let mut wait = WATCH_INTERVAL;
     if keys.is_empty() {
         return Ok(wait);

@@ -21,7 +21,7 @@ use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, made};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_transient_within_step};
-use crate::store::{self, Key, StepTransaction, Surroundings};
+use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
 use crate::unhandled::launch_within;
 use crate::util::ids;
 use crate::util::payload::{self, Unstorable};
@@ -43,8 +43,8 @@ pub struct Scope<'a> {
 /// Identifies one call of user code.
 #[derive(Clone, Copy)]
 pub(crate) struct CallSite<'a> {
-    pub(crate) key: Key,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) key: ClaimKey,
+    pub(crate) surroundings: HierarchyFlags,
     pub(crate) run: &'a Run,
     pub(crate) definition: &'a Definition,
     pub(crate) step: &'a str,

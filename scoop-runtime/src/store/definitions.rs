@@ -5,7 +5,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::types::Key;
+use super::types::ClaimKey;
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
 /// of the handler, or for none. Lists with an element for each such queue.
@@ -75,7 +75,7 @@ impl Lanes {
 /// A run that a program cannot continue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusing<'a> {
-    pub(crate) key: Key,
+    pub(crate) key: ClaimKey,
     pub(crate) reason: &'a str,
     pub(crate) worker: Uuid,
     /// The definition that refuses it.

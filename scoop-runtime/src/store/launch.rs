@@ -8,7 +8,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::types::{Claimed, Key, Surroundings, timestamps};
+use super::types::{ClaimKey, Claimed, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::util::ids;
 use crate::util::payload::{measured, of_message};
@@ -125,15 +125,15 @@ impl Launched {
     }
 
     /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
-    pub(crate) fn run_here(&mut self, handler: &str) -> Key {
+    pub(crate) fn run_here(&mut self, handler: &str) -> ClaimKey {
         let run = ids::now_v7();
         self.here.insert(handler.to_owned(), run);
-        Key { root: self.root, id: run, epoch: 1 }
+        ClaimKey { root: self.root, id: run, epoch: 1 }
     }
 
     /// The run that was claimed when this was launched, as any claim would have it. `worker` is the
     /// identifier in events.
-    pub(crate) fn claimed(&self, key: Key, handler: String, worker: &str) -> Claimed {
+    pub(crate) fn claimed(&self, key: ClaimKey, handler: String, worker: &str) -> Claimed {
         let source = format!("{handler}[{worker}]");
         let mut begun = Run::new(Lineage::root(self.root).child(key.id), self.id, source);
         begun.context = self.context.clone();
@@ -145,7 +145,7 @@ impl Launched {
             attempts: 0,
             retries: 0,
             tried_under: vec![],
-            surroundings: Surroundings { has_parent: false, undoing: false },
+            surroundings: HierarchyFlags { has_parent: false, undoing: false },
             overdue: false,
             definition: None,
             reserved_for: 0,

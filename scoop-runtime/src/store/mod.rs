@@ -26,7 +26,7 @@ pub(crate) use postgres::{
     Access, MARKED, PostgresSession, RolledBack, Schema, Sessions, StepTransaction, StepTransactions, Tables,
     check, files, migrate, refusal, roll_back, unfit_tables,
 };
-pub(crate) use queue_cursors::Progress;
+pub(crate) use queue_cursors::QueueCursors;
 pub use requests::ListedHandler;
 pub(crate) use requests::{
     Asked, Cancelled, HandlerOutcome, Page, Redelivery, Remedied, Repaired, Standing, Struck, Target, Undone,
@@ -34,8 +34,8 @@ pub(crate) use requests::{
 pub(crate) use schedule::{Fired, Published, Taken, Ticked};
 pub(crate) use settlement::{Settled, Settlement, Shape};
 pub(crate) use types::{
-    Claimed, Committed, Disowned, FailedPart, Freed, GiveUp, History, Key, Parent, Reaped, Release,
-    Surroundings, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
+    ClaimKey, Claimed, Committed, Disowned, FailedPart, Freed, GiveUp, HierarchyFlags, History, Parent,
+    Reaped, Release, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -109,13 +109,13 @@ storage! {
     /// Claims of ready runs.
     trait ClaimStorage {
         /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
-        async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> Lanes;
+        async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> Lanes;
 
         /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
         /// only at runs that became ready since `progress`, and advances that.
         async fn claim(
             &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
-            progress: &mut Progress,
+            progress: &mut QueueCursors,
         ) -> Vec<Result<Claimed, Unclaimed>>;
     }
 
@@ -169,13 +169,13 @@ storage! {
         async fn overdue(&self, limit: i64) -> Vec<Parent>;
 
         /// Which of these running runs have to give up, and in how many seconds.
-        async fn stops(&self, keys: &[Key]) -> Vec<(Uuid, f64)>;
+        async fn stops(&self, keys: &[ClaimKey]) -> Vec<(Uuid, f64)>;
 
         /// Why the run has to give up, if it has to and is still held under this key.
-        async fn give_up(&self, key: Key) -> Option<GiveUp>;
+        async fn give_up(&self, key: ClaimKey) -> Option<GiveUp>;
 
         /// Whether the run is still held under this key.
-        async fn is_held(&self, key: Key) -> bool;
+        async fn is_held(&self, key: ClaimKey) -> bool;
 
         /// The time by the clock of the server.
         async fn now(&self) -> Now;
@@ -203,7 +203,7 @@ storage! {
     /// The record of a run, for its rollback and for its steps.
     trait HistoryStorage {
         /// Whether the worker of this identifier has recorded an event of this kind for the run.
-        async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> bool;
+        async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> bool;
 
         /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are
         /// all returned.
@@ -272,7 +272,7 @@ storage! {
     /// Failed rollbacks and stuck runs, and their repair by operators.
     trait RepairStorage {
         /// Parks a run for an operator after its rollback failed again, and records that failure.
-        async fn hold(&self, key: Key, failed: &FailedPart) -> bool;
+        async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> bool;
 
         /// Carries out an intervention on a run, if that is possible.
         async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal>;

@@ -16,9 +16,9 @@ use super::Lanes;
 /// have been claimed, except those that were invisible then (not committed yet), locked by another transaction, or
 /// launched later for a time in the past.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(BTreeMap<(String, String, i32), OffsetDateTime>);
+pub(crate) struct QueueCursors(BTreeMap<(String, String, i32), OffsetDateTime>);
 
-impl Progress {
+impl QueueCursors {
     /// Whether a claim that starts there may overlook a run.
     pub(crate) fn overlooks(&self) -> bool {
         !self.0.is_empty()

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::launch::PAYLOADS_BYTES_MAX;
-use super::types::{Key, Surroundings, timestamps};
+use super::types::{ClaimKey, HierarchyFlags, timestamps};
 use crate::store::Unhandled;
 use crate::util::payload;
 
@@ -183,9 +183,9 @@ pub(super) struct ToldRow {
 impl Settlement {
     /// What follows for `before`, held under `key`, which has the context `stored` by the books.
     pub(crate) fn new(
-        key: Key,
+        key: ClaimKey,
         before: &Run,
-        (surroundings, stored): (Surroundings, &Context),
+        (surroundings, stored): (HierarchyFlags, &Context),
         conclusion: Conclusion,
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
@@ -291,8 +291,8 @@ impl Settlement {
         !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
     }
 
-    fn of_fate(key: Key, before: &Run, surroundings: Surroundings, fate: Fate) -> Self {
-        let Surroundings { has_parent, .. } = surroundings;
+    fn of_fate(key: ClaimKey, before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Self {
+        let HierarchyFlags { has_parent, .. } = surroundings;
         let had_failed_children = !before.failed_children.is_empty();
         let mut settlement = Self::untouched(key);
         settlement.forgets = had_failed_children.then_some("all");
@@ -324,7 +324,7 @@ impl Settlement {
         settlement
     }
 
-    fn untouched(key: Key) -> Self {
+    fn untouched(key: ClaimKey) -> Self {
         Self {
             root: key.root,
             id: key.id,
@@ -484,9 +484,9 @@ mod tests {
 
     use super::*;
 
-    const KEY: Key = Key { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
-    const ALONE: Surroundings = Surroundings { has_parent: false, undoing: false };
-    const BELOW: Surroundings = Surroundings { has_parent: true, undoing: false };
+    const KEY: ClaimKey = ClaimKey { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
+    const ALONE: HierarchyFlags = HierarchyFlags { has_parent: false, undoing: false };
+    const BELOW: HierarchyFlags = HierarchyFlags { has_parent: true, undoing: false };
 
     fn forward() -> Run {
         let lineage = Lineage::root(KEY.root).child(KEY.id);
@@ -529,7 +529,7 @@ mod tests {
         Event::new(EventKind::Suspended, Uuid::from_u128(3)).in_step("a").with(context)
     }
 
-    fn of_fate(before: &Run, surroundings: Surroundings, fate: Fate) -> Settlement {
+    fn of_fate(before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Settlement {
         Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion(vec![], fate))
     }
 
@@ -661,7 +661,7 @@ mod tests {
             let settlement = Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion);
             settlement.emissions[0].deadlines.len()
         };
-        let undoing = Surroundings { undoing: true, ..BELOW };
+        let undoing = HierarchyFlags { undoing: true, ..BELOW };
         assert_eq!(deadlines(&forward(), BELOW, false), 1);
         assert_eq!(deadlines(&backward(), BELOW, false), 0);
         assert_eq!(deadlines(&forward(), undoing, false), 0);

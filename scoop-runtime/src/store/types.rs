@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// A run under a claim. A statement changes nothing if that claim no longer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct ClaimKey {
     pub(crate) root: Uuid,
     pub(crate) id: Uuid,
     pub(crate) epoch: i64,
@@ -28,7 +28,7 @@ pub(crate) struct FailedPart {
 /// A claimed run, with all that is needed to continue it.
 #[derive(Debug)]
 pub(crate) struct Claimed {
-    pub(crate) key: Key,
+    pub(crate) key: ClaimKey,
     pub(crate) topic: String,
     pub(crate) handler: String,
     pub(crate) payload: Value,
@@ -38,7 +38,7 @@ pub(crate) struct Claimed {
     pub(crate) retries: u32,
     /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
     pub(crate) tried_under: Vec<i32>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: HierarchyFlags,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
     /// The definition under which its newest step completed.
@@ -50,7 +50,7 @@ pub(crate) struct Claimed {
 
 /// The surroundings of a run in its hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct HierarchyFlags {
     /// A parent run waits for it.
     pub(crate) has_parent: bool,
     /// It belongs to a rollback, its own or that of an ancestor. It cannot be cancelled.
@@ -61,7 +61,7 @@ pub(crate) struct Surroundings {
 #[derive(Debug)]
 pub(crate) enum Unclaimed {
     /// It was claimed, but this program cannot read its record.
-    Unreadable { key: Key, handler: String, why: String },
+    Unreadable { key: ClaimKey, handler: String, why: String },
     /// The database refuses its claim: it is stuck.
     Refused { root: Uuid, id: Uuid, why: String },
 }
@@ -121,7 +121,7 @@ impl Committed {
 
 /// A run that is handed back without a settlement.
 pub(crate) struct Release {
-    pub(crate) key: Key,
+    pub(crate) key: ClaimKey,
     /// How long it cannot be claimed.
     pub(crate) pause_seconds: f64,
     /// The cause; `None` if it is merely handed back.
@@ -136,12 +136,12 @@ pub(crate) struct Release {
 
 impl Release {
     /// Hands it back without a failed attempt.
-    pub(crate) fn at_once(key: Key) -> Self {
+    pub(crate) fn at_once(key: ClaimKey) -> Self {
         Self { key, pause_seconds: 0.0, reason: None, granted: false, definition: 0, again: true }
     }
 
     /// Hands it back after a failed attempt.
-    pub(crate) fn after(key: Key, pause_seconds: f64, reason: String) -> Self {
+    pub(crate) fn after(key: ClaimKey, pause_seconds: f64, reason: String) -> Self {
         Self { pause_seconds, reason: Some(reason.replace('\0', "")), ..Self::at_once(key) }
     }
 }

@@ -13,13 +13,13 @@ use super::event_log::Event;
 use super::row::{Lane, Row, RunState};
 use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
-use crate::store::{ClaimStorage, Claimed, Lanes, Progress, Surroundings, Unclaimed};
+use crate::store::{ClaimStorage, Claimed, HierarchyFlags, Lanes, QueueCursors, Unclaimed};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
 impl ClaimStorage for Memory {
-    async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         self.run("lanes_ready", |state| {
             let known = named(lanes).zip(progress.of(lanes));
             let ready = known.filter(|(lane, reached)| state.due(lane, *reached).next().is_some());
@@ -36,7 +36,7 @@ impl ClaimStorage for Memory {
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
-        progress: &mut Progress,
+        progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         self.run("claim", |state| {
             if !state.may_claim(worker, lanes.topology) {
@@ -65,7 +65,7 @@ impl State {
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
-        progress: &Progress,
+        progress: &QueueCursors,
     ) -> Vec<RunId> {
         let mut queue = vec![];
         for (lane, reached) in named(lanes).zip(progress.of(lanes)) {
@@ -139,7 +139,7 @@ impl State {
             attempts: row.attempts,
             retries: u32::try_from(row.retries).unwrap_or(0),
             tried_under: row.tried_under.clone(),
-            surroundings: Surroundings {
+            surroundings: HierarchyFlags {
                 has_parent: row.parent.is_some(),
                 undoing: row.undoing_since.is_some(),
             },

@@ -8,7 +8,7 @@ use super::Memory;
 use super::definitions::named;
 use super::row::Row;
 use super::state::State;
-use crate::store::{DueStorage, GiveUp, Key, Lanes, Parent};
+use crate::store::{ClaimKey, DueStorage, GiveUp, Lanes, Parent};
 use crate::util::when::Now;
 
 impl DueStorage for Memory {
@@ -41,7 +41,7 @@ impl DueStorage for Memory {
         .await
     }
 
-    async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+    async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         self.run("stops", |state| {
             let seconds = |row: &Row| match (row.gives_up, row.give_up_at) {
                 (true, _) => Some(0.0),
@@ -56,7 +56,7 @@ impl DueStorage for Memory {
         .await
     }
 
-    async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
+    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
         self.run("give_up", |state| {
             let now = state.now();
             let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
@@ -71,7 +71,7 @@ impl DueStorage for Memory {
         .await
     }
 
-    async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
+    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
         self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
     }
 

@@ -15,11 +15,11 @@ use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
     Unrolled, Unrolleds, Written, held_again, no_program,
 };
-use crate::store::{FailedPart, Key, Page, Parent, Remedied, RepairStorage, Repaired, Target};
+use crate::store::{ClaimKey, FailedPart, Page, Parent, Remedied, RepairStorage, Repaired, Target};
 use crate::util::when::since_1970;
 
 impl RepairStorage for Memory {
-    async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
+    async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
         self.run("hold", |state| {
             if state.claimed_under(key).is_none() {
                 return Ok(false);

@@ -13,10 +13,10 @@ use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
-use crate::store::{History, HistoryStorage, Key, Wanted};
+use crate::store::{ClaimKey, History, HistoryStorage, Wanted};
 
 impl HistoryStorage for Memory {
-    async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
+    async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
         self.run("recorded", |state| {
             let is = |event: &Event| event.kind == kind && event.identifier.as_deref() == Some(identifier);
             let hierarchy = state.hierarchy(run.root);

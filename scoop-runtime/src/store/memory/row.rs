@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, made};
-use crate::store::Key;
+use crate::store::ClaimKey;
 
 /// The state of a run; see the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +160,8 @@ impl Row {
         self.lineage.id()
     }
 
-    pub(super) fn key(&self) -> Key {
-        Key { root: self.root(), id: self.id(), epoch: self.epoch }
+    pub(super) fn key(&self) -> ClaimKey {
+        ClaimKey { root: self.root(), id: self.id(), epoch: self.epoch }
     }
 
     /// The queue that it is in while it is ready.
@@ -180,7 +180,7 @@ impl Row {
     }
 
     /// Whether a claim under this key still holds.
-    pub(super) fn is_claimed_under(&self, key: Key) -> bool {
+    pub(super) fn is_claimed_under(&self, key: ClaimKey) -> bool {
         let again = made(Bug::SettleTwice) && self.epoch == key.epoch + 1;
         let epoch = self.epoch == key.epoch || again || made(Bug::SkipFence);
         epoch && self.state == RunState::Running

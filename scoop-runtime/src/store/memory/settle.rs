@@ -14,7 +14,7 @@ use super::launch::earlier;
 use super::row::{Row, RunState};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, made};
-use crate::store::{Key, SettleStorage, Settled, Settlement, Unhandled};
+use crate::store::{ClaimKey, SettleStorage, Settled, Settlement, Unhandled};
 
 impl SettleStorage for Memory {
     async fn settle(
@@ -61,8 +61,11 @@ struct Move<'a> {
 impl State {
     /// Why the unique indices of the tables would refuse a settlement that still holds.
     fn refuses(&self, settlement: &Settlement) -> Option<String> {
-        let held =
-            self.claimed_under(Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch })?;
+        let held = self.claimed_under(ClaimKey {
+            root: settlement.root,
+            id: settlement.id,
+            epoch: settlement.epoch,
+        })?;
         let record = &self.hierarchy(settlement.root)?.record;
         let written = settlement
             .events
@@ -75,7 +78,7 @@ impl State {
 
     /// The refusal of a settlement that still holds, and launches a message that requires a handler without any.
     fn lacks_handler(&self, settlement: &Settlement) -> Option<Unhandled> {
-        let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
+        let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
         let held = self.claimed_under(key)?;
         if settlement.may_give_up && held.is_overdue(self.now()) {
             return None;
@@ -86,7 +89,7 @@ impl State {
     }
 
     fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<Settled> {
-        let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
+        let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
         let now = self.now();
         let held = self.claimed_under(key)?.clone();
         if settlement.may_give_up && held.is_overdue(now) {

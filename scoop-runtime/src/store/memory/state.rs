@@ -15,7 +15,7 @@ use super::event_log::{Event, Record};
 use super::row::{Lane, Place, Row, RunState};
 use crate::bug::{Bug, made};
 use crate::completion::{Completions, RunEnd};
-use crate::store::Key;
+use crate::store::ClaimKey;
 
 /// A run: its hierarchy and its id.
 pub(super) type RunId = (Uuid, Uuid);
@@ -113,7 +113,7 @@ impl State {
     }
 
     /// The row that is held under this key.
-    pub(super) fn claimed_under(&self, key: Key) -> Option<&Row> {
+    pub(super) fn claimed_under(&self, key: ClaimKey) -> Option<&Row> {
         self.row((key.root, key.id)).filter(|row| row.is_claimed_under(key))
     }
 

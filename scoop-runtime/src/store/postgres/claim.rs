@@ -12,7 +12,7 @@ use super::Tables;
 use super::decode::time;
 use super::query_ext::Alone;
 use crate::error::is_of_contents;
-use crate::store::{ClaimStorage, Claimed, Lanes, Progress, Unclaimed};
+use crate::store::{ClaimStorage, Claimed, Lanes, QueueCursors, Unclaimed};
 use crate::util::ids;
 
 /// The arguments of a claim.
@@ -24,7 +24,7 @@ struct Claim<'a, S> {
 }
 
 impl ClaimStorage for Tables {
-    async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         let known = progress.known();
         let rows = sqlx::query_as(self.sql.handler_ready.clone())
             .bind(&lanes.topics)
@@ -47,7 +47,7 @@ impl ClaimStorage for Tables {
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
-        progress: &mut Progress,
+        progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         let claim = Claim { worker, identifier, lanes, shares };
         match self.claim_from(&claim, limit, progress, None).await {
@@ -64,7 +64,7 @@ impl Tables {
         &self,
         claim: &Claim<'_, S>,
         limit: usize,
-        progress: &mut Progress,
+        progress: &mut QueueCursors,
         only: Option<&[Uuid]>,
     ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         let Claim { worker, identifier, lanes, shares } = claim;
@@ -100,7 +100,7 @@ impl Tables {
         let (mut claimed, mut parts) = (vec![], vec![&ready[..]]);
         while let Some(part) = parts.pop() {
             let ids: Vec<_> = part.iter().map(|(_, id)| *id).collect();
-            let taken = self.claim_from(claim, ids.len(), &mut Progress::default(), Some(&ids)).await;
+            let taken = self.claim_from(claim, ids.len(), &mut QueueCursors::default(), Some(&ids)).await;
             let taken = match (taken, part) {
                 (Err(error), [run]) if is_of_contents(&error) => self
                     .mark_refused(*run, &error)

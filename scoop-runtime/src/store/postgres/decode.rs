@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use crate::store::{Claimed, Key, Surroundings, Unclaimed, no_failure};
+use crate::store::{ClaimKey, Claimed, HierarchyFlags, Unclaimed, no_failure};
 
 /// The children that ended without success, as `scoop.failed_children` returns them.
 #[derive(Deserialize)]
@@ -43,13 +43,14 @@ struct MoreRow {
 impl Claimed {
     /// From a row of `run_claim.sql`. `worker` is the identifier in events.
     pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unclaimed>> {
-        let key = Key { root: row.try_get("root")?, id: row.try_get("id")?, epoch: row.try_get("epoch")? };
+        let key =
+            ClaimKey { root: row.try_get("root")?, id: row.try_get("id")?, epoch: row.try_get("epoch")? };
         let handler = row.try_get("handler")?;
         let claimed = Self::read(row, worker, key);
         Ok(claimed.map_err(|error| Unclaimed::Unreadable { key, handler, why: error.to_string() }))
     }
 
-    fn read(row: &PgRow, worker: &str, key: Key) -> sqlx::Result<Self> {
+    fn read(row: &PgRow, worker: &str, key: ClaimKey) -> sqlx::Result<Self> {
         let lineage = lineage(row)?;
         let parent: Option<Uuid> = row.try_get("parent")?;
         let told = row.try_get("told")?;
@@ -86,7 +87,7 @@ impl Claimed {
             attempts: row.try_get("attempts")?,
             retries: unsigned(row.try_get("retries")?),
             tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
-            surroundings: Surroundings { has_parent: parent.is_some(), undoing: row.try_get("undoing")? },
+            surroundings: HierarchyFlags { has_parent: parent.is_some(), undoing: row.try_get("undoing")? },
             overdue: row.try_get("overdue")?,
             definition: row.try_get("definition")?,
             reserved_for: row.try_get("reserved_for")?,
@@ -97,7 +98,7 @@ impl Claimed {
 
 /// Whether a run has this lineage. No parent waits for a run that was told to roll back on request, also if it is not
 /// the first one.
-fn is_lineage_of(lineage: &Lineage, key: Key, parent: Option<Uuid>, told: bool) -> bool {
+fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>, told: bool) -> bool {
     let is_first = lineage.ids().len() == 2;
     let above = lineage.ids().iter().rev().nth(1).filter(|_| !is_first);
     lineage.root_id() == key.root

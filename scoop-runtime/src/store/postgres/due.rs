@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::decode::{time, time_if_any};
 use super::query_ext::Alone;
-use crate::store::{DueStorage, GiveUp, Key, Lanes, Parent, Tables, readable};
+use crate::store::{ClaimKey, DueStorage, GiveUp, Lanes, Parent, Tables, readable};
 use crate::util::when::Now;
 
 impl DueStorage for Tables {
@@ -23,7 +23,7 @@ impl DueStorage for Tables {
         rows.iter().map(Parent::from_row).collect()
     }
 
-    async fn stops(&self, keys: &[Key]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+    async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         let each = keys.iter();
         sqlx::query_as(self.sql.run_stops.clone())
             .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
@@ -33,7 +33,7 @@ impl DueStorage for Tables {
             .await
     }
 
-    async fn give_up(&self, key: Key) -> sqlx::Result<Option<GiveUp>> {
+    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
         let row = sqlx::query(self.sql.run_give_up.clone())
             .bind(key.root)
             .bind(key.id)
@@ -54,7 +54,7 @@ impl DueStorage for Tables {
         row.map(read).transpose()
     }
 
-    async fn is_held(&self, key: Key) -> sqlx::Result<bool> {
+    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
         let held = sqlx::query(self.sql.run_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
         held.one(&self.sessions).await?.try_get(0)
     }

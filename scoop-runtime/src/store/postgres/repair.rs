@@ -18,13 +18,13 @@ use crate::repair::{
     held_again, no_program,
 };
 use crate::store::{
-    FailedPart, Key, Page, Parent, Remedied, RepairStorage, Repaired, Target, no_failure, readable,
+    ClaimKey, FailedPart, Page, Parent, Remedied, RepairStorage, Repaired, Target, no_failure, readable,
 };
 use crate::util::patience::note;
 use crate::util::when::since_1970;
 
 impl RepairStorage for Tables {
-    async fn hold(&self, key: Key, failed: &FailedPart) -> sqlx::Result<bool> {
+    async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
         let held = sqlx::query(self.sql.run_hold.clone())
             .bind(key.root)
             .bind(key.id)

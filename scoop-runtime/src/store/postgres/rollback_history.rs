@@ -17,11 +17,11 @@ use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
 use crate::store::types::unreadable;
-use crate::store::{History, HistoryStorage, Key, Wanted};
+use crate::store::{ClaimKey, History, HistoryStorage, Wanted};
 use crate::{Child, ChildOutcome};
 
 impl HistoryStorage for Tables {
-    async fn recorded(&self, run: Key, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
+    async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
         let recorded = sqlx::query_scalar(self.sql.run_recorded.clone()).bind(run.id).bind(identifier);
         recorded.bind(kind.as_str()).one(&self.sessions).await
     }

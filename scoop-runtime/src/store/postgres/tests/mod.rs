@@ -18,8 +18,9 @@ use crate::embedded::Embedded;
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimStorage as _, Claimed, Claimer, Committed, FreeStorage as _, Key, Lanes, Launch, LaunchStorage as _,
-    Launched, Parent, Progress, SettleStorage as _, Settlement, SubscriptionStorage as _, WakeStorage as _,
+    ClaimKey, ClaimStorage as _, Claimed, Claimer, Committed, FreeStorage as _, Lanes, Launch,
+    LaunchStorage as _, Launched, Parent, QueueCursors, SettleStorage as _, Settlement,
+    SubscriptionStorage as _, WakeStorage as _,
 };
 
 /// Pauses that no test waits for.
@@ -117,13 +118,13 @@ fn lanes() -> Lanes {
 }
 
 /// Up to ten runs of `saga`, by a worker that has none.
-pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut Progress) -> Vec<Claimed> {
+pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut QueueCursors) -> Vec<Claimed> {
     let claimed = store.claim(worker, "w", &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 
 /// The row and the events of a run, without ids and times.
-async fn rows_of(pool: &PgPool, key: Key) -> (String, String) {
+async fn rows_of(pool: &PgPool, key: ClaimKey) -> (String, String) {
     sqlx::query_as(
         "SELECT (to_jsonb(r) - '{id,root,lineage,message_id,ready_at,last_event_at}'::text[])::text,
                 (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
@@ -173,7 +174,7 @@ async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
 
         let (_, _, ordinary) = launching_at_once(&pool).await;
         store.launch(&pool, &[ordinary]).await.unwrap();
-        let claimed = claim(&store, worker, &mut Progress::default()).await;
+        let claimed = claim(&store, worker, &mut QueueCursors::default()).await;
         let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
 
         assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
@@ -301,7 +302,7 @@ async fn unregistered_worker_claims_nothing_at_launch() {
         assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
         let heir = Uuid::now_v7();
         store.register_alone(&pool, heir, 2).await;
-        assert_eq!(claim(&store, heir, &mut Progress::default()).await.len(), 1);
+        assert_eq!(claim(&store, heir, &mut QueueCursors::default()).await.len(), 1);
     }
     done(pool, server).await;
 }
@@ -388,7 +389,7 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
     sqlx::query(held).bind(here.key.id).execute(&pool).await.unwrap();
-    let claimed = claim(&store, worker, &mut Progress::default()).await;
+    let claimed = claim(&store, worker, &mut QueueCursors::default()).await;
     let claimed = claimed.into_iter().find(|claimed| claimed.key.id == here.key.id);
     assert_eq!(format!("{here:?}"), format!("{:?}", claimed.unwrap()));
     let late =
@@ -561,10 +562,10 @@ async fn ready_for(pool: &PgPool, store: &Tables, seconds: f64) -> Uuid {
 async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
     let (pool, server) = database("progress").await;
     let (store, worker, _) = launching(&pool).await;
-    let claim = async |progress: &mut Progress| {
+    let claim = async |progress: &mut QueueCursors| {
         claim(&store, worker, progress).await.iter().map(|claimed| claimed.key.id).collect::<Vec<_>>()
     };
-    let mut progress = Progress::default();
+    let mut progress = QueueCursors::default();
     let mut expected = vec![ready_for(&pool, &store, 3000.0).await, ready_for(&pool, &store, 2000.0).await];
     assert_eq!(claim(&mut progress).await, expected);
     assert!(progress.overlooks());
@@ -572,7 +573,7 @@ async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
     let hidden = ready_for(&pool, &store, 2500.0).await;
     expected = vec![ready_for(&pool, &store, 1000.0).await];
     assert_eq!(claim(&mut progress).await, expected);
-    assert_eq!(claim(&mut Progress::default()).await, [hidden]);
+    assert_eq!(claim(&mut QueueCursors::default()).await, [hidden]);
     // One that was launched a moment before the newest is found, unless this takes longer than a moment.
     loop {
         let begun = std::time::Instant::now();
@@ -603,14 +604,14 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
             FROM (SELECT gen_random_uuid() AS id) ids";
         sqlx::query(insert).bind(topic).bind(handler).bind(seconds).execute(&pool).await.unwrap();
     };
-    let found = async |progress: &Progress| {
+    let found = async |progress: &QueueCursors| {
         let lanes = store.lanes_ready(&Lanes::unreserved(&topics, &handlers), progress).await.unwrap();
         let mut found: Vec<_> =
             lanes.each().map(|(topic, handler, _)| format!("{topic}/{handler}")).collect();
         found.sort();
         found.join(" ")
     };
-    let mut progress = Progress::default();
+    let mut progress = QueueCursors::default();
     assert_eq!(found(&progress).await, "");
     for (topic, handler) in [("t", "a"), ("t", "b"), ("u", "b"), ("t", "d"), ("t", "x")] {
         ready(topic, handler, 3000.0).await;

@@ -13,8 +13,8 @@ use super::super::{Access, Schema, Sessions, Tables, migrate};
 use super::{Sum, claim, database, done};
 use crate::saga::registry::Subscription;
 use crate::store::{
-    Claimed, Launched, Progress, SettleStorage as _, Settled, Settlement, Shape, SubscriptionStorage as _,
-    Surroundings,
+    Claimed, HierarchyFlags, Launched, QueueCursors, SettleStorage as _, Settled, Settlement, Shape,
+    SubscriptionStorage as _,
 };
 
 /// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.
@@ -34,7 +34,7 @@ async fn listening(pool: &PgPool) -> (Tables, Uuid) {
 /// A claimed run, in a rollback if `backward`.
 async fn claimed(pool: &PgPool, (store, worker): &(Tables, Uuid), backward: bool) -> Claimed {
     store.launch(pool, &[Launched::new("a", json!({}), 0)]).await.unwrap();
-    let mut claimed = claim(store, *worker, &mut Progress::default()).await.pop().expect("one is ready");
+    let mut claimed = claim(store, *worker, &mut QueueCursors::default()).await.pop().expect("one is ready");
     // As if the server's clock had been an hour ahead then.
     let ahead = "UPDATE scoop.run SET last_event_at = last_event_at + interval '1 hour' WHERE id = $1";
     sqlx::query(ahead).bind(claimed.key.id).execute(pool).await.unwrap();
@@ -218,7 +218,7 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
             let mut settlements = vec![];
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
-                let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
+                let around: (HierarchyFlags, &Context) = (claimed.surroundings, &claimed.run.context);
                 let settlement = Settlement::new(claimed.key, &claimed.run, around, follows(&claimed.run));
                 settlements.push(settlement.under(7, Some(5)));
             }
@@ -244,7 +244,7 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
     let mut settlements = vec![];
     for _ in 0..2 {
         let claimed = claimed(&pool, &listening, false).await;
-        let around: (Surroundings, &Context) = (claimed.surroundings, &claimed.run.context);
+        let around: (HierarchyFlags, &Context) = (claimed.surroundings, &claimed.run.context);
         let follows = launches_bulk(&claimed.run, &["two", "none"]);
         settlements.push(Settlement::new(claimed.key, &claimed.run, around, follows));
     }

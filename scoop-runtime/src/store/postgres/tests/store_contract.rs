@@ -40,7 +40,7 @@ use super::{database, done};
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    Claimed, Key, Lanes, Launched, Memory, Progress, Release, Settlement, Store, Surroundings,
+    ClaimKey, Claimed, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release, Settlement, Store,
 };
 
 const ITEMS: &str = "rounds.items";
@@ -124,10 +124,10 @@ fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context:
 }
 
 /// The claim of a token.
-fn key_of(token: &Token) -> Result<(Receipt, Key), Error> {
+fn key_of(token: &Token) -> Result<(Receipt, ClaimKey), Error> {
     let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
     let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
-    let key = Key { root: receipt.root, id: receipt.run, epoch };
+    let key = ClaimKey { root: receipt.root, id: receipt.run, epoch };
     Ok((receipt, key))
 }
 
@@ -200,7 +200,7 @@ impl Tested {
     }
 
     /// Removes this claim from the runs in flight of every holder.
-    async fn forget(&self, key: Key) {
+    async fn forget(&self, key: ClaimKey) {
         for holder in self.holders.lock().await.values_mut() {
             holder.in_flight.retain(|held| *held != (key.id, key.epoch));
         }
@@ -212,7 +212,7 @@ impl Tested {
         let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
         let nothing = BTreeMap::<String, usize>::new();
         let claim = async |store: &Store| {
-            store.claim(worker, IDENTIFIER, &lanes, 1, &nothing, &mut Progress::default()).await
+            store.claim(worker, IDENTIFIER, &lanes, 1, &nothing, &mut QueueCursors::default()).await
         };
         let claimed = self.call("run", claim).await?;
         Ok(claimed.into_iter().next().map(|claimed| claimed.expect("it was written by us")))
@@ -244,7 +244,7 @@ impl Tested {
         let messages = self.unknown(self.messages(round)).await?;
         let lineage = Lineage::root(receipt.root).child(receipt.run);
         let run = Run::new(lineage, receipt.message, format!("{}[{IDENTIFIER}]", SAGA.saga));
-        let surroundings = Surroundings { has_parent: false, undoing: false };
+        let surroundings = HierarchyFlags { has_parent: false, undoing: false };
         let context = run.context.clone();
         let settlement = Settlement::new(key, &run, (surroundings, &context), conclusion(&run, messages));
         let settlements = [settlement];
