@@ -113,17 +113,17 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             }
         }
         // An expected run may be due later than its commit.
-        if engine.wakeups.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
+        if engine.signals.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
             engine.set_a_time();
         }
-        poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
+        poll = match engine.signals.expected.swap(false, Ordering::Relaxed) {
             true => Some(POLL_MIN),
             false => poll.map(|poll| poll * 2).filter(|poll| *poll < engine.settings.poll_interval),
         };
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.wakeups.claimer.notified() => {}
+            () = engine.signals.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
             () = at(past.next_look()) => {}
         }
@@ -155,7 +155,7 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
         biased;
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
-        () = engine.wakeups.doubts.notified() => return None,
+        () = engine.signals.doubts.notified() => return None,
         () = at(second_look) => return None,
     };
     let mut permits = first.ok()?;

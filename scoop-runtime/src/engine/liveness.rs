@@ -98,7 +98,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             biased;
             () = drained.cancelled() => return session.close().await,
             heard = session.hear(&engine) => heard,
-            () = engine.wakeups.unlisted.notified() => match is_listed(&engine).await {
+            () = engine.signals.unlisted.notified() => match is_listed(&engine).await {
                 true => continue,
                 false => Heard::Unlisted,
             },
@@ -173,19 +173,19 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Ok(Reaped { workers, freed }) => {
                 telemetry::took_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
-                engine.wakeups.claimer.notify_one();
+                engine.signals.claimer.notify_one();
                 // Some of the runs may have to wait.
                 engine.set_a_time();
                 // Nothing is claimed before this worker knows that the dead one is gone.
-                engine.wakeups.clock.notify_one();
-                engine.wakeups.others.notify_one();
+                engine.signals.clock.notify_one();
+                engine.signals.others.notify_one();
             }
             Err(error) => telemetry::operation_failed(engine.worker, "reap of dead workers", &error),
         }
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.wakeups.reaper.notified() => {}
+            () = engine.signals.reaper.notified() => {}
             () = tokio::time::sleep(interval) => {}
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::claim;
 use super::execution::InFlightGuard;
 use super::shared::Engine;
-use super::signals::Bereft;
+use super::signals::ParentCheck;
 use super::slots::{CountGuard, Slot, SlotLease};
 use crate::completion::{RunEnd, StartedAs};
 use crate::error::is_transient;
@@ -59,7 +59,7 @@ pub(crate) async fn launch(
     if again {
         // Messages launched by an earlier attempt have not been announced.
         engine.look_up();
-        engine.wakeups.others.notify_one();
+        engine.signals.others.notify_one();
     }
     Ok(launched)
 }
@@ -149,7 +149,7 @@ pub(super) async fn wake(
     parents: &[Parent],
     slots: Option<OwnedSemaphorePermit>,
     anything_new: bool,
-) -> sqlx::Result<Vec<Bereft>> {
+) -> sqlx::Result<Vec<ParentCheck>> {
     let mut slots = if anything_new && !engine.stopping.is_cancelled() {
         slots_for(engine, parents.len(), slots)
     } else {
@@ -193,7 +193,7 @@ fn pass_on(
     engine: &Engine,
     committed: Vec<Committed>,
     mut slots: Option<&mut OwnedSemaphorePermit>,
-) -> Vec<Bereft> {
+) -> Vec<ParentCheck> {
     let mut bereft = vec![];
     for Committed { root, parent } in committed {
         match parent {

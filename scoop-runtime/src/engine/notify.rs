@@ -19,7 +19,7 @@ pub(super) async fn serve(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         tokio::select! {
             biased;
-            () = engine.wakeups.others.notified() => {}
+            () = engine.signals.others.notified() => {}
             () = drained.cancelled() => return,
         }
         if let Err(error) = engine.store.notify(engine.worker).await {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::local_start;
 use super::shared::Engine;
-use super::signals::{Bereft, Parents};
+use super::signals::{ParentCheck, ParentChecks};
 use crate::store::Parent;
 use crate::telemetry;
 
@@ -33,7 +33,7 @@ const FORGET_AFTER: Duration = Duration::from_millis(20);
 
 /// Checks whether parents can continue. Checks that arrive during a query are deduplicated into the next one; parents
 /// that were checked recently are deferred. A shutdown flushes all of them.
-pub(super) async fn serve(engine: Arc<Engine>, mut queue: Parents, drained: CancellationToken) {
+pub(super) async fn serve(engine: Arc<Engine>, mut queue: ParentChecks, drained: CancellationToken) {
     let (mut batch, mut questions) = (vec![], Questions::default());
     loop {
         let next = questions.next();
@@ -66,7 +66,7 @@ async fn ask(
     engine: &Arc<Engine>,
     mut parents: Vec<Parent>,
     mut slots: Option<OwnedSemaphorePermit>,
-) -> Vec<Bereft> {
+) -> Vec<ParentCheck> {
     // In the order in which other transactions lock them.
     parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
     let mut anything_new = true;
@@ -110,7 +110,7 @@ struct Asked {
 }
 
 impl Questions {
-    fn add_all(&mut self, bereft: &mut Vec<Bereft>, now: Instant) {
+    fn add_all(&mut self, bereft: &mut Vec<ParentCheck>, now: Instant) {
         bereft.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
     }
 

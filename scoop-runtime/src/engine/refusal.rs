@@ -16,9 +16,9 @@ pub(super) async fn hand_to_another(
     match engine.store.set_aside(Refusing { key, reason, worker, definition, or_stuck }).await {
         Ok(set) => {
             if set == SetAside::HandedOver {
-                engine.wakeups.others.notify_one();
+                engine.signals.others.notify_one();
                 // It may be another definition of this program.
-                engine.wakeups.claimer.notify_one();
+                engine.signals.claimer.notify_one();
             }
             set
         }

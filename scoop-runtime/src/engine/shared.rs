@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::definitions::Definitions;
 use super::settle::queue::Settler;
-use super::signals::Wakeups;
+use super::signals::Signals;
 use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::{StopSignal, Watched};
 use super::user_code::running::Running;
@@ -52,7 +52,7 @@ pub(crate) struct Engine {
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
-    pub(super) wakeups: Wakeups,
+    pub(super) signals: Signals,
     pub(super) watched: Watched,
     pub(crate) waiters: Completions,
     pub(crate) unhandled: Arc<UnhandledWarnings>,
@@ -148,18 +148,18 @@ impl Engine {
 
     /// Reacts to a request to cancel, of this process or another one.
     pub(crate) fn look_up(&self) {
-        self.wakeups.claimer.notify_one();
-        self.wakeups.clock.notify_one();
+        self.signals.claimer.notify_one();
+        self.signals.clock.notify_one();
         self.watched.look();
     }
 
     /// Reacts to a request to cancel. Waiting runs that it marked may be ready.
     pub(crate) fn asked_to_give_up(&self, runs: Vec<Parent>) {
         for run in runs {
-            self.wakeups.child_ended(run, None);
+            self.signals.child_ended(run, None);
         }
         self.look_up();
-        self.wakeups.others.notify_one();
+        self.signals.others.notify_one();
     }
 
     /// Whether sagas of this process handle what is launched on this topic.
@@ -175,37 +175,37 @@ impl Engine {
         // one.
         let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
         if own {
-            self.wakeups.claimer.notify_one();
+            self.signals.claimer.notify_one();
         }
         let busy = self.slots.available_permits() == 0 || self.stopping.is_cancelled();
         if (busy && own) || handlers.iter().any(foreign) {
-            self.wakeups.others.notify_one();
+            self.signals.others.notify_one();
         }
     }
 
     /// Has the timer look again: something becomes due at a certain time.
     pub(crate) fn set_a_time(&self) {
-        self.wakeups.clock.notify_one();
+        self.signals.clock.notify_one();
     }
 
     /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.
     pub(crate) fn expect(&self) {
-        self.wakeups.expected.store(true, Ordering::Relaxed);
-        self.wakeups.claimer.notify_one();
+        self.signals.expected.store(true, Ordering::Relaxed);
+        self.signals.claimer.notify_one();
     }
 
     /// Has the worker reconcile, since an answer of the database was lost.
     pub(super) fn doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
-        self.wakeups.doubts.notify_one();
-        self.wakeups.claimer.notify_one();
+        self.signals.doubts.notify_one();
+        self.signals.claimer.notify_one();
     }
 
     /// Has the worker reconcile, although no answer is known to be lost.
     pub(super) fn sweep(&self) {
         self.sweeps.store(true, Ordering::Relaxed);
-        self.wakeups.doubts.notify_one();
-        self.wakeups.claimer.notify_one();
+        self.signals.doubts.notify_one();
+        self.signals.claimer.notify_one();
     }
 
     pub(super) fn in_flight(&self) -> MutexGuard<'_, BTreeSet<(Uuid, i64)>> {

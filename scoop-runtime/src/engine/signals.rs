@@ -7,13 +7,13 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use crate::store::Parent;
 
 /// The receiver of parents to check.
-pub(super) type Parents = mpsc::UnboundedReceiver<Bereft>;
+pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
 
 /// A parent whose child has ended, and the slot of that child if it is left to the parent.
-pub(super) type Bereft = (Parent, Option<OwnedSemaphorePermit>);
+pub(super) type ParentCheck = (Parent, Option<OwnedSemaphorePermit>);
 
 /// The signals between the tasks of the engine.
-pub(super) struct Wakeups {
+pub(super) struct Signals {
     /// There may be runs to claim.
     pub(super) claimer: Notify,
     /// Reconciliation is due, regardless of free slots.
@@ -32,13 +32,13 @@ pub(super) struct Wakeups {
     pub(super) others: Notify,
     /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
     /// deadlines one batch.
-    parents: mpsc::UnboundedSender<Bereft>,
+    parents: mpsc::UnboundedSender<ParentCheck>,
 }
 
-impl Wakeups {
-    pub(super) fn new() -> (Self, Parents) {
+impl Signals {
+    pub(super) fn new() -> (Self, ParentChecks) {
         let (parents, queue) = mpsc::unbounded_channel();
-        let wakeups = Self {
+        let signals = Self {
             claimer: Notify::new(),
             doubts: Notify::new(),
             expected: AtomicBool::new(false),
@@ -49,7 +49,7 @@ impl Wakeups {
             others: Notify::new(),
             parents,
         };
-        (wakeups, queue)
+        (signals, queue)
     }
 
     /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.

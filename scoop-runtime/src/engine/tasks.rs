@@ -14,7 +14,7 @@ use super::definitions::{Definitions, refresh};
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
-use super::signals::{Parents, Wakeups};
+use super::signals::{ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::Watched;
 use super::user_code::boundary::record_locations;
@@ -41,7 +41,7 @@ pub(crate) async fn start(
     let Registry { sagas, subscriptions, schedules } = registry;
     let definitions = Definitions::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
-    let (wakeups, parents) = Wakeups::new();
+    let (signals, parents) = Signals::new();
     let (reserved, slots) = ReservedSlots::of(settings.concurrency);
     let engine = Arc::new(Engine {
         slots: Arc::new(Semaphore::new(slots)),
@@ -60,7 +60,7 @@ pub(crate) async fn start(
         in_doubt: AtomicBool::new(false),
         sweeps: AtomicBool::new(false),
         settler,
-        wakeups,
+        signals,
         watched: Watched::default(),
         waiters: Completions::default(),
         stopping: CancellationToken::new(),
@@ -94,7 +94,7 @@ async fn publish(engine: &Engine) -> sqlx::Result<()> {
 
 /// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
 /// handed back, and the other workers are notified.
-async fn serve(engine: Arc<Engine>, session: liveness::Session, settlements: Queue, parents: Parents) {
+async fn serve(engine: Arc<Engine>, session: liveness::Session, settlements: Queue, parents: ParentChecks) {
     let _gone = engine.gone.clone().drop_guard();
     let drained = CancellationToken::new();
     // After a panic below, the session ends, so that other workers take the runs over.

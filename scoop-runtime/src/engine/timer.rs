@@ -51,7 +51,7 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
         tokio::select! {
             biased;
             () = drained.cancelled() => return,
-            () = engine.wakeups.clock.notified() => {}
+            () = engine.signals.clock.notified() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -68,13 +68,13 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     match topology {
         Some(topology) if topology != lanes.topology => {
             refresh::look(engine).await?;
-            engine.wakeups.claimer.notify_one();
+            engine.signals.claimer.notify_one();
         }
         Some(_) => {}
-        None => engine.wakeups.unlisted.notify_one(),
+        None => engine.signals.unlisted.notify_one(),
     }
     if somebody_is_dead {
-        engine.wakeups.reaper.notify_one();
+        engine.signals.reaper.notify_one();
     }
     let Some(seconds) = due else {
         return Ok(Some(poll));
@@ -84,11 +84,11 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     }
     let overdue = engine.store.overdue(BATCH_MAX).await?;
     for parent in overdue {
-        engine.wakeups.child_ended(parent, None);
+        engine.signals.child_ended(parent, None);
     }
     // The claimer signals when it has taken all; only then is the next time known.
-    engine.wakeups.was_due.store(true, Ordering::Relaxed);
-    engine.wakeups.claimer.notify_one();
+    engine.signals.was_due.store(true, Ordering::Relaxed);
+    engine.signals.claimer.notify_one();
     Ok(None)
 }
 

@@ -65,7 +65,7 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
     engine.definitions.derive_view(engine.worker, &living);
     if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
-        engine.wakeups.others.notify_one();
+        engine.signals.others.notify_one();
     }
     Ok(())
 }

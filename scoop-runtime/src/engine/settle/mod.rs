@@ -248,7 +248,7 @@ fn proceed(
             Some(parent) if execution.surroundings.has_parent => {
                 let (root, id) = (parent.root_id(), parent.id());
                 let slot = execution.seat.take().and_then(SlotLease::into_slot);
-                engine.wakeups.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
+                engine.signals.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
                 let committed = after.run.is_none() && !after.backward;
