@@ -28,7 +28,7 @@ const BATCH_BYTES_MAX: usize = 1024 * 1024;
 const TELL_PAUSE: Duration = Duration::from_millis(5);
 
 /// The pending launches of a client.
-pub(crate) struct Gathered {
+pub(crate) struct LaunchBatcher {
     store: Store,
     queue: Arc<Mutex<Queue>>,
     unhandled: Arc<UnhandledWarnings>,
@@ -36,7 +36,7 @@ pub(crate) struct Gathered {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingLaunch>,
     writing: u32,
     /// Whether a launch was not notified yet.
     news: bool,
@@ -44,13 +44,13 @@ struct Queue {
 }
 
 /// A launch, and the channel to its caller.
-struct Waiting {
+struct PendingLaunch {
     message: Launched,
     trial: Trial,
     answer: oneshot::Sender<Result<(), Vain>>,
 }
 
-impl Gathered {
+impl LaunchBatcher {
     pub(crate) fn new(store: Store, unhandled: Arc<UnhandledWarnings>) -> Arc<Self> {
         Arc::new(Self { store, queue: Arc::default(), unhandled })
     }
@@ -58,7 +58,7 @@ impl Gathered {
     /// Launches a message, perhaps in a batch with others. None of them may have a unique key.
     pub(crate) async fn launch(self: &Arc<Self>, message: Launched, trial: Trial) -> Result<(), Vain> {
         let (answer, answered) = oneshot::channel();
-        if self.queue().add(Waiting { message, trial, answer }) {
+        if self.queue().add(PendingLaunch { message, trial, answer }) {
             tokio::spawn(self.clone().write_all(Writer::new(&self.queue)));
         }
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
@@ -86,9 +86,11 @@ impl Gathered {
 
     /// Writes the batch, and answers each launch. While the database is away, a launch whose patience is over is
     /// removed from the batch, and the others are retried.
-    async fn write(self: &Arc<Self>, batch: Vec<Waiting>) {
-        let (mut messages, mut waiting): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|Waiting { message, trial, answer }| (message, (trial, answer))).unzip();
+    async fn write(self: &Arc<Self>, batch: Vec<PendingLaunch>) {
+        let (mut messages, mut waiting): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|PendingLaunch { message, trial, answer }| (message, (trial, answer)))
+            .unzip();
         while let Some((first, _)) = waiting.iter().min_by_key(|(trial, _)| trial.until()) {
             let mut trial = first.shared();
             let vain = match self.try_to_write(&mut messages, &mut trial).await {
@@ -174,7 +176,7 @@ impl Queue {
     }
 
     /// Queues a launch. Returns whether the caller has to start a [`Writer`].
-    fn add(&mut self, waiting: Waiting) -> bool {
+    fn add(&mut self, waiting: PendingLaunch) -> bool {
         self.waiting.push_back(waiting);
         let begins = self.writing < CLIENT_CONNECTIONS;
         self.writing += u32::from(begins);
@@ -182,13 +184,13 @@ impl Queue {
     }
 
     /// Takes the next batch. If there is none, the calling [`Writer`] has ended.
-    fn take(&mut self) -> Option<Vec<Waiting>> {
+    fn take(&mut self) -> Option<Vec<PendingLaunch>> {
         if self.waiting.is_empty() {
             self.writing -= 1;
             return None;
         }
         let mut bytes = 0;
-        let fits = |waiting: &&Waiting| {
+        let fits = |waiting: &&PendingLaunch| {
             bytes += waiting.message.bytes;
             bytes <= BATCH_BYTES_MAX
         };
@@ -208,7 +210,7 @@ impl Writer {
         Self { queue: queue.clone(), done: false }
     }
 
-    fn next(&mut self) -> Option<Vec<Waiting>> {
+    fn next(&mut self) -> Option<Vec<PendingLaunch>> {
         let batch = lock(&self.queue).take();
         self.done = batch.is_none();
         batch
@@ -230,7 +232,7 @@ impl Drop for Writer {
 
 /// A task that notifies until no notification is needed.
 struct Teller {
-    all: Arc<Gathered>,
+    all: Arc<LaunchBatcher>,
     done: bool,
 }
 
@@ -279,9 +281,9 @@ fn shared(error: &Arc<sqlx::Error>) -> sqlx::Error {
 mod tests {
     use super::*;
 
-    fn waiting(bytes: usize) -> Waiting {
+    fn waiting(bytes: usize) -> PendingLaunch {
         let message = Launched::new("a", serde_json::Value::Null, bytes);
-        Waiting { message, trial: Trial::new(Duration::ZERO), answer: oneshot::channel().0 }
+        PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer: oneshot::channel().0 }
     }
 
     fn taken(queue: &mut Queue) -> Vec<usize> {
@@ -353,7 +355,7 @@ mod tests {
         let queue = Arc::<Mutex<Queue>>::default();
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
-        assert!(lock(&queue).add(Waiting { message, trial: Trial::new(Duration::ZERO), answer }));
+        assert!(lock(&queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }));
         drop(Writer::new(&queue));
         assert!(answered.await.is_err());
         assert!(lock(&queue).add(waiting(1)), "another writer takes its place");
@@ -395,7 +397,7 @@ mod interleavings {
     fn launch(queue: &Arc<Mutex<Queue>>, all: &Arc<Writers>, may_stop: bool) {
         let (answer, answered) = oneshot::channel();
         let message = Launched::new("a", serde_json::Value::Null, 1);
-        if lock(queue).add(Waiting { message, trial: Trial::new(Duration::ZERO), answer }) {
+        if lock(queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }) {
             let (writer, all) = (Writer::new(queue), all.clone());
             thread::spawn(move || write(writer, &all, may_stop));
         }

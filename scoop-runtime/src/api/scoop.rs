@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::launch::{Launch, LaunchAll};
 use crate::api::handle::Handle;
-use crate::api::launch_batcher::Gathered;
+use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
 use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
@@ -38,7 +38,7 @@ struct Inner {
     store: Store,
     engine: Option<Arc<Engine>>,
     /// Batches launches of a client, which has no engine.
-    gathered: Arc<Gathered>,
+    batcher: Arc<LaunchBatcher>,
     unhandled: Arc<UnhandledWarnings>,
     /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
     /// connection must remain for other statements.
@@ -147,10 +147,10 @@ impl Scoop {
         let embedded = tokio::sync::Mutex::new(embedded);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
-        let gathered = Gathered::new(store.clone(), unhandled.clone());
+        let batcher = LaunchBatcher::new(store.clone(), unhandled.clone());
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
-        Self { inner: Arc::new(Inner { pool, store, engine, gathered, unhandled, keyed, embedded, limits }) }
+        Self { inner: Arc::new(Inner { pool, store, engine, batcher, unhandled, keyed, embedded, limits }) }
     }
 
     /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
@@ -476,9 +476,9 @@ impl Scoop {
             && !single.only_once
         {
             let single = messages.remove(0);
-            self.inner.gathered.launch(single, self.trial()).await?;
+            self.inner.batcher.launch(single, self.trial()).await?;
         } else {
-            self.inner.gathered.launch_together(&mut messages, self.trial()).await?;
+            self.inner.batcher.launch_together(&mut messages, self.trial()).await?;
         }
         Ok(StartedAs::Other)
     }
@@ -535,7 +535,7 @@ impl Scoop {
     pub(crate) fn announce(&self, handlers: &[String]) {
         match &self.inner.engine {
             Some(engine) => engine.announce(handlers),
-            None => self.inner.gathered.announce(handlers),
+            None => self.inner.batcher.announce(handlers),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::definitions::Definitions;
 use super::settle::queue::Settler;
 use super::signals::Signals;
 use super::slots::{ReservedSlots, RunningCounts};
-use super::stop_signals::{StopSignal, Watched};
+use super::stop_signals::{StopSignal, StopSignals};
 use super::user_code::running::Running;
 use crate::RuntimeError;
 use crate::completion::Completions;
@@ -53,7 +53,7 @@ pub(crate) struct Engine {
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
     pub(super) signals: Signals,
-    pub(super) watched: Watched,
+    pub(super) watched: StopSignals,
     pub(crate) waiters: Completions,
     pub(crate) unhandled: Arc<UnhandledWarnings>,
     pub(super) stopping: CancellationToken,

@@ -11,7 +11,7 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The running steps that wait for a signal to stop.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(super) struct StopSignals {
     runs: Mutex<BTreeMap<Uuid, (ClaimKey, CancellationToken)>>,
     pub(super) changed: Notify,
 }
@@ -38,7 +38,7 @@ impl StopSignal {
     }
 }
 
-impl Watched {
+impl StopSignals {
     /// The signal of this run.
     pub(super) fn watch(&self, key: ClaimKey) -> StopSignal {
         let mut runs = self.runs();
@@ -90,7 +90,7 @@ mod interleavings {
     #[test]
     fn every_watched_run_is_looked_after() {
         explore(|| {
-            let watched = Arc::new(Watched::default());
+            let watched = Arc::new(StopSignals::default());
             let runs = [1, 2, 1].map(|id| {
                 let watched = watched.clone();
                 let key = ClaimKey { root: Uuid::nil(), id: Uuid::from_u128(id), epoch: 1 };

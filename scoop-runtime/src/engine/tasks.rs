@@ -16,7 +16,7 @@ use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::signals::{ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
-use super::stop_signals::Watched;
+use super::stop_signals::StopSignals;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::{claim, liveness, notify, parents, schedule, timer};
@@ -61,7 +61,7 @@ pub(crate) async fn start(
         sweeps: AtomicBool::new(false),
         settler,
         signals,
-        watched: Watched::default(),
+        watched: StopSignals::default(),
         waiters: Completions::default(),
         stopping: CancellationToken::new(),
         stopped: CancellationToken::new(),
