@@ -287,8 +287,8 @@ pub fn trace(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///   are put back, a time that exists twice is due the first time only. An hour of `*` follows real time
 ///   instead: nothing for the missing hour, and each of the two equal ones.
 /// * A time is missed if another one followed before any process came to it, or if it is more than a minute
-///   ago. `once` runs once for all of them, for the first; `all` runs for each, oldest first; `skip` drops
-///   them.
+///   ago. `once` runs once for all of them, for the first; `all` runs for each, oldest first, of more than
+///   10,000 for the newest only; `skip` drops them.
 /// * A tick does not wait for the run of the last one, and two runs are independent of each other.
 ///   `overlap = "skip"` drops a time that comes while any part of the last run has not ended, also while it is
 ///   rolled back or stuck.

@@ -1,10 +1,12 @@
-//! Accepted uses of the attributes, and the errors for all others. Each case in `ui/` is beside the compiler's
-//! output. `TRYBUILD=overwrite` updates that output, which then has to be reviewed.
+//! The errors for all uses of the attributes that are not accepted. Each case in `ui/` is beside the compiler's output.
+//! `TRYBUILD=overwrite` updates that output, which then has to be reviewed.
+//!
+//! The cases are checked by one run of cargo, in parallel. `trybuild` does so only if no case has to compile: those are
+//! in `accepted/`.
 
 #[test]
 fn ui() {
     let cases = trybuild::TestCases::new();
-    cases.pass("tests/ui/pass/*.rs");
     for attribute in ["context", "failure", "message", "saga", "step", "subscribes", "trace"] {
         cases.compile_fail(format!("tests/ui/{attribute}/*.rs"));
     }

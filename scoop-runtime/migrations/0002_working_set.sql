@@ -11,7 +11,11 @@ CREATE TABLE scoop.handler (
     since   timestamptz NOT NULL DEFAULT clock_timestamp(),
     until   timestamptz,
     was     text[],  -- former names of the saga, which are not registered beside it
-    PRIMARY KEY (topic, handler, since)
+    PRIMARY KEY (topic, handler, since),
+    -- A process reads these rows of all. An empty list has no dimension, hence no bound either.
+    CONSTRAINT former_names_are_a_list CHECK (
+        array_ndims(was) = 1 AND array_lower(was, 1) = 1 AND array_position(was, NULL) IS NULL
+    )
 );
 CREATE UNIQUE INDEX handler_listening ON scoop.handler (topic, handler) WHERE until IS NULL;
 
@@ -38,7 +42,11 @@ CREATE TABLE scoop.worker (
     definitions int[] NOT NULL,  -- of each handler the definition that the process has
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
     topology   bigint NOT NULL DEFAULT 0,  -- raised whenever a process starts or ends; claims name the value they know
-    -- Each process reads the rows of all.
+    -- Each process reads the rows of all. An empty list has no dimension, hence no bound either.
+    CONSTRAINT sagas_are_lists CHECK (
+        array_ndims(topics) = 1 AND array_lower(topics, 1) = 1 AND array_ndims(handlers) = 1
+        AND array_lower(handlers, 1) = 1 AND array_ndims(definitions) = 1 AND array_lower(definitions, 1) = 1
+    ),
     CHECK (array_position(topics || handlers, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
     CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions))
 );
@@ -117,6 +125,12 @@ CREATE TABLE scoop.run (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_scale_factor = 0.05
 );
+-- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
+-- such run at a time, so that those which are not the cause are not hit again.
+CREATE FUNCTION scoop.is_suspect(doubts int, attempts int, retries int) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN doubts >= 2 AND (attempts > 0 OR retries > 0);
+
 -- The failed attempts before one more by a program with this definition: how many were of the same step, and under
 -- which definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they
 -- were under the same definition. The definition is null if it is unknown.
@@ -134,6 +148,7 @@ RETURN (
 );
 
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, ready_at) WHERE state = 'ready';
+CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.is_suspect(doubts, attempts, retries);
 CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_give_up ON scoop.run (give_up_at)

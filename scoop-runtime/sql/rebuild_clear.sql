@@ -4,7 +4,9 @@
 -- $1 the hierarchies that keep their rows
 WITH cleared AS (
     DELETE FROM scoop.run
-    WHERE root <> '00000000-0000-0000-0000-000000000000' AND root <> ALL ($1::uuid[])
+    WHERE root <> '00000000-0000-0000-0000-000000000000' 
+      -- the server compares with each element of an array, but looks up in the result of a query
+      AND root NOT IN (SELECT kept FROM unnest($1::uuid[]) kept)
     RETURNING id
 )
 SELECT (SELECT count(*) FROM cleared) AS cleared, (SELECT count(*) FROM scoop.run WHERE root = ANY ($1::uuid[])) AS kept

@@ -1,7 +1,9 @@
 -- All that is on record of the hierarchies that are not at rest, hierarchy by hierarchy. One is at rest if each of its
 -- runs has ended, none has a request to roll back that it has not begun, and each handler listed for its message has
 -- begun. A run whose rollback failed again has another ROLLBACK_FAILED here. Which are not at rest is found in indexes
--- that have no more than ids and names; of the others nothing is read.
+-- that have no more than ids and names; of the others nothing is read. Each `OFFSET 0` keeps a look-up by an index from
+-- becoming part of a join, whose plan would depend on statistics: those may be of tables that were empty then.
+-- `type::text` keeps the events of a run from being looked for among all events of their type.
 -- Locks: nothing.
 WITH RECURSIVE
 -- runs as handler and message: begun without an end, rolling back without one, requested to roll back without having
@@ -54,19 +56,25 @@ unfinished (root) AS MATERIALIZED (
     SELECT e.root
     FROM undelivered u
     CROSS JOIN LATERAL (
-        SELECT e.cooperation_lineage[1] AS root, e.created_at, m.topic
+        SELECT e.cooperation_lineage[1] AS root, e.created_at
         FROM scoop.message_event e
-        JOIN scoop.message m ON m.id = e.message_id
         WHERE e.type = 'EMITTED' AND e.message_id = u.message_id AND e.coroutine_name IS NULL
         OFFSET 0
     ) e
-    LEFT JOIN scoop.redelivery d ON d.message_id = u.message_id AND d.copy IS NULL
+    CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = u.message_id OFFSET 0) m
+    LEFT JOIN LATERAL (
+        SELECT d.redelivered_at FROM scoop.redelivery d WHERE d.message_id = u.message_id AND d.copy IS NULL
+        OFFSET 0
+    ) d ON true
     CROSS JOIN LATERAL (SELECT coalesce(d.redelivered_at, e.created_at) AS at) delivered
-    JOIN scoop.handler h
-      ON h.topic = e.topic AND h.dropped IS NULL
-     AND h.since <= delivered.at AND coalesce(h.until, 'infinity') > delivered.at
-    WHERE (SELECT count(*) FROM scoop.message_event seen
-           WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler AND seen.message_id = u.message_id) = 0
+    CROSS JOIN LATERAL (
+        SELECT FROM scoop.handler h
+        WHERE h.topic = m.topic AND h.dropped IS NULL
+          AND h.since <= delivered.at AND coalesce(h.until, 'infinity') > delivered.at
+          AND (SELECT count(*) FROM scoop.message_event seen
+               WHERE seen.type = 'SEEN' AND seen.coroutine_name = h.handler AND seen.message_id = u.message_id) = 0
+        LIMIT 1
+    ) h
 ),
 -- what is recorded is recorded under the hierarchy itself or a run
 part (id) AS (
@@ -76,7 +84,8 @@ part (id) AS (
     FROM part
     CROSS JOIN LATERAL (
         SELECT emitted.message_id FROM scoop.message_event emitted
-        WHERE emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)] = part.id AND emitted.type = 'EMITTED'
+        WHERE emitted.cooperation_lineage[cardinality(emitted.cooperation_lineage)] = part.id
+          AND emitted.type::text = 'EMITTED'
         OFFSET 0
     ) launched
     CROSS JOIN LATERAL (
@@ -101,16 +110,20 @@ FROM (
         WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = part.id
         OFFSET 0
     ) e
-    LEFT JOIN scoop.redelivery d ON d.message_id = e.message_id AND d.copy IS NULL AND e.type = 'EMITTED'
+    LEFT JOIN LATERAL (
+        SELECT d.redelivered_at FROM scoop.redelivery d
+        WHERE e.type = 'EMITTED' AND d.message_id = e.message_id AND d.copy IS NULL
+        OFFSET 0
+    ) d ON true
     UNION ALL
     SELECT e.cooperation_lineage, e.message_id, e.type::text, e.coroutine_name,
            (SELECT m.topic FROM scoop.message m WHERE m.id = e.message_id), f.step, NULL, NULL, f.handling, f.exception,
            newest.context, f.failed_at, e.id, NULL
     FROM part
-    JOIN scoop.repeated_failure f ON f.run = part.id
+    CROSS JOIN LATERAL (SELECT f.* FROM scoop.repeated_failure f WHERE f.run = part.id OFFSET 0) f
     CROSS JOIN LATERAL (
         SELECT e.* FROM scoop.message_event e
-        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = f.run AND e.type = 'ROLLBACK_FAILED'
+        WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = f.run AND e.type::text = 'ROLLBACK_FAILED'
         OFFSET 0
     ) e
     CROSS JOIN LATERAL (

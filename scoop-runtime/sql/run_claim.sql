@@ -10,7 +10,7 @@
 -- the worker executes, by handler, $7 ids for as many events: cheaper to make in a program than in the server, $8 for
 -- each pair how far it has been worked off, null where all of it is to be looked at, $9 for each pair the definition
 -- that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from: a worker that
--- does not know of another process claims nothing, $11 which runs may be taken, null for any
+-- does not know of another process claims nothing, $11 which runs may be taken, null for all but suspects
 WITH me AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
@@ -25,7 +25,7 @@ queue AS (
           -- values, so that the index is read from one to the other
           AND r.ready_at >= least(coalesce(mine.reached, '-infinity'), (SELECT clock_timestamp() - interval '1 second'))
           AND r.ready_at <= (SELECT clock_timestamp())
-          AND ($11::uuid[] IS NULL OR r.id = ANY ($11))
+          AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries) ELSE r.id = ANY ($11) END
         ORDER BY r.ready_at
         LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
     ) r

@@ -1,8 +1,9 @@
 -- Returns in how many seconds the next run of this worker is ready, or the next waiting run is overdue; negative if
--- that is past, null if there is none. Also whether a worker is dead, which costs next to nothing where all live, and
--- the current topology.
+-- that is past, null if there is none. Also whether a worker is dead, which costs next to nothing where all live; the
+-- current topology; and the suspect that has been ready longest, with its queue.
 -- Locks: the advisory locks of the dead, for the moment.
--- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker
+-- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker, $5
+-- whether it may claim a suspect
 --
 -- Of many handlers only those are looked at that have something, from one to the next as handler_ready.sql does, but
 -- from the beginning of each queue on: this is asked about once a second.
@@ -27,6 +28,14 @@ mine (handler, topic, lane) AS (
     WHERE CASE WHEN (l.handler::text, l.topic::text, l.lane) IN (
         SELECT handler, topic, lane FROM unnest($2::text[], $1::text[], $4::int[]) AS many (handler, topic, lane)
     ) THEN true END
+),
+suspect AS MATERIALIZED (
+    SELECT r.root, r.id, r.topic, r.handler, r.reserved_for, r.ready_at
+    FROM scoop.run r
+    WHERE r.state = 'ready' AND scoop.is_suspect(r.doubts, r.attempts, r.retries) AND $5
+      AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM mine)
+    ORDER BY r.ready_at
+    LIMIT 1
 )
 SELECT extract(epoch FROM least(
            -- in a range that allows the calculation, as a row may have an infinite time
@@ -37,9 +46,11 @@ SELECT extract(epoch FROM least(
                 FROM scoop.run r
                 WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic
                   AND r.reserved_for = mine.lane
+                  AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
                 ORDER BY r.ready_at
                 LIMIT 1
             ) r),
+           (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', ready_at)) FROM suspect),
            (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.give_up_at))
             FROM scoop.run r
             WHERE r.state = 'waiting' AND NOT r.gives_up AND r.give_up_at IS NOT NULL
@@ -48,5 +59,8 @@ SELECT extract(epoch FROM least(
        ) - clock_timestamp())::float8 AS seconds,
        EXISTS (
            SELECT FROM scoop.worker w WHERE w.id <> $3 AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
-       ) AS somebody_is_dead,
-       (SELECT w.topology FROM scoop.worker w WHERE w.id = $3) AS topology
+       ) AS is_worker_dead,
+       (SELECT w.topology FROM scoop.worker w WHERE w.id = $3) AS topology,
+       s.root, s.id AS suspect, s.topic, s.handler, s.reserved_for, s.ready_at
+FROM (SELECT) AS always
+LEFT JOIN suspect s ON s.ready_at <= clock_timestamp()

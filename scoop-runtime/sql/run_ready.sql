@@ -1,4 +1,4 @@
--- Lists the ready runs of these queues, the longest ready first.
+-- Lists the ready runs of these queues, the longest ready first, without suspects.
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $3 lanes of the queues, $4 how many
 SELECT r.root, r.id
@@ -8,6 +8,7 @@ CROSS JOIN LATERAL (
     FROM scoop.run r
     WHERE r.state = 'ready' AND r.handler = mine.handler AND r.topic = mine.topic AND r.reserved_for = mine.lane
       AND r.ready_at <= (SELECT clock_timestamp())
+      AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
     ORDER BY r.ready_at
     LIMIT $4
 ) r

@@ -247,6 +247,10 @@ events! {
     WARN "reconciled" = reconciled(worker: Uuid, runs: usize) { runs = runs }
         ("runs released whose claim answer was lost: {runs}")
 
+    /// The row of a schedule is missing although this worker follows it.
+    WARN "schedule_unlisted" = schedule_unlisted(worker: Uuid, saga: &str) { saga = saga }
+        ("schedule of saga `{}` is not registered, registering again", Escaped(saga))
+
     /// This program does not support the stored schedule of a saga.
     WARN "schedule_unfit" = schedule_unfit(worker: Uuid, saga: &str, error: impl Display)
         { saga = saga, error = shown(Scrubbed(&error)) }
@@ -262,6 +266,11 @@ events! {
     /// A time of a schedule was skipped, since the previous run had not ended.
     DEBUG "tick_skipped" = tick_skipped(saga: &str) { saga = saga }
         ("tick of saga `{}` skipped: its last run has not ended", Escaped(saga))
+
+    /// Too many times of a schedule were missed for a run of each.
+    WARN "missed_skipped" = missed_skipped(saga: &str, since: impl Display, until: impl Display)
+        { saga = saga, since = shown(since), until = shown(until) }
+        ("missed times of saga `{}` skipped: too many for a run of each", Escaped(saga))
 
     /// A session was lost before it was closed.
     DEBUG "session_gone" = session_gone(error: &sqlx::Error) { error = shown(Scrubbed(error)) }

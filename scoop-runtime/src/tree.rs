@@ -13,7 +13,8 @@ pub(crate) use self::assembly::{Extent, TreeRows};
 pub(crate) use self::row::{RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
-/// The runs of a hierarchy. Display it to see the runs with their events, times and workers.
+/// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32 levels;
+/// below them, a run begins with its level.
 ///
 /// Records that cannot be read, such as those of other participants, are marked, and the rest is shown.
 #[derive(Clone, Debug)]

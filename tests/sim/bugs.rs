@@ -10,6 +10,7 @@ use crate::judge;
 use crate::many::threads;
 use crate::play;
 use crate::scenario::{CHANGING_FROM, Scenario};
+use crate::slow;
 
 /// Number of seeds among which each bug has to be found.
 const SEEDS_MAX: u64 = 400;
@@ -55,6 +56,7 @@ pub(crate) fn find_all() -> bool {
 
 /// The first seed that finds the bug, and the violated invariants.
 fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
+    let _watched = slow::watch(format!("search for the bug {bug:?}"));
     make(bug);
     let first = if bug.needs_changes() { CHANGING_FROM } else { 0 };
     let found = (0..SEEDS_MAX).find_map(|seed| {

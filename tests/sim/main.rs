@@ -27,6 +27,7 @@ mod play;
 mod sagas;
 mod scenario;
 mod shrink;
+mod slow;
 mod table;
 mod versions;
 mod world;
@@ -46,6 +47,7 @@ const LONG_FROM: u64 = 1_000_000;
 
 fn main() -> ExitCode {
     keep_planned_panics_quiet();
+    slow::report();
     let args: Vec<_> = std::env::args().skip(1).collect();
     let number = |name: &str| {
         let at = args.iter().position(|arg| arg == name)?;

@@ -15,6 +15,7 @@ use crate::dice::Dice;
 use crate::link::{Line, Wire};
 use crate::sagas::{Delta, Epsilon, Gamma, Zeta};
 use crate::scenario::{self, ALL, Ask, Emit, HANDLERS, Life, Repair, Scenario, TOPICS, Versions};
+use crate::slow;
 use crate::versions::{provide_alpha, provide_beta};
 use crate::world::{Alive, Notes, World};
 
@@ -42,6 +43,7 @@ pub(crate) struct Played {
 
 /// Plays the scenario from the beginning to the end.
 pub(crate) fn play(scenario: &Scenario) -> Played {
+    let _watched = slow::watch(format!("seed {}", scenario.seed));
     simulation::seed(scenario.seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -182,7 +182,11 @@ async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<C
     let Some(mut slots) = slots(engine, past.more, past.second_look).await else {
         return Ok(Claims::Interrupted);
     };
+    claim_suspect(engine, &mut slots).await?;
     let limit = slots.num_permits();
+    if limit == 0 {
+        return Ok(Claims::AsMany);
+    }
     let claimed = claim_up_to(engine, limit, past.for_next_claim()).await?;
     let claims = if claimed.len() == limit { Claims::AsMany } else { Claims::Fewer };
     start_all(engine, claimed, &mut slots).await;
@@ -206,6 +210,26 @@ pub(super) async fn start_all(
     for run in unclaimed {
         set_aside(engine, run).await;
     }
+}
+
+/// Claims and starts the suspect that the timer has found, if any.
+async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -> sqlx::Result<()> {
+    let Some(suspect) = engine.suspects.take() else {
+        return Ok(());
+    };
+    let lanes = engine.definitions.lanes();
+    match engine.store.claim_suspect(engine.worker, &engine.identifier, &lanes, &suspect).await? {
+        Some(Ok(claimed)) => {
+            let slot = Slot::Shared(slots.split(1).expect("a claim has a slot"));
+            let flight = InFlightGuard::begin(engine.clone(), claimed.key);
+            let share = engine.running_counts.take(&claimed.handler);
+            let seat = SlotLease::of_suspect(share, slot, engine.suspects.permit());
+            begin(engine, flight, claimed, seat);
+        }
+        Some(Err(unclaimed)) => set_aside(engine, unclaimed).await,
+        None => {}
+    }
+    Ok(())
 }
 
 async fn claim_up_to(

@@ -33,6 +33,7 @@ mod shared;
 mod signals;
 mod slots;
 mod stop_signals;
+mod suspects;
 
 pub(crate) use local_start::launch;
 pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};

@@ -10,25 +10,31 @@ use std::time::Duration;
 use super::shared::Engine;
 use crate::saga::registry::Scheduled;
 use crate::saga::timetable::Unfit;
-use crate::store::{Fired, Published, Taken};
+use crate::store::{Awaited, Fired, Published, Taken};
 use crate::telemetry;
 
 /// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// The pause before another look at a schedule that another process has locked and will advance soon.
+/// The pause before another look at a schedule that another process has locked and will advance soon, or that was
+/// registered again.
 const PAUSE_WHILE_TAKEN: Duration = Duration::from_millis(20);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// Registers the schedules of this program. A new one is due after one period, or at the next time of its expression.
 pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
-    let schedules = &engine.schedules;
+    publish_some(engine, |_| true).await
+}
+
+/// The same, for the sagas with these names.
+async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::Result<()> {
+    let schedules: Vec<_> = engine.schedules.iter().filter(|it| is_one(&it.name)).collect();
     if schedules.is_empty() {
         return Ok(());
     }
     let now = engine.store.now().await?.latest;
-    let published = schedules.iter().map(|it| {
+    let published = schedules.into_iter().map(|it| {
         let next_at = it.timetable.first(now);
         Published::new((&it.topic, &it.name), &it.schedule, next_at)
     });
@@ -82,10 +88,16 @@ impl Followed {
     }
 }
 
-/// Launches the ticks of at most one schedule. Returns the time until the next one is due.
+/// Launches the ticks of at most one schedule. Returns the time until the next one is due. A schedule whose row is gone is
+/// registered again, and begins anew.
 async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration> {
-    let wait = engine.store.schedule_wait(followed.pairs()).await?;
-    let wait = wait.map_or(LOOK_MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    let Awaited { seconds, unlisted } = engine.store.schedule_wait(followed.pairs()).await?;
+    if !unlisted.is_empty() {
+        unlisted.iter().for_each(|saga| telemetry::schedule_unlisted(engine.worker, saga));
+        publish_some(engine, |name| unlisted.iter().any(|saga| saga == name)).await?;
+        return Ok(PAUSE_WHILE_TAKEN);
+    }
+    let wait = seconds.map_or(LOOK_MAX, |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
     if !wait.is_zero() {
         return Ok(wait.min(LOOK_MAX));
     }

@@ -16,6 +16,7 @@ use super::settle::queue::Settler;
 use super::signals::Signals;
 use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::{StopSignal, StopSignals};
+use super::suspects::Suspects;
 use super::user_code::running::Running;
 use crate::RuntimeError;
 use crate::completion::Completions;
@@ -49,6 +50,7 @@ pub(crate) struct Engine {
     pub(super) slots: Arc<Semaphore>,
     pub(super) reserved: ReservedSlots,
     pub(super) running_counts: RunningCounts,
+    pub(super) suspects: Suspects,
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::suspects::SuspectPermit;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// One of so many slots is reserved.
@@ -55,17 +56,28 @@ pub(super) struct CountGuard {
 pub(super) struct SlotLease {
     share: CountGuard,
     slot: Slot,
+    suspect: Option<SuspectPermit>,
 }
 
 impl SlotLease {
     pub(super) fn new(share: CountGuard, slot: Slot) -> Self {
-        Self { share, slot }
+        Self { share, slot, suspect: None }
+    }
+
+    /// For a suspect.
+    pub(super) fn of_suspect(share: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
+        Self { share, slot, suspect: Some(permit) }
+    }
+
+    /// The run has recorded an event, so it is no suspect.
+    pub(super) fn clear_suspicion(&mut self) {
+        self.suspect = None;
     }
 
     /// The slot alone, if it is for a run of any handler.
     pub(super) fn into_slot(self) -> Option<OwnedSemaphorePermit> {
-        let Self { share, slot } = self;
-        drop(share);
+        let Self { share, slot, suspect } = self;
+        drop((share, suspect));
         match slot {
             Slot::Shared(permit) => Some(permit),
             Slot::Reserved(_) => None,

@@ -17,6 +17,7 @@ use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::signals::{ParentChecks, Signals};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::stop_signals::StopSignals;
+use super::suspects::Suspects;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::{claim, liveness, notify, parents, schedule, timer};
@@ -47,6 +48,7 @@ pub(crate) async fn start(
         slots: Arc::new(Semaphore::new(slots)),
         reserved,
         running_counts: RunningCounts::default(),
+        suspects: Suspects::new(signals.clock.clone()),
         step_transactions,
         unhandled: UnhandledWarnings::new(store.clone()),
         store,

@@ -64,8 +64,8 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         return Ok(Some(poll));
     }
     let lanes = engine.definitions.lanes();
-    let (due, somebody_is_dead, topology) = engine.store.due(&lanes, engine.worker).await?;
-    match topology {
+    let due = engine.store.due(&lanes, engine.worker, engine.suspects.may_claim()).await?;
+    match due.topology {
         Some(topology) if topology != lanes.topology => {
             refresh::look(engine).await?;
             engine.signals.claimer.notify_one();
@@ -73,10 +73,10 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         Some(_) => {}
         None => engine.signals.unlisted.notify_one(),
     }
-    if somebody_is_dead {
+    if due.is_worker_dead {
         engine.signals.reaper.notify_one();
     }
-    let Some(seconds) = due else {
+    let Some(seconds) = due.seconds else {
         return Ok(Some(poll));
     };
     if seconds > 0.0 {
@@ -85,6 +85,9 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let overdue = engine.store.overdue(BATCH_MAX).await?;
     for parent in overdue {
         engine.signals.child_ended(parent, None);
+    }
+    if let Some(suspect) = due.suspect {
+        engine.suspects.found(suspect);
     }
     // The claimer signals when it has taken all; only then is the next time known.
     engine.signals.was_due.store(true, Ordering::Relaxed);

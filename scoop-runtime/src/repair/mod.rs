@@ -29,6 +29,9 @@ pub enum RepairAnswer {
     /// automatically. Nothing happens.
     FailedBelow,
     /// The run has not failed, but is [stuck](crate::Scoop::stuck_runs): it can only be retried. Nothing happens.
+    ///
+    /// If its code will never come back, cancel it, and start a program that has empty steps in place of those that its
+    /// reason names: it rolls back then.
     Stuck,
 }
 

@@ -13,6 +13,12 @@ const LATE_MAX: Duration = Duration::MINUTE;
 /// The maximum number of missed times made up for in one transaction.
 const TICKS_MAX: usize = 100;
 
+/// The maximum number of missed times made up for at all: the newest ones. A damaged row may name a time of any age.
+pub(crate) const MISSED_MAX: usize = 10_000;
+
+/// The shortest time between two times of a cron expression.
+const CRON_MIN: Duration = Duration::SECOND;
+
 /// A valid schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Timetable {
@@ -35,6 +41,8 @@ pub(crate) struct Due {
     pub(crate) ticks: Vec<OffsetDateTime>,
     /// The next time to check; `None` if there is no later time.
     pub(crate) next_at: Option<OffsetDateTime>,
+    /// The first time that is made up for, if too many were missed for all of them.
+    pub(crate) from: Option<OffsetDateTime>,
 }
 
 /// The reason for which a schedule is invalid.
@@ -83,14 +91,15 @@ impl Timetable {
     /// The times to run for now, given the stored `next_at`.
     pub(crate) fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
         if now < next_at {
-            return Due { ticks: vec![], next_at: Some(next_at) };
+            return Due { ticks: vec![], next_at: Some(next_at), from: None };
         }
-        let come = |from| {
-            successors(from, |time| self.after(next_at, *time))
-                .take_while(move |time: &OffsetDateTime| *time <= now)
-        };
+        let come = |from| self.between(next_at, from, now);
+        let mut from = None;
         let ticks: Vec<_> = match self.missed {
-            Missed::All => come(Some(next_at)).take(TICKS_MAX).collect(),
+            Missed::All => {
+                from = self.first_made_up_for(next_at, now);
+                come(from.or(Some(next_at))).take(TICKS_MAX).collect()
+            }
             Missed::Once => come(Some(next_at)).take(1).collect(),
             Missed::Skip => {
                 let recent = now - LATE_MAX;
@@ -102,7 +111,41 @@ impl Timetable {
             (Missed::All, Some(last)) => *last,
             _ => now,
         };
-        Due { ticks, next_at: self.after(next_at, done) }
+        Due { ticks, next_at: self.after(next_at, done), from }
+    }
+
+    /// The times of the schedule from one of them to now. `known` is a time of the schedule that is not later.
+    fn between(
+        &self,
+        known: OffsetDateTime,
+        from: Option<OffsetDateTime>,
+        now: OffsetDateTime,
+    ) -> impl Iterator<Item = OffsetDateTime> {
+        successors(from, move |time| self.after(known, *time)).take_while(move |time| *time <= now)
+    }
+
+    /// The first time that is made up for, if more than [`MISSED_MAX`] were missed since `next_at`. Doubles the period
+    /// that it looks back while that has few enough times: the cost does not depend on `next_at`.
+    fn first_made_up_for(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Option<OffsetDateTime> {
+        let has_too_many = |from| self.between(next_at, from, now).nth(MISSED_MAX).is_some();
+        let shortest = match &self.times {
+            Times::Every(micros) => Duration::microseconds(*micros),
+            Times::Cron(_) => CRON_MIN,
+        };
+        let mut back = shortest.checked_mul(i32::try_from(MISSED_MAX).unwrap_or(i32::MAX));
+        let mut first = None;
+        loop {
+            let begin = back.and_then(|back| now.checked_sub(back)).filter(|begin| *begin > next_at);
+            let Some(begin) = begin else {
+                return first.filter(|_| has_too_many(Some(next_at)));
+            };
+            let from = self.after(next_at, begin);
+            if has_too_many(from) {
+                return first.or(from);
+            }
+            first = from;
+            back = back.and_then(|back| back.checked_mul(2));
+        }
     }
 
     /// The first time of the schedule after `time`. `known` is a time of the schedule that is not later.
@@ -189,9 +232,10 @@ mod tests {
         let next_at = Some(at("2026-03-10T10:00:00Z"));
         let days =
             ["2026-03-06T11:00:00Z", "2026-03-07T11:00:00Z", "2026-03-08T10:00:00Z", "2026-03-09T10:00:00Z"];
-        assert_eq!(ticks(Missed::Skip), Due { ticks: vec![], next_at });
-        assert_eq!(ticks(Missed::Once), Due { ticks: vec![at(days[0])], next_at });
-        assert_eq!(ticks(Missed::All), Due { ticks: days.map(at).into(), next_at });
+        let due = |ticks| Due { ticks, next_at, from: None };
+        assert_eq!(ticks(Missed::Skip), due(vec![]));
+        assert_eq!(ticks(Missed::Once), due(vec![at(days[0])]));
+        assert_eq!(ticks(Missed::All), due(days.map(at).into()));
     }
 
     #[test]
@@ -200,6 +244,44 @@ mod tests {
         let due = hourly(Missed::All).due(next_at, next_at + Duration::hours(1_000));
         assert_eq!(due.ticks.len(), TICKS_MAX);
         assert_eq!(due.next_at, Some(next_at + Duration::hours(100)));
+    }
+
+    /// The number of times that are made up for, and the first of them.
+    fn made_up_for(timetable: &Timetable, next_at: &str, now: OffsetDateTime) -> (usize, OffsetDateTime) {
+        let due = timetable.due(at(next_at), now);
+        assert_eq!((due.from, due.ticks.len()), (Some(due.ticks[0]), TICKS_MAX));
+        let next_at = due.next_at.unwrap();
+        assert_eq!(timetable.due(next_at, now).from, None, "those that are left are few enough");
+        (TICKS_MAX + timetable.between(next_at, Some(next_at), now).count(), due.ticks[0])
+    }
+
+    #[test]
+    fn of_too_many_missed_times_the_newest_are_made_up_for() {
+        let now = at("2026-03-01T00:00:00Z");
+        let second = Schedule::every(std::time::Duration::from_secs(1)).missed(Missed::All);
+        let second = Timetable::of(&second).unwrap();
+        for (timetable, next_at, age) in [
+            (&hourly(Missed::All), "1900-01-01T00:07:00Z", Duration::hours(10_000)),
+            (&hourly(Missed::All), "2025-01-01T00:07:00Z", Duration::hours(10_000)),
+            (&second, "0001-01-01T00:00:00Z", Duration::seconds(10_000)),
+        ] {
+            let (count, first) = made_up_for(timetable, next_at, now);
+            assert_eq!(count, MISSED_MAX, "{next_at}");
+            assert!(first >= now - age && first < now - age + Duration::HOUR, "{first}");
+        }
+        for cron in ["* * * * * *", "0 6 * * *"] {
+            let timetable =
+                Timetable::of(&Schedule::cron(cron, "Europe/Prague").missed(Missed::All)).unwrap();
+            let (count, _) = made_up_for(&timetable, "1900-01-01T00:00:00Z", now);
+            assert!((MISSED_MAX / 2 - 1..=MISSED_MAX).contains(&count), "{cron}: {count}");
+        }
+    }
+
+    #[test]
+    fn few_missed_times_of_a_long_period_are_all_made_up_for() {
+        let yearly = Timetable::of(&Schedule::cron("0 0 1 1 *", "UTC").missed(Missed::All)).unwrap();
+        let due = yearly.due(at("1950-01-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
+        assert_eq!((due.ticks.len(), due.ticks[0], due.from), (77, at("1950-01-01T00:00:00Z"), None));
     }
 
     /// Late checks do not shift the times.
@@ -222,7 +304,7 @@ mod tests {
         let (next_at, earlier) = (at("2026-03-01T10:07:00Z"), at("2026-03-01T08:00:00Z"));
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = hourly(missed).due(next_at, earlier);
-            assert_eq!(due, Due { ticks: vec![], next_at: Some(next_at) }, "{missed:?}");
+            assert_eq!(due, Due { ticks: vec![], next_at: Some(next_at), from: None }, "{missed:?}");
         }
     }
 

@@ -31,11 +31,11 @@ pub use requests::ListedHandler;
 pub(crate) use requests::{
     Asked, Cancelled, HandlerOutcome, Page, Redelivery, Remedied, Repaired, Standing, Struck, Target, Undone,
 };
-pub(crate) use schedule::{Fired, Published, Taken, Ticked};
+pub(crate) use schedule::{Awaited, Fired, Published, Taken, Ticked};
 pub(crate) use settlement::{Settled, Settlement, Shape};
 pub(crate) use types::{
-    ClaimKey, Claimed, Committed, Disowned, FailedPart, Freed, GiveUp, HierarchyFlags, History, Parent,
-    Reaped, Release, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
+    ClaimKey, Claimed, Committed, Disowned, Due, FailedPart, Freed, GiveUp, HierarchyFlags, History, Parent,
+    Reaped, Release, Suspect, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -117,6 +117,11 @@ storage! {
             &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
         ) -> Vec<Result<Claimed, Unclaimed>>;
+
+        /// Claims this suspect, if it is still ready in one of these queues.
+        async fn claim_suspect(
+            &self, worker: Uuid, identifier: &str, lanes: &Lanes, suspect: &Suspect,
+        ) -> Option<Result<Claimed, Unclaimed>>;
     }
 
     /// Settlements.
@@ -161,9 +166,8 @@ storage! {
 
     /// Due times, deadlines, and the runs that have to give up.
     trait DueStorage {
-        /// The seconds until these queues or a waiting run have work; whether another worker is dead; and the topology,
-        /// if this worker is registered.
-        async fn due(&self, lanes: &Lanes, worker: Uuid) -> (Option<f64>, bool, Option<i64>);
+        /// What this worker of these queues has to do next. Without `claims_suspects`, suspects do not count.
+        async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> Due;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn overdue(&self, limit: i64) -> Vec<Parent>;
@@ -319,8 +323,8 @@ storage! {
         /// Registers the schedules of sagas.
         async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
 
-        /// The seconds until one of these is due; negative if it has been.
-        async fn schedule_wait(&self, pairs: Pairs<'_>) -> Option<f64>;
+        /// The wait until one of these is due, and those without a row.
+        async fn schedule_wait(&self, pairs: Pairs<'_>) -> Awaited;
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
         async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::Tick;
 use crate::saga::timetable::{self, Timetable, Unfit};
-use crate::util::ids;
+use crate::util::{ids, shown};
 
 /// A scheduled saga, as it is registered.
 #[derive(Debug, Serialize)]
@@ -37,6 +37,15 @@ impl<'a> Published<'a> {
         };
         Ok(Self { topic, handler, every_ms, cron, zone, missed, overlap, next_at })
     }
+}
+
+/// The state of followed schedules.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    /// The seconds until one of them is due; negative if it has been, `None` if none ever is.
+    pub(crate) seconds: Option<f64>,
+    /// The sagas without a row.
+    pub(crate) unlisted: Vec<String>,
 }
 
 /// A due schedule, locked by this transaction.
@@ -102,6 +111,9 @@ pub(super) fn fired<'a>(
     busy: bool,
 ) -> (Vec<Ticked<'a>>, Option<OffsetDateTime>) {
     let mut due = timetable.due(taken.next_at, taken.now);
+    if let Some(from) = due.from {
+        crate::telemetry::missed_skipped(&taken.handler, utc_of(taken.next_at), utc_of(from));
+    }
     if busy && timetable.overlap == Overlap::Skip {
         crate::telemetry::tick_skipped(&taken.handler);
         due.ticks.clear();
@@ -110,6 +122,10 @@ pub(super) fn fired<'a>(
     let runs = fired + 1..;
     let ticks = runs.zip(&due.ticks).map(|(run, due)| Ticked::new(&taken.topic, *due, run));
     (ticks.collect(), due.next_at)
+}
+
+fn utc_of(time: OffsetDateTime) -> String {
+    shown::utc(shown::system_time(time))
 }
 
 #[cfg(test)]

@@ -248,3 +248,33 @@ pub(crate) fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
         }
     }
 }
+
+/// What a worker has to do next.
+#[derive(Debug)]
+pub(crate) struct Due {
+    /// The seconds until its queues or a waiting run have work; negative if that is past.
+    pub(crate) seconds: Option<f64>,
+    pub(crate) is_worker_dead: bool,
+    /// The topology, if this worker is registered.
+    pub(crate) topology: Option<i64>,
+    /// The suspect that has been ready longest.
+    pub(crate) suspect: Option<Suspect>,
+}
+
+/// A ready run that may be what ends its workers; see `scoop.is_suspect`.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspect {
+    pub(crate) root: Uuid,
+    pub(crate) id: Uuid,
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) reserved_for: i32,
+    pub(crate) ready_at: OffsetDateTime,
+}
+
+impl Suspect {
+    /// Its queue: topic, handler and reservation.
+    pub(crate) fn lane(&self) -> (&str, &str, i32) {
+        (&self.topic, &self.handler, self.reserved_for)
+    }
+}

@@ -13,6 +13,10 @@ use crate::util::shown::{ahead, humane, utc, utc_if_known};
 /// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
 
+/// The number of levels that are indented. A run below them has the number of its level instead, so that the size of the
+/// text is linear in that of the tree.
+const INDENTED_MAX: usize = 32;
+
 /// The shortest duration shown: events that are written together are a microsecond apart.
 const TOLD_MIN: Duration = Duration::from_micros(100);
 
@@ -272,7 +276,7 @@ impl fmt::Display for Tree {
         self.unhandled.iter().try_for_each(|message| writeln!(f, "{message}"))?;
         for root in self.roots() {
             let requests = |run: &RunInfo| asked.get(&run.lineage.id()).cloned().unwrap_or_default();
-            write_run(f, root, &requests, "", "", "")?;
+            write_run(f, root, &requests, &Position { level: 1, ..Position::default() })?;
         }
         self.unreadable().iter().try_for_each(|why| writeln!(f, "(unreadable: {})", Escaped(why)))?;
         if self.is_complete {
@@ -283,36 +287,59 @@ impl fmt::Display for Tree {
     }
 }
 
+/// The position of an entry in the text.
+#[derive(Default)]
+struct Position {
+    /// The level; that of the root runs is 1.
+    level: usize,
+    /// The beginning of its first line, without the branch.
+    indent: String,
+    /// The branch to it, or its level.
+    branch: String,
+    /// The addition to the beginning of its other lines.
+    below: &'static str,
+}
+
+impl Position {
+    /// The position of a child.
+    fn child(&self, is_last: bool) -> Self {
+        let (level, indent) = (self.level + 1, format!("{}{}", self.indent, self.below));
+        let (branch, below) = match (level > INDENTED_MAX, is_last) {
+            (true, _) => (format!("[level {level}] "), ""),
+            (false, true) => ("└─ ".into(), "   "),
+            (false, false) => ("├─ ".into(), "│  "),
+        };
+        Self { level, indent, branch, below }
+    }
+}
+
 /// Writes a run and its descendants, each with its events and their times.
 fn write_run<'a>(
     f: &mut fmt::Formatter<'_>,
     run: &'a RunInfo,
     asked: &dyn Fn(&RunInfo) -> Vec<&'a CancellationRequest>,
-    indent: &str,
-    branch: &str,
-    below: &str,
+    at: &Position,
 ) -> fmt::Result {
+    let Position { indent, branch, below, .. } = at;
     writeln!(f, "{indent}{branch}{run}")?;
     if run.is_sleep() {
         // The parent shows the duration.
         return Ok(());
     }
-    let indent = format!("{indent}{below}");
     let bar = if run.children.is_empty() && run.unhandled.is_empty() { "  " } else { "│ " };
     for note in run.notes() {
-        writeln!(f, "{indent}{bar}{note}")?;
+        writeln!(f, "{indent}{below}{bar}{note}")?;
     }
     for line in run.happened(asked(run).into_iter()) {
-        writeln!(f, "{indent}{bar}{line}")?;
+        writeln!(f, "{indent}{below}{bar}{line}")?;
     }
     let last = (run.children.len() + run.unhandled.len()).saturating_sub(1);
-    let branch = |at: usize| if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-    for (at, child) in run.children.iter().enumerate() {
-        let (branch, below) = branch(at);
-        write_run(f, child, asked, &indent, branch, below)?;
+    for (place, child) in run.children.iter().enumerate() {
+        write_run(f, child, asked, &at.child(place == last))?;
     }
-    for (at, message) in run.unhandled.iter().enumerate() {
-        writeln!(f, "{indent}{}{message}", branch(run.children.len() + at).0)?;
+    for (place, message) in run.unhandled.iter().enumerate() {
+        let Position { indent, branch, .. } = at.child(run.children.len() + place == last);
+        writeln!(f, "{indent}{branch}{message}")?;
     }
     Ok(())
 }

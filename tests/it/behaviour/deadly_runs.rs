@@ -1,4 +1,4 @@
-//! A run that ends each process that executes it: the pauses between its attempts, and their end.
+//! A run that ends each process that executes it: the pauses between its attempts, their end, and the runs beside it.
 
 use std::time::Duration;
 
@@ -38,12 +38,12 @@ async fn start(builder: scoop::Builder, gate: &Gate) -> Result<Scoop> {
     Ok(builder.only::<Deadly>().provide(Deadly { gate: gate.clone() }).start().await?)
 }
 
-/// A process that ends while it executes the only run that is due.
-async fn die_of_it(db: &Database) -> Result<()> {
-    in_a_process_that_dies(db, |builder: scoop::Builder| async {
+/// A process that ends while it executes this number of runs.
+async fn die_with(db: &Database, runs: u32) -> Result<()> {
+    in_a_process_that_dies(db, move |builder: scoop::Builder| async move {
         let gate = Gate::default();
         let scoop = start(builder, &gate).await?;
-        gate.arrivals(1).await;
+        gate.arrivals(runs).await;
         Ok((scoop, ()))
     })
     .await
@@ -75,7 +75,7 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
             "UPDATE scoop.run SET ready_at = clock_timestamp(), reason = {reason} WHERE handler = 'deadly'"
         ))
         .await;
-        die_of_it(&db).await?;
+        die_with(&db, 1).await?;
         let pause = pause_of_the_free_run(&db).await;
         if attempt < ATTEMPTS {
             pauses.push(pause);
@@ -102,6 +102,41 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
     observer.retry(stuck[0].id()).await?;
     let ended = tokio::time::timeout(Duration::from_secs(20), root.ends());
     assert_eq!(ended.await.expect("an operator has retried it")?, Outcome::Committed);
+    scoop.shutdown().await?;
+    observer.shutdown().await.map_err(Into::into)
+}
+
+/// Runs that were hit by another run's crash, too, and then a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn suspects_are_executed_one_at_a_time_and_hold_up_no_other_run() -> Result<()> {
+    const SUSPECTS: u32 = 5;
+    let db = Database::new().await;
+    start(db.scoop(), &Gate::default()).await?.shutdown().await?;
+    let observer = db.scoop().poll_interval(Duration::from_millis(50)).only::<Bystander>().start().await?;
+    let launched = observer.launch_all((0..SUSPECTS).map(|_| Root)).await?;
+    for _ in 1..=2 {
+        die_with(&db, SUSPECTS).await?;
+        let free = "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND owner IS NULL";
+        eventually("the runs are free", async || db.number(free).await == i64::from(SUSPECTS)).await;
+    }
+
+    let gate = Gate::default();
+    let scoop = start(db.scoop(), &gate).await?;
+    // The first attempt of a run is beside a suspect.
+    let new = scoop.launch(Root).await?;
+    gate.arrivals(2).await;
+    let running_suspects =
+        "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND state = 'running' AND doubts >= 2";
+    assert_eq!(db.number(running_suspects).await, 1);
+    gate.open(2);
+    for _ in 1..SUSPECTS {
+        gate.arrivals(1).await;
+        assert_eq!((db.number(running_suspects).await, gate.arrived()), (1, 0));
+        gate.open(1);
+    }
+    for run in launched.into_iter().chain([new]) {
+        assert_eq!(run.ends().await?, Outcome::Committed);
+    }
     scoop.shutdown().await?;
     observer.shutdown().await.map_err(Into::into)
 }

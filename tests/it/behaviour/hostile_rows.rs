@@ -387,18 +387,43 @@ async fn unreadable_row_of_a_worker_is_refused_or_hurts_no_other() -> Result<()>
              (id, lock_key, backend, role, topics, handlers, definitions, started_at, topology)
          SELECT gen_random_uuid(), lock_key, backend, role, {lists}, 'infinity', 9223372036854775807
          FROM scoop.worker LIMIT 1";
-    for lists in
-        ["'{NULL}', '{x}', '{1}'", "'{x}', '{x}', '{NULL}'", "'{x}', '{x}', '{}'", "'{{x}}', '{x}', '{1}'"]
-    {
+    for lists in [
+        "'{NULL}', '{x}', '{1}'",
+        "'{x}', '{x}', '{NULL}'",
+        "'{x}', '{x}', '{}'",
+        "'{{x}}', '{x}', '{1}'",
+        "'{{x}}', '{{x}}', '{{1}}'",
+        "'{x,y}', '{x,y}', '{{1,2}}'",
+        "'[2:2]={x}', '{x}', '{1}'",
+        "'{x}', '[0:0]={x}', '{1}'",
+        "'{x}', '{x}', '[2:2]={1}'",
+    ] {
         let refused =
             sqlx::query(sqlx::AssertSqlSafe(stranger.replace("{lists}", lists))).execute(db.pool()).await;
-        assert!(refused.is_err(), "{lists}");
+        let refused = refused.expect_err(lists).to_string();
+        let has_other_form = lists.contains("{{") || lists.contains('=');
+        assert!(!has_other_form || refused.contains("sagas_are_lists"), "{lists}: {refused}");
     }
     db.execute(&stranger.replace("{lists}", "'{x}', '{x}', '{1}'")).await;
     let another = start(&db, &gate).await?;
     scoop.shutdown().await?;
     others_finish(&another, &gate).await?;
     another.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn former_names_in_another_form_are_refused() -> Result<()> {
+    let db = tables().await?;
+    for was in ["'{{x}}'", "'[2:2]={x}'", "'{NULL}'"] {
+        let forged = format!("UPDATE scoop.handler SET was = {was} WHERE handler = 'worker'");
+        let refused = sqlx::query(sqlx::AssertSqlSafe(forged)).execute(db.pool()).await;
+        let refused = refused.expect_err(was).to_string();
+        assert!(refused.contains("former_names_are_a_list") || was.contains("{{"), "{was}: {refused}");
+    }
+    for was in ["'{}'", "'{x,y}'", "NULL"] {
+        db.execute(&format!("UPDATE scoop.handler SET was = {was} WHERE handler = 'worker'")).await;
+    }
     Ok(())
 }
 

@@ -12,6 +12,8 @@ enum Misuse {
     ForgetTwoAndFail,
     DeleteOwnRun,
     ChangeOwnRun,
+    ResetSettings,
+    ResetTheMark,
 }
 
 #[derive(Default)]
@@ -42,6 +44,12 @@ impl Misusing {
             }
             Misuse::ChangeOwnRun => {
                 sqlx::query("UPDATE scoop.run SET epoch = epoch + 1").execute(tx).await?;
+            }
+            Misuse::ResetSettings | Misuse::ResetTheMark => {
+                sqlx::query("INSERT INTO effect VALUES (1)").execute(&mut *tx).await?;
+                let reset =
+                    if matches!(what, Misuse::ResetSettings) { "RESET ALL" } else { "RESET scoop_run.claim" };
+                sqlx::raw_sql(reset).execute(tx).await?;
             }
         }
         Ok(())
@@ -97,6 +105,18 @@ async fn step_that_deletes_its_own_run_fails() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn step_that_changes_its_own_run_fails() -> Result<()> {
     fails(Misuse::ChangeOwnRun, "changed or deleted its own row").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_that_resets_the_settings_of_its_transaction_fails_with_the_statements_that_do_that()
+-> Result<()> {
+    let reset = "ended its transaction itself, or reset the settings of it";
+    fails(Misuse::ResetSettings, reset).await?;
+    fails(
+        Misuse::ResetTheMark,
+        "COMMIT, END, ROLLBACK, ABORT, PREPARE TRANSACTION, RESET ALL, RESET scoop_run.claim",
+    )
+    .await
 }
 
 /// SQL that a step leaves traces of in its session.

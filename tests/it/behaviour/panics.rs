@@ -190,9 +190,10 @@ mod beside_the_step {
         Ok((failure, calls.load(Ordering::Relaxed)))
     }
 
-    async fn fails_at_once_with_a_panic(place: Where, cause: Option<&str>) -> Result<()> {
+    async fn fails_at_once_with_a_panic(place: Where, code: &str, cause: Option<&str>) -> Result<()> {
         let (failure, calls) = failure(place).await?;
-        assert_eq!((&*failure.kind, &*failure.message, calls), ("Panic", "nasty", 1));
+        let message = format!("panic in {code} of step `step`: nasty");
+        assert_eq!((&*failure.kind, &*failure.message, calls), ("Panic", &*message, 1));
         let causes: Vec<_> = failure.causes.iter().map(|cause| &*cause.message).collect();
         assert_eq!(causes, cause.into_iter().collect::<Vec<_>>());
         assert!(failure.stack_trace[0].file_name.ends_with("panics.rs"), "{failure:?}");
@@ -201,12 +202,12 @@ mod beside_the_step {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_in_the_condition_of_a_retry_fails_the_step() -> Result<()> {
-        fails_at_once_with_a_panic(Where::When, Some("an error")).await
+        fails_at_once_with_a_panic(Where::When, "`retry(when = ..)`", Some("an error")).await
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_in_display_of_an_error_to_be_retried_fails_the_step() -> Result<()> {
-        fails_at_once_with_a_panic(Where::Display, None).await
+        fails_at_once_with_a_panic(Where::Display, "`Display` or `source` of the error", None).await
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -219,17 +220,23 @@ mod beside_the_step {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_in_source_of_an_error_fails_the_step() -> Result<()> {
-        fails_at_once_with_a_panic(Where::Source, None).await
+        fails_at_once_with_a_panic(Where::Source, "`Display` or `source` of the error", None).await
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_in_drop_of_an_error_to_be_retried_fails_the_step() -> Result<()> {
-        fails_at_once_with_a_panic(Where::DropOfAnErrorThatIsRetried, Some("an error")).await
+        fails_at_once_with_a_panic(Where::DropOfAnErrorThatIsRetried, "`Drop` of the error", Some("an error"))
+            .await
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn panic_in_drop_of_an_error_of_infrastructure_fails_the_step() -> Result<()> {
-        fails_at_once_with_a_panic(Where::DropOfAnErrorOfInfrastructure, Some("an error")).await
+        fails_at_once_with_a_panic(
+            Where::DropOfAnErrorOfInfrastructure,
+            "`Drop` of the error",
+            Some("an error"),
+        )
+        .await
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -246,7 +253,8 @@ mod beside_the_step {
     async fn panic_in_drop_of_a_guard_at_a_timeout_is_a_cause_of_the_timeout() -> Result<()> {
         let (failure, calls) = failure(Where::DropOfAGuardAtATimeout).await?;
         assert_eq!((&*failure.kind, calls), ("StepTimeout", 1));
-        assert_eq!((&*failure.causes[0].kind, &*failure.causes[0].message), ("Panic", "nasty"));
+        let message = "panic in the drop of step `step` at its timeout: nasty";
+        assert_eq!((&*failure.causes[0].kind, &*failure.causes[0].message), ("Panic", message));
         Ok(())
     }
 
@@ -254,7 +262,8 @@ mod beside_the_step {
     async fn panic_in_display_of_the_error_of_a_cleanup_is_a_cause_of_the_failure() -> Result<()> {
         let (failure, calls) = failure(Where::Cleanup).await?;
         assert_eq!((&*failure.message, calls), ("an error", 1));
-        assert_eq!((&*failure.causes[0].kind, &*failure.causes[0].message), ("Panic", "nasty"));
+        let message = "panic in `Display` or `source` of the error of cleaning up after step `step`: nasty";
+        assert_eq!((&*failure.causes[0].kind, &*failure.causes[0].message), ("Panic", message));
         Ok(())
     }
 }

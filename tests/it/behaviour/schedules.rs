@@ -67,6 +67,8 @@ sagas! {
     All(name = "hourly-all", every = "1h", missed = "all")
     Swift(name = "swift", every = "20ms", missed = "all")
     Skip(name = "hourly-skip", every = "1h", missed = "skip")
+    Deleted(name = "deleted", every = "50ms")
+    Old(name = "hourly-old", every = "1h", missed = "all")
     Daily(name = "daily", every = "1d", overlap = "skip")
     DailyByCron(name = "daily", cron = "0 3 * * *", zone = "Europe/Prague")
 }
@@ -248,6 +250,26 @@ mod missed {
         let behind =
             "SELECT count(*) FROM scoop.schedule WHERE missed = 'all' AND next_at < clock_timestamp()";
         assert_eq!(db.number(behind).await, 1);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn forged_time_of_1900_is_made_up_for_with_the_newest_times_only() -> Result<()> {
+        let db = Database::new().await;
+        warnings("");
+        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let old = || db.scoop().only::<Old>().provide(Old { told: told.clone() });
+        old().start().await?.shutdown().await?;
+        db.execute("UPDATE scoop.schedule SET next_at = '1900-01-01'").await;
+        let scoop = old().only::<Brisk>().provide(Brisk { told: brisk_told }).start().await?;
+        let oldest = heard.next(1).await.remove(0).due();
+        brisk_heard.next(3).await;
+        scoop.shutdown().await?;
+        let age = SystemTime::now().duration_since(oldest)?.as_secs() / 3_600;
+        assert!((9_900..=10_000).contains(&age), "{age} hours");
+        let skipped = warnings("missed times of saga `hourly-old` skipped");
+        assert_eq!(skipped.len(), 1, "{skipped:?}");
+        assert!(skipped[0].contains("1900-01-01T00:00:00.000Z"), "{skipped:?}");
         Ok(())
     }
 
@@ -467,6 +489,24 @@ mod changes {
         assert_eq!(next_at(&db, "hourly-once").await, ["-infinity"]);
         let refused = warnings("bigint out of range");
         assert_eq!(refused.iter().filter(|warning| warning.contains("hourly-once")).count(), 1);
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deleted_schedule_is_registered_again_with_a_warning() -> Result<()> {
+        let db = Database::new().await;
+        warnings("");
+        let ((told, mut heard), (brisk_told, mut brisk_heard)) = (ticks(), ticks());
+        let builder = db.scoop().only::<Deleted>().only::<Brisk>();
+        let scoop = builder.provide(Deleted { told }).provide(Brisk { told: brisk_told }).start().await?;
+        heard.next(2).await;
+        db.execute("DELETE FROM scoop.schedule WHERE handler = 'deleted'").await;
+        let fires_again = "SELECT count(*) FROM scoop.schedule WHERE handler = 'deleted' AND fired > 0";
+        eventually("it fires again", async || db.number(fires_again).await == 1).await;
+        brisk_heard.next(3).await;
+        scoop.shutdown().await?;
+        let unlisted = warnings("schedule of saga `deleted` is not registered");
+        assert_eq!(unlisted.len(), 1, "{unlisted:?}");
         Ok(())
     }
 

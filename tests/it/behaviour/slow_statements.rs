@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::PgPoolOptions;
 
 use super::*;
-use crate::support::Database;
+use crate::support::{Database, eventually};
 
 /// Runs beside the slow saga.
 #[derive(Default)]
@@ -172,4 +172,20 @@ mod outcomes {
         }
         Ok(())
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_read_of_a_tree_ends_its_statement() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().client().await?;
+    let launched = scoop.launch(Root).await?;
+    let lock = db.pool().begin_with("BEGIN; LOCK TABLE scoop.message_event IN ACCESS EXCLUSIVE MODE").await?;
+    let read = tokio::spawn(async move { launched.tree().await.map(drop) });
+    let statements = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Which runs does a hierarchy have%'";
+    eventually("the tree is read", async || db.number(statements).await == 1).await;
+    read.abort();
+    eventually("its statement has ended", async || db.number(statements).await == 0).await;
+    lock.rollback().await?;
+    scoop.shutdown().await.map_err(Into::into)
 }

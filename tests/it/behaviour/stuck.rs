@@ -79,6 +79,36 @@ mod renamed {
     }
 }
 
+/// The first step is back at its place, but does nothing; the message is not read.
+mod emptied {
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "root-topic")]
+    pub(super) struct Anything(serde_json::Value);
+
+    #[derive(Default)]
+    pub(super) struct Checkout;
+
+    #[saga(name = "checkout")]
+    #[subscribes(Anything)]
+    impl Checkout {
+        #[step(rollback = nothing)]
+        async fn reserve(&self, _: &mut Scope<'_>, _: &Anything) -> Result<()> {
+            Ok(())
+        }
+
+        #[step]
+        async fn other(&self, _: &mut Scope<'_>, _: &Anything) -> Result<()> {
+            Ok(())
+        }
+
+        async fn nothing(&self, _: &mut Scope<'_>, _: &Anything, _: &Failure) -> Result<()> {
+            Ok(())
+        }
+    }
+}
+
 /// The message has got a field.
 mod demanding {
     use super::*;
@@ -232,5 +262,29 @@ async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
     let _fitting = db.scoop().only::<before::Checkout>().only::<ChildHandler>().start().await?;
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
     assert!(failure.report().contains("too late"), "{}", failure.report());
+    Ok(())
+}
+
+/// The way out that the guide names.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_run_whose_code_is_gone_is_ended_by_empty_steps() -> Result<()> {
+    let db = Database::new().await;
+    let root = left_half_way(&db).await?;
+    let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
+    let reason = reason(&root).await?;
+    assert!(reason.contains("`reserve`"), "{reason}");
+    let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+    let run = stuck.id();
+    assert_eq!(scoop.resolve(run, "put right by hand").await?, RepairAnswer::Stuck);
+    assert_eq!(scoop.skip(run, "put right by hand").await?, RepairAnswer::Stuck);
+    assert_eq!(scoop.cancel(run, "its code is gone").await?, CancelAnswer::Accepted);
+    scoop.shutdown().await?;
+
+    let scoop = db.scoop().only::<emptied::Checkout>().only::<ChildHandler>().start().await?;
+    let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
+    assert!(failure.report().contains("its code is gone"), "{}", failure.report());
+    assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(scoop.stuck_runs().await?.len(), 0);
+    scoop.shutdown().await?;
     Ok(())
 }

@@ -349,7 +349,7 @@ async fn value_of_a_failure_that_its_type_does_not_read_is_one_warning() -> Resu
 }
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 13] = [
+const NOT_PROVOKED: [&str; 15] = [
     "scoop::embedded folder_left",
     "scoop::embedded stop_failed",
     "scoop::embedded sweep_failed",
@@ -358,9 +358,11 @@ const NOT_PROVOKED: [&str; 13] = [
     "scoop::run refused",
     "scoop::run unreadable",
     "scoop::worker engine_failed",
+    "scoop::worker missed_skipped",
     "scoop::worker no_sagas",
     "scoop::worker saga_missing",
     "scoop::worker schedule_unfit",
+    "scoop::worker schedule_unlisted",
     "scoop::worker session_gone",
     "scoop::worker worker_unlisted",
 ];

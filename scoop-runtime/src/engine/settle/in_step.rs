@@ -63,8 +63,9 @@ pub(super) async fn commit_with(
     }
 }
 
-const SELF_ENDED: &str = "the step ended its transaction itself (COMMIT or ROLLBACK); use nested \
-    transactions, and leave the outer one to the engine";
+const SELF_ENDED: &str = "the step ended its transaction itself, or reset the settings of it: the mark of the engine \
+    in it is gone. Statements that do that: COMMIT, END, ROLLBACK, ABORT, PREPARE TRANSACTION, RESET ALL, RESET \
+    scoop_run.claim. Use nested transactions and SET LOCAL, and leave the outer transaction to the engine";
 
 const NESTED: &str = "the step left a nested transaction open, which it neither committed nor dropped \
     (`std::mem::forget`?), so that its effects belong to no transaction that could be committed";

@@ -265,6 +265,7 @@ fn proceed(
             execution.stored = run.context.clone();
             (execution.run, execution.definition) = (run, after.definition);
             execution.key.epoch += 1;
+            execution.seat.iter_mut().for_each(SlotLease::clear_suspicion);
             execution.attempts = 0;
             execution.retries = 0;
             execution.tried = Tried::default();

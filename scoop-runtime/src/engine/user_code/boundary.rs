@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
@@ -69,6 +70,11 @@ pub(in crate::engine) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Resul
 /// Drops a value of user code.
 pub(in crate::engine) fn discard<T>(source: &str, value: T) -> Result<(), Failure> {
     run(source, || drop(value))
+}
+
+/// Names the code that panicked in the failure that stands for its panic.
+pub(in crate::engine) fn named(code: impl Display) -> impl FnOnce(Failure) -> Failure {
+    move |panic| Failure { message: format!("panic in {code}: {}", panic.message), ..panic }
 }
 
 /// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.

@@ -73,13 +73,13 @@ pub(super) async fn call_and_conclude(
         if let Some(unfit) = UnfitValue::of(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
-            return Some(match &unfit.reply_type {
+            return Ok(Some(match &unfit.reply_type {
                 Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
                 None => Exit::Stuck(why),
-            });
+            }));
         }
-        let pause = pause_before_retry(execution, call.action(), error)?;
-        Some(Exit::Retry { why: why(&format!("step `{}`", call.step()), error), pause })
+        let pause = pause_before_retry(execution, &call, error)?;
+        Ok(pause.map(|pause| Exit::Retry { why: why(&format!("step `{}`", call.step()), error), pause }))
     })?;
     conclude_failed(engine, execution, call, context, failure).await
 }
@@ -91,17 +91,20 @@ fn judge(
     what: &str,
     error: Error,
     undone: RolledBack,
-    otherwise: impl FnOnce(&Error) -> Option<Exit>,
+    otherwise: impl FnOnce(&Error) -> Result<Option<Exit>, Failure>,
 ) -> Result<Failure, Exit> {
     let source = &execution.run.source;
+    let of_error = || boundary::named(format!("`Display` or `source` of the error of {what}"));
     let exit = boundary::run(source, || {
         let of_infrastructure = undone == RolledBack::LostConnection
             || is_of_infrastructure(&error, undone == RolledBack::Transaction);
-        if of_infrastructure { Some(Exit::Infrastructure(why(what, &error))) } else { otherwise(&error) }
+        if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
-    let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(|panic| panic);
+    let exit = exit.map_err(of_error()).flatten();
+    let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
     // In a call of its own: a panic in this during the unwinding of another one could not be caught.
     let dropped = boundary::discard(source, error);
+    let dropped = dropped.map_err(boundary::named(format!("`Drop` of the error of {what}")));
     let (exit, panic) = match exit {
         Ok(exit) => (exit, dropped.err()),
         Err(panic) => (None, Some(panic)),
@@ -137,14 +140,21 @@ pub(super) async fn conclude_failed(
     }
 }
 
-/// The pause before the failed code is retried, if it is to be.
-fn pause_before_retry(execution: &Execution, action: &Action, error: &Error) -> Option<Duration> {
-    let (step, what) = match action {
+/// The pause before the failed code is retried, if it is to be; or the panic of the user's condition.
+fn pause_before_retry(
+    execution: &Execution,
+    call: &Call<'_>,
+    error: &Error,
+) -> Result<Option<Duration>, Failure> {
+    let (step, what) = match call.action() {
         Action::Invoke { step, .. } => (*step, Attempted::Step),
         Action::Compensate { step, .. } => (*step, Attempted::Compensation),
-        Action::HandleChildFailure { .. } => return None,
+        Action::HandleChildFailure { .. } => return Ok(None),
     };
-    execution.saga.handler.retry(step, what)?.pause(error, execution.retries, execution.key.id)
+    let pause = boundary::run(&execution.run.source, || {
+        execution.saga.handler.retry(step, what)?.pause(error, execution.retries, execution.key.id)
+    });
+    pause.map_err(boundary::named(format!("`retry(when = ..)` of step `{}`", call.step())))
 }
 
 /// The steps to clean up after if the run ends here: the next one, if it was tried, and those that another program
@@ -197,7 +207,7 @@ async fn clean_up(
     let undone = roll_back(opened).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
-        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| None)?;
+        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| Ok(None))?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
@@ -253,13 +263,16 @@ async fn perform(
     {
         warn_of_unread_values(engine, execution, call.step(), failure);
     }
-    let outcome = match boundary::run(source, || execution.saga.handler.timeout(call.action().step())) {
+    let limit = boundary::run(source, || execution.saga.handler.timeout(call.action().step()));
+    let outcome = match limit.map_err(boundary::named(format!("`timeout` of step `{}`", call.step()))) {
         Ok(limit) => {
             let code = invoke(execution, call, &mut scope, message);
             match boundary::call(source, engine.running.stop(limit), code).await {
                 Ok(outcome) => outcome.map_err(Failed::Error),
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
-                    let late = took_longer(execution, call, limit).caused_by(panic);
+                    let dropped = format!("the drop of step `{}` at its timeout", call.step());
+                    let late =
+                        took_longer(execution, call, limit).caused_by(panic.map(boundary::named(dropped)));
                     Err(Failed::Error(Error::failure(late)))
                 }
                 Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),

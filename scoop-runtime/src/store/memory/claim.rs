@@ -13,7 +13,7 @@ use super::event_log::Event;
 use super::row::{Lane, Row, RunState};
 use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
-use crate::store::{ClaimStorage, Claimed, HierarchyFlags, Lanes, QueueCursors, Unclaimed};
+use crate::store::{ClaimStorage, Claimed, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
@@ -56,9 +56,46 @@ impl ClaimStorage for Memory {
         })
         .await
     }
+
+    async fn claim_suspect(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        suspect: &Suspect,
+    ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
+        self.run("claim", |state| {
+            let run = (suspect.root, suspect.id);
+            let is_ready = |row: &Row| row.state == RunState::Ready && row.ready_at <= state.now();
+            let is_of_queue = named(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
+            if !is_of_queue
+                || !state.row(run).is_some_and(is_ready)
+                || !state.may_claim(worker, lanes.topology)
+            {
+                return Ok(None);
+            }
+            Ok(state.take(run, worker, &identifier.into()).map(Ok))
+        })
+        .await
+    }
 }
 
 impl State {
+    /// The suspect of these queues that has been ready longest, or will be first.
+    pub(super) fn suspect(&self, lanes: &Lanes) -> Option<Suspect> {
+        let queues: BTreeSet<Lane> = named(lanes).collect();
+        let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
+        let row = rows.find(|row| queues.contains(&row.lane()))?;
+        Some(Suspect {
+            root: row.root(),
+            id: row.id(),
+            topic: row.topic.to_string(),
+            handler: row.handler.to_string(),
+            reserved_for: row.reserved_for,
+            ready_at: row.ready_at,
+        })
+    }
+
     /// The runs to claim. Handlers take turns.
     fn queue(
         &self,
@@ -77,7 +114,7 @@ impl State {
         queue.into_iter().take(limit).map(|(.., run)| run).collect()
     }
 
-    /// The due runs of a queue, from `reached` on.
+    /// The due runs of a queue that are no suspects, from `reached` on.
     fn due(
         &self,
         lane: &Lane,
@@ -86,7 +123,8 @@ impl State {
         let (ready, now) = (self.ready.get(lane).into_iter().flatten(), self.now());
         let since = reached.map(|reached| reached.min(now - LATE));
         let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
-        ready.take_while(move |(at, ..)| *at <= now)
+        let due = ready.take_while(move |(at, ..)| *at <= now);
+        due.filter(|(.., run)| !self.row(*run).is_some_and(Row::is_suspect))
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.

@@ -8,18 +8,26 @@ use super::Memory;
 use super::definitions::named;
 use super::row::Row;
 use super::state::State;
-use crate::store::{ClaimKey, DueStorage, GiveUp, Lanes, Parent};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUp, Lanes, Parent};
 use crate::util::when::Now;
 
 impl DueStorage for Memory {
-    async fn due(&self, lanes: &Lanes, worker: Uuid) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
+    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
         self.run("due", |state| {
-            let ready = named(lanes).filter_map(|lane| state.ready.get(&lane)?.first().map(|(at, ..)| *at));
+            let ready = named(lanes).filter_map(|lane| {
+                let is_suspect = |run| state.row(run).is_some_and(Row::is_suspect);
+                let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
+                first.map(|(at, ..)| *at)
+            });
+            let suspect = state.suspect(lanes).filter(|_| claims_suspects);
             let overdue = state.overdue.first().map(|(at, _)| *at);
-            let first = ready.chain(overdue).min();
-            let seconds = first.map(|at| (at - state.now()).as_seconds_f64());
-            let topology = state.workers.get(&worker).map(|worker| worker.topology);
-            Ok((seconds, state.dead(worker).next().is_some(), topology))
+            let first = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue).min();
+            Ok(Due {
+                seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
+                is_worker_dead: state.dead(worker).next().is_some(),
+                topology: state.workers.get(&worker).map(|worker| worker.topology),
+                suspect: suspect.filter(|suspect| suspect.ready_at <= state.now()),
+            })
         })
         .await
     }

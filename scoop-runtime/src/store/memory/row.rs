@@ -93,7 +93,8 @@ pub(super) struct Row {
 /// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    Ready(OffsetDateTime, u64),
+    /// With whether it is a suspect.
+    Ready(OffsetDateTime, u64, bool),
     Running(Option<Uuid>),
     /// With the time at which it has to give up, unless it does already.
     Waiting(Option<OffsetDateTime>),
@@ -171,7 +172,7 @@ impl Row {
 
     pub(super) fn place(&self) -> Place {
         match self.state {
-            RunState::Ready => Place::Ready(self.ready_at, self.turn),
+            RunState::Ready => Place::Ready(self.ready_at, self.turn, self.is_suspect()),
             RunState::Running => Place::Running(self.owner),
             RunState::Waiting => Place::Waiting(self.give_up_at.filter(|_| !self.gives_up)),
             RunState::Ended => Place::Ended,
@@ -189,6 +190,11 @@ impl Row {
     /// Whether it has to give up by now.
     pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
         (self.gives_up || self.give_up_at.is_some_and(|at| at <= now)) && !made(Bug::IgnoreGiveUp)
+    }
+
+    /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.doubts >= 2 && self.attempts + self.retries > 0
     }
 
     /// Whether it has not begun, be it for the first time or again.

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::schedule::{Fired, Ticked, fired};
+use super::super::schedule::{Awaited, Fired, Ticked, fired};
 use super::Memory;
 use super::launch::Root;
 use super::state::{Scheduled, State};
@@ -20,10 +20,12 @@ impl ScheduleStorage for Memory {
         .await
     }
 
-    async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Option<f64>> {
+    async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
         self.run("schedule_wait", |state| {
             let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
-            Ok(next.map(|at| (at - state.now()).as_seconds_f64()))
+            let unlisted = own(pairs).filter(|pair| !state.schedules.contains_key(pair));
+            let unlisted = unlisted.map(|(_, handler)| handler).collect();
+            Ok(Awaited { seconds: next.map(|at| (at - state.now()).as_seconds_f64()), unlisted })
         })
         .await
     }

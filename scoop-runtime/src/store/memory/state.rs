@@ -75,6 +75,8 @@ pub(super) struct State {
     pub(super) sessions: BTreeMap<u64, Session>,
     pub(super) schedules: BTreeMap<(String, String), Scheduled>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RunId)>>,
+    /// The ready runs that are suspects.
+    pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RunId)>,
     pub(super) reserved: BTreeSet<(Arc<str>, RunId)>,
     owned: BTreeMap<Uuid, BTreeSet<RunId>>,
     waiting: BTreeSet<RunId>,
@@ -186,8 +188,9 @@ impl State {
             self.reserved.insert((lane.0.clone(), run));
         }
         match place {
-            Place::Ready(at, turn) => {
+            Place::Ready(at, turn, suspect) => {
                 self.ready.entry(lane).or_default().insert((at, turn, run));
+                self.suspects.extend(suspect.then_some((at, turn, run)));
             }
             Place::Running(owner) => {
                 if let Some(owner) = owner {
@@ -208,7 +211,8 @@ impl State {
             self.reserved.remove(&(lane.0.clone(), run));
         }
         match place {
-            Place::Ready(at, turn) => {
+            Place::Ready(at, turn, _) => {
+                self.suspects.remove(&(*at, *turn, run));
                 if let Some(queue) = self.ready.get_mut(lane) {
                     queue.remove(&(*at, *turn, run));
                     if queue.is_empty() {

@@ -6,14 +6,18 @@ use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Tables;
 use super::decode::time;
 use super::query_ext::Alone;
 use crate::error::is_of_contents;
-use crate::store::{ClaimStorage, Claimed, Lanes, QueueCursors, Unclaimed};
+use crate::store::{ClaimStorage, Claimed, Lanes, QueueCursors, Suspect, Unclaimed};
 use crate::util::ids;
+
+/// How many runs of each handler a worker executes.
+type Shares = BTreeMap<String, usize>;
 
 /// The arguments of a claim.
 struct Claim<'a, S> {
@@ -56,10 +60,35 @@ impl ClaimStorage for Tables {
             claimed => claimed,
         }
     }
+
+    async fn claim_suspect(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        suspect: &Suspect,
+    ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
+        let lanes = &lanes.only(|lane| lane == suspect.lane());
+        if lanes.len() == 0 {
+            return Ok(None);
+        }
+        let mut from_there = QueueCursors::default();
+        // A forged time may be earlier than any that can be bound.
+        if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
+            from_there.take(suspect.lane(), suspect.ready_at);
+        }
+        let claim = Claim { worker, identifier, lanes, shares: Shares::new() };
+        match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
+            Err(error) if is_of_contents(&error) => {
+                Ok(self.mark_refused((suspect.root, suspect.id), &error).await?.map(Err))
+            }
+            claimed => Ok(claimed?.pop()),
+        }
+    }
 }
 
 impl Tables {
-    /// Claims ready runs, or only these.
+    /// Claims ready runs that are no suspects, or only these.
     async fn claim_from<S: Serialize + Send + Sync>(
         &self,
         claim: &Claim<'_, S>,

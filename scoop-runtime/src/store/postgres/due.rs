@@ -9,13 +9,20 @@ use uuid::Uuid;
 
 use super::decode::{time, time_if_any};
 use super::query_ext::Alone;
-use crate::store::{ClaimKey, DueStorage, GiveUp, Lanes, Parent, Tables, readable};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUp, Lanes, Parent, Suspect, Tables, readable};
 use crate::util::when::Now;
 
 impl DueStorage for Tables {
-    async fn due(&self, lanes: &Lanes, worker: Uuid) -> sqlx::Result<(Option<f64>, bool, Option<i64>)> {
-        let due = sqlx::query_as(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
-        due.bind(worker).bind(&lanes.reserved_for).one(&self.sessions).await
+    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+        let due = sqlx::query(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
+        let due = due.bind(worker).bind(&lanes.reserved_for).bind(claims_suspects);
+        let row = due.one(&self.sessions).await?;
+        Ok(Due {
+            seconds: row.try_get("seconds")?,
+            is_worker_dead: row.try_get("is_worker_dead")?,
+            topology: row.try_get("topology")?,
+            suspect: Suspect::from_row(&row)?,
+        })
     }
 
     async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
@@ -61,5 +68,21 @@ impl DueStorage for Tables {
 
     async fn now(&self) -> sqlx::Result<Now> {
         self.clock.now(&self.sessions).await
+    }
+}
+
+impl Suspect {
+    fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
+        let Some(id) = row.try_get("suspect")? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            root: row.try_get("root")?,
+            id,
+            topic: row.try_get("topic")?,
+            handler: row.try_get("handler")?,
+            reserved_for: row.try_get("reserved_for")?,
+            ready_at: time(row, "ready_at")?,
+        }))
     }
 }

@@ -40,6 +40,11 @@ const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
     SET LOCAL search_path = pg_catalog, pg_temp";
 
+/// The settings of a transaction whose statement ends with its limit, or soon after its caller has dropped it: the server
+/// notices that the connection is closed. A server on Windows refuses to check that.
+const READ: &str = "SET LOCAL statement_timeout = '60s'; \
+    SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
+
 /// The `BEGIN` of a transaction that may wait for locks.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0";
 
@@ -137,6 +142,27 @@ impl Sessions {
         if !rests && self.waiting.load(Relaxed) == 0 {
             self.warm.put(Session { connection, statements: statements + 1 });
         }
+        Ok(answer)
+    }
+
+    /// Runs a single statement that reads and may take long, in a transaction of its own.
+    ///
+    /// If the future is dropped early, the connection is closed, and the server cancels the statement within a second.
+    pub(crate) async fn read<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
+    ) -> sqlx::Result<T> {
+        let settings = match self.route {
+            Route::Direct => READ.to_owned(),
+            Route::Proxied => format!("{TRANSACTION}; {READ}"),
+        };
+        // Safe: all of it is constant.
+        let begin = AssertSqlSafe(format!("BEGIN READ ONLY; {settings}"));
+        let mut reading = Reading(Some(self.session().await?.connection));
+        sqlx::raw_sql(begin).execute(&mut *reading).await?;
+        let answer = statement(&mut reading).await?;
+        sqlx::raw_sql("ROLLBACK").execute(&mut *reading).await?;
+        reading.0 = None;
         Ok(answer)
     }
 
@@ -263,6 +289,31 @@ fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
         Route::Direct => options.after_connect(|connection, _| {
             Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
         }),
+    }
+}
+
+/// A connection that is closed when dropped before the end of its transaction.
+struct Reading(Option<PoolConnection<Postgres>>);
+
+impl Deref for Reading {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.0.as_ref().expect("the transaction is open")
+    }
+}
+
+impl DerefMut for Reading {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("the transaction is open")
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(connection) = &mut self.0 {
+            connection.close_on_drop();
+        }
     }
 }
 

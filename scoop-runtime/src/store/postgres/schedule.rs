@@ -13,7 +13,7 @@ use super::query_ext::{Alone, Done};
 use crate::error::is_of_contents;
 use crate::saga::timetable::{Timetable, Unfit};
 use crate::store::schedule::fired;
-use crate::store::{Asked, Fired, Pairs, Published, ScheduleStorage, Taken, Ticked};
+use crate::store::{Asked, Awaited, Fired, Pairs, Published, ScheduleStorage, Taken, Ticked};
 use crate::util::patience::note;
 
 impl Taken {
@@ -46,12 +46,10 @@ impl ScheduleStorage for Tables {
         Ok(())
     }
 
-    async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Option<f64>> {
-        sqlx::query_scalar(self.sql.schedule_wait.clone())
-            .bind(topics)
-            .bind(handlers)
-            .one(&self.sessions)
-            .await
+    async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Awaited> {
+        let wait = sqlx::query(self.sql.schedule_wait.clone()).bind(topics).bind(handlers);
+        let row = wait.one(&self.sessions).await?;
+        Ok(Awaited { seconds: row.try_get("seconds")?, unlisted: row.try_get("unlisted")? })
     }
 
     async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {

@@ -26,9 +26,6 @@ impl HandlerOutcome {
     }
 }
 
-/// Begins the transaction in which a tree is read. The limit also ends the statement of a read that was dropped.
-const READ_TREE: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '60s'";
-
 impl StatusStorage for Tables {
     async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
         let rows = sqlx::query(self.sql.message_standing.clone())
@@ -51,14 +48,11 @@ impl StatusStorage for Tables {
 
     async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
         let stored = |bound: Option<usize>| bound.map(|bound| i32::try_from(bound).unwrap_or(i32::MAX - 1));
-        let mut tx = self.sessions.begin_with(READ_TREE).await?;
-        let rows = sqlx::query(self.sql.run_tree.clone())
+        let tree = sqlx::query(self.sql.run_tree.clone())
             .bind(message)
             .bind(stored(extent.depth))
-            .bind(stored(extent.runs))
-            .fetch_all(&mut *tx)
-            .await?;
-        tx.rollback().await?;
+            .bind(stored(extent.runs));
+        let rows = self.sessions.read(async |session| tree.fetch_all(session).await).await?;
         let has_more = rows.iter().any(|row| row.try_get("has_more").unwrap_or_default());
         Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), has_more, extent))
     }

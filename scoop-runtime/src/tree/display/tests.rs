@@ -270,3 +270,37 @@ fn event_with_an_unreadable_time_keeps_its_place() {
     assert!(lines[3].starts_with("(unreadable time)") && lines[3].contains("completed reserve"), "{text}");
     assert!(lines[4].contains("+ 2 ms"), "the duration ignores the unreadable time\n{text}");
 }
+
+/// A chain of so many runs, each the child of the one before it; below the last one, a message without a handler.
+fn chain(levels: u128) -> String {
+    let events = || vec![event(EventKind::Seen, None, 0)];
+    let ids: Vec<_> = (0..=levels).collect();
+    let link = |level: usize| row(&ids[..=level + 1], ("link", "chain"), Some(stands("waiting")), events());
+    let mut rows: Vec<_> = (0..ids.len() - 1).map(link).collect();
+    rows.push(RunRow::unhandled(lineage(&ids), (Uuid::nil(), "nowhere"), Some(at(7)), None));
+    shown(rows)
+}
+
+#[test]
+fn level_below_the_indented_ones_is_a_number() {
+    let text = chain(34);
+    let indent = "   ".repeat(31);
+    let lines: Vec<_> = text.lines().skip_while(|line| !line.contains("[level 33]")).collect();
+    let expected = [
+        "[level 33] link (on chain): waiting for 1 of 1 children: link",
+        "│ run 0197a6b2-6b1c-7000-8000-000000000021",
+        "│ 2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001",
+        "[level 34] link (on chain): waiting for its children",
+        "│ run 0197a6b2-6b1c-7000-8000-000000000022",
+        "│ 2026-06-25T12:31:37.000Z               began, by scoop-rs:0197a6a0-0000-7000-8000-000000000001",
+        "[level 35] no handler (on nowhere): launched 2026-06-25T12:31:37.007Z",
+    ];
+    assert_eq!(lines, expected.map(|line| format!("{indent}{line}")));
+}
+
+#[test]
+fn size_of_the_text_is_linear_in_the_depth() {
+    let [half, whole] = [450, 900].map(|levels| chain(levels).len());
+    assert!(whole < 2 * half + half / 20, "{half} bytes of 450 levels, {whole} of 900");
+    assert!(whole < 900 * 600, "{whole} bytes");
+}

@@ -33,11 +33,14 @@ impl Provided {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert!(Probe::<FromNothing>::new().instance().is_some());
     assert!(Probe::<Provided>::new().instance().is_none());
     let _ = Provided(vec![Tick::Tock]);
 
     let registered = scoop::__private::inventory::iter::<scoop::__private::Registration>;
-    assert_eq!(registered.into_iter().count(), 2);
+    let sagas = registered.into_iter().map(|registered| registered.definition().saga);
+    let mut sagas: Vec<_> = sagas.filter(|saga| ["from-nothing", "provided"].contains(&&**saga)).collect();
+    sagas.sort();
+    assert_eq!(sagas, ["from-nothing", "provided"]);
 }

@@ -26,6 +26,6 @@ impl Checkout {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(Checkout::DEFINITION.steps.len(), 1);
 }

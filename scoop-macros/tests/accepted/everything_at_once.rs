@@ -109,7 +109,7 @@ impl Checkout {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     use scoop::{Saga, Step};
     use std::time::Duration;
 

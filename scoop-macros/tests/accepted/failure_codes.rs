@@ -18,11 +18,11 @@ mod another_service {
     #[derive(Debug, thiserror::Error, serde::Serialize, serde::Deserialize, scoop::FailureCode)]
     #[failure(code = "out-of-stock")]
     #[error("none left")]
-    pub struct NoneLeft;
+    pub(super) struct NoneLeft;
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+pub(crate) async fn main() {
     let failure = scoop::Error::from(Declined::TooMuch { cents: 7 }).into_failure("payments[w]");
     assert_eq!(failure.kind, "payments.declined");
     assert!(matches!(failure.find(), Some(Declined::TooMuch { cents: 7 })));

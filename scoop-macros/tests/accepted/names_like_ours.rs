@@ -59,6 +59,6 @@ impl Registration {
 
 fn send() {}
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(Registration::DEFINITION.steps[2].name, "step");
 }

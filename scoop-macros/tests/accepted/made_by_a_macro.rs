@@ -33,7 +33,7 @@ macro_rules! checkout {
 
 checkout!(Checkout, OrderPlaced, u32);
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(Checkout::DEFINITION.topic, "order-placed");
     let _ = Checkout;
 }

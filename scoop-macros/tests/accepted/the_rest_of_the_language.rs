@@ -154,7 +154,7 @@ fn step(error: &Error) -> bool {
     error.is_permanent()
 }
 
-fn main() {
+pub(crate) fn main() {
     use CheckoutStep::{Charge, Refine, Ship, Thank};
 
     let definition = Checkout::DEFINITION;

@@ -23,6 +23,6 @@ impl Checkout<Stripe> {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(Checkout::<Stripe>::DEFINITION.saga, "checkout");
 }

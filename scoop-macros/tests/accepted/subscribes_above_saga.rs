@@ -17,7 +17,7 @@ impl Checkout {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(<orders::OrderPlaced as Message>::TOPIC, "order-placed");
     assert_eq!(Checkout::DEFINITION.saga, "checkout");
     assert_eq!(Checkout::DEFINITION.topic, "order-placed");

@@ -42,12 +42,12 @@ macro_rules! element {
 
 element!(Made, "made");
 
-fn main() {
+pub(crate) fn main() {
     let _: <QuotesWanted as Message>::Reply = HashMap::from([(String::new(), Quote(1))]);
     let _: <OfferWanted as Message>::Reply = Some((1, String::new()));
     let _: <OffersWanted as Message>::Reply = Quote(1);
     let _: <Silent as Message>::Reply = ();
-    assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES && !Silent::MANY_REPLIES);
+    const { assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES && !Silent::MANY_REPLIES) };
     assert_eq!(QuotesWanted::TOPIC, "quotes.wanted");
     assert_eq!(TenantId::KEY, "TenantId");
     assert_eq!(Priority::KEY, "Another one's");

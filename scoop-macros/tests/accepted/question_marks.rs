@@ -150,7 +150,7 @@ mod helpers {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     drop(helpers::total(&["1"]));
     assert_eq!(Marks::DEFINITION.saga, "marks");
 }

@@ -1,3 +1,4 @@
+//! Sagas that run by a schedule.
 use scoop::prelude::*;
 use scoop::{Missed, Overlap, Schedule};
 use std::time::Duration;
@@ -53,7 +54,7 @@ mod parasites {
     }
 }
 
-fn main() {
+pub(crate) fn main() {
     assert_eq!(Poll::SCHEDULE, Some(Schedule::every(Duration::from_secs(3600))));
     assert_eq!(Poll::DEFINITION.topic, "ticks.poll");
     let report = Schedule::cron("0 3 * * MON-FRI", "Europe/Prague");
