@@ -9,7 +9,11 @@
 WITH asked AS MATERIALIZED (
     SELECT a.*, m.topic, m.payload, e.context, e.cooperation_lineage AS lineage, e.created_at AS emitted_at,
            e.coroutine_name IS NOT NULL AS is_copied,
-           greatest(clock_timestamp(), e.created_at + interval '1 microsecond') AS at
+           -- a program knows no later time, and the server cannot calculate with its last one
+           greatest(
+               clock_timestamp(),
+               CASE WHEN e.created_at < '9999-12-31Z' THEN e.created_at + interval '1 microsecond' END
+           ) AS at
     FROM unnest($1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::uuid[], $5::uuid[], $6::uuid[])
         AS a (id, due, give_up_at, copy, copy_root, copy_event)
     JOIN scoop.message m ON m.id = a.id

@@ -24,8 +24,8 @@ marked AS MATERIALIZED (
 ),
 bounds AS MATERIALIZED (
     SELECT EXISTS (SELECT FROM marked) AS known,
-           (SELECT 'epoch'::timestamptz + (bounds #>> '{before,until}')::bigint * interval '1 microsecond'
-            FROM marked) AS after,
+           (SELECT 'epoch'::timestamptz + ((bounds #>> '{before,until}')::bigint + 1) * interval '1 microsecond'
+            FROM marked) AS since,
            coalesce(
                $5,
                (SELECT 'epoch'::timestamptz + (bounds ->> 'until')::bigint * interval '1 microsecond' FROM marked),
@@ -38,16 +38,18 @@ bounds AS MATERIALIZED (
            ) AS until
 ),
 recorded AS MATERIALIZED (
-    SELECT e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.definition, e.created_at
+    SELECT e.id, e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.definition,
+           e.created_at
     FROM scoop.message_event e
     WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = $1
       AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $2
-      AND e.created_at > coalesce((SELECT after FROM bounds), '-infinity')
+      AND e.created_at >= coalesce((SELECT since FROM bounds), '-infinity')
       AND e.created_at <= (SELECT until FROM bounds)
     ORDER BY e.created_at DESC
     LIMIT (SELECT CASE WHEN NOT known THEN $4::bigint END FROM bounds)
 )
-SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitted, NULL::timestamptz AS created_at,
+SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitted,
+       NULL::timestamptz AS created_at, NULL::uuid AS id,
        (SELECT bounds::text FROM marked) AS bounds,
        -- a part that is done, not only handlers of what stood in the way of the first one
        CASE WHEN n.handling IS NULL THEN n.is_part ELSE starts_with((
@@ -65,6 +67,7 @@ SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitte
        ) END AS outputs
 FROM newest n CROSS JOIN bounds b
 UNION ALL
-SELECT r.step, NULL, r.handling, r.definition, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at, NULL, NULL, NULL
+SELECT r.step, NULL, r.handling, r.definition, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at,
+       r.id, NULL, NULL, NULL
 FROM recorded r
 ORDER BY created_at DESC NULLS FIRST

@@ -3,15 +3,14 @@
 
 use std::future::IntoFuture;
 use std::panic::Location;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::repair::Remedy;
 use crate::store::{Page, Store};
 use crate::util::patience::Vain;
+use crate::util::stored_time::StoredTime;
 use crate::{
     FailedCompensation, HierarchyId, Intervention, RepairAnswer, Request, RunId, RuntimeError, Scoop,
     StuckRun,
@@ -20,17 +19,23 @@ use crate::{
 /// The default limit of a list.
 const LISTED: u32 = 100;
 
+/// The sort key of an entry in a list: its time as stored, and its run. The fields of an entry may have another time,
+/// since Rust does not have all times of the server.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Place(StoredTime, Uuid);
+
 /// An entry of a [`Listing`].
 #[doc(hidden)]
 pub trait Listed: Sized + Send + 'static {
     /// The sort key of the list.
-    fn place(&self) -> (Duration, Uuid);
+    fn place(&self) -> Place;
 
     /// Reads a page of the list.
     #[doc(hidden)]
     fn read(
         scoop: &Scoop,
-        after: Option<(Duration, Uuid)>,
+        after: Option<Place>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>>;
 }
@@ -39,7 +44,7 @@ pub trait Listed: Sized + Send + 'static {
 #[must_use = "nothing is read before this is awaited"]
 pub struct Listing<T> {
     scoop: Scoop,
-    after: Option<(Duration, Uuid)>,
+    after: Option<Place>,
     limit: u32,
     of: std::marker::PhantomData<fn() -> T>,
 }
@@ -72,9 +77,8 @@ impl<T: Listed> IntoFuture for Listing<T> {
 }
 
 /// A page as the store takes it.
-fn page(after: Option<(Duration, Uuid)>, limit: u32) -> Page {
-    let after = after.map(|(since, id)| (OffsetDateTime::UNIX_EPOCH + since, id));
-    Page { after, limit }
+fn page(after: Option<Place>, limit: u32) -> Page {
+    Page { after: after.map(|Place(time, id)| (time, id)), limit }
 }
 
 async fn read<'a, T, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -> Result<T, RuntimeError>
@@ -86,13 +90,13 @@ where
 }
 
 impl Listed for FailedCompensation {
-    fn place(&self) -> (Duration, Uuid) {
-        (self.at, self.lineage.id())
+    fn place(&self) -> Place {
+        Place(self.stored_at, self.lineage.id())
     }
 
     fn read(
         scoop: &Scoop,
-        after: Option<(Duration, Uuid)>,
+        after: Option<Place>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         read(scoop, move |store| store.failed_compensations(page(after, limit))).boxed()
@@ -100,13 +104,13 @@ impl Listed for FailedCompensation {
 }
 
 impl Listed for StuckRun {
-    fn place(&self) -> (Duration, Uuid) {
-        (self.since, self.lineage.id())
+    fn place(&self) -> Place {
+        Place(self.stored_since, self.lineage.id())
     }
 
     fn read(
         scoop: &Scoop,
-        after: Option<(Duration, Uuid)>,
+        after: Option<Place>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         read(scoop, move |store| store.stuck_runs(page(after, limit))).boxed()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use scoop_core::{Escaped, Failure, Lineage};
 use uuid::Uuid;
 
+use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 
 pub(crate) use self::decision::{
@@ -66,6 +67,8 @@ pub struct FailedCompensation {
     pub at: Duration,
     /// The state of its repair.
     pub mending: Mending,
+    /// `at` as stored.
+    pub(crate) stored_at: StoredTime,
 }
 
 /// The state of the repair of a failed rollback.
@@ -104,6 +107,8 @@ pub struct StuckRun {
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
     pub gives_up: bool,
+    /// `since` as stored.
+    pub(crate) stored_since: StoredTime,
 }
 
 /// An intervention of an operator.

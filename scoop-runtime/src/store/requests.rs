@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::types::Parent;
 use crate::repair::Remedy;
 use crate::util::ids;
+use crate::util::stored_time::StoredTime;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
@@ -106,7 +107,7 @@ pub(crate) struct Remedied<'a> {
 /// The start of a page of a list, and its size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Page {
-    pub(crate) after: Option<(OffsetDateTime, Uuid)>,
+    pub(crate) after: Option<(StoredTime, Uuid)>,
     pub(crate) limit: u32,
 }
 

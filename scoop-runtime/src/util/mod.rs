@@ -6,6 +6,7 @@ pub(crate) mod name;
 pub(crate) mod patience;
 pub(crate) mod payload;
 pub(crate) mod shown;
+pub(crate) mod stored_time;
 pub(crate) mod subscribed;
 pub(crate) mod sync;
 pub(crate) mod when;

@@ -25,6 +25,7 @@ mod healing;
 mod held_locks;
 mod hierarchies;
 mod hostile_rows;
+mod hostile_times;
 mod idling;
 mod in_memory;
 mod infrastructure;

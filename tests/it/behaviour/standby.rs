@@ -1,5 +1,7 @@
 //! A server that can only be read, since it has not taken over yet.
 
+use std::time::Duration;
+
 use scoop::embedded::Embedded;
 use sqlx::PgPool;
 
@@ -34,7 +36,8 @@ async fn operation_refused_by_a_standby_may_be_retried() -> Result<()> {
     let pool = PgPool::connect_with(standby.connect_options()).await?;
     let started = program(&pool).start().await;
     assert!(matches!(&started, Err(error) if error.is_transient()), "{:?}", started.err());
-    let launched = Scoop::client(pool.clone()).launch(Root).await;
+    let client = Scoop::builder().postgres(pool.clone()).patience(Duration::from_secs(1)).client().await?;
+    let launched = client.launch(Root).await;
     assert!(matches!(&launched, Err(error) if error.is_transient()), "{:?}", launched.err());
 
     sqlx::query("SELECT pg_promote()").execute(&pool).await?;

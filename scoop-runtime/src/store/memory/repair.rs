@@ -50,24 +50,24 @@ impl RepairStorage for Memory {
         self.run("failed_compensations", |state| {
             let hierarchies = state.hierarchies.values();
             let mut failed: Vec<_> = hierarchies.flat_map(Hierarchy::failed_compensations).collect();
-            let place = |(at, failed): &(OffsetDateTime, FailedCompensation)| (*at, failed.lineage.id());
+            let place = |failed: &FailedCompensation| (failed.stored_at, failed.lineage.id());
             failed.retain(|entry| page.after.is_none_or(|after| place(entry) < after));
             failed.sort_by_key(|entry| Reverse(place(entry)));
-            let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-            Ok(failed.into_iter().take(limit).map(|(_, failed)| failed).collect())
+            failed.truncate(usize::try_from(page.limit).unwrap_or(usize::MAX));
+            Ok(failed)
         })
         .await
     }
 
     async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
         self.run("stuck_runs", |state| {
-            let later =
-                state.stuck.iter().filter(|(at, id, _)| page.after.is_none_or(|after| (*at, *id) > after));
+            let is_after = |at: OffsetDateTime, id| page.after.is_none_or(|after| (at.into(), id) > after);
+            let later = state.stuck.iter().filter(|(at, id, _)| is_after(*at, *id));
             let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
             let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
             let stuck = rows.filter(|row| !row.held).take(limit);
-            let is_later = |row: &&Row| page.after.is_none_or(|after| (row.ready_at, row.id()) > after);
-            let mut rows: Vec<_> = stuck.chain(state.abandoned().filter(is_later)).collect();
+            let abandoned = state.abandoned().filter(|row| is_after(row.ready_at, row.id()));
+            let mut rows: Vec<_> = stuck.chain(abandoned).collect();
             rows.sort_by_key(|row| (row.ready_at, row.id()));
             Ok(rows.into_iter().take(limit).map(Row::stuck).collect())
         })
@@ -338,8 +338,8 @@ impl Hierarchy {
         Some((row.map_or(known_at, |row| row.last_event_at.max(known_at)), run))
     }
 
-    fn failed_compensations(&self) -> Vec<(OffsetDateTime, FailedCompensation)> {
-        self.failed().map(|failed| (failed.at, self.failed_compensation(failed))).collect()
+    fn failed_compensations(&self) -> Vec<FailedCompensation> {
+        self.failed().map(|failed| self.failed_compensation(failed)).collect()
     }
 
     fn failed_compensation(&self, failed: &Event) -> FailedCompensation {
@@ -366,6 +366,7 @@ impl Hierarchy {
             failure: super::status::failure_of(Some(newest)),
             at: since_1970(failed.at),
             mending,
+            stored_at: failed.at.into(),
         }
     }
 }
@@ -385,6 +386,7 @@ impl Row {
             },
             since: since_1970(self.ready_at),
             gives_up: self.gives_up,
+            stored_since: self.ready_at.into(),
         }
     }
 }

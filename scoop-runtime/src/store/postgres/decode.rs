@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use scoop_core::{ChildFailure, Context, Failure, Lineage, Path, Run, Suspension};
 use serde::Deserialize;
 use serde_json::Value;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgRow, PgTypeInfo, PgValueFormat, PgValueRef};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{Decode, Postgres, Row, Type};
 use time::OffsetDateTime;
-use time::macros::datetime;
 use uuid::Uuid;
 
 use crate::store::{ClaimKey, Claimed, HierarchyFlags, Unclaimed, no_failure};
+use crate::util::stored_time::StoredTime;
 
 /// The children that ended without success, as `scoop.failed_children` returns them.
 #[derive(Deserialize)]
@@ -146,47 +145,19 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
     }))
 }
 
-/// A time that a row has. PostgreSQL has times that Rust has not: such a time becomes the nearest one of the years 1 to
-/// 9999.
-#[derive(Clone, Copy)]
-pub(crate) struct StoredTime(pub(crate) OffsetDateTime);
-
-impl StoredTime {
-    const EARLIEST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
-    /// There are later times in that year: calculations with this one do not overflow.
-    const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
-
-    /// The time so many microseconds after the beginning of the year 2000.
-    fn from_micros(micros: i64) -> Self {
-        let time = datetime!(2000-01-01 00:00 UTC).checked_add(time::Duration::microseconds(micros));
-        let time = time.unwrap_or(if micros < 0 { Self::EARLIEST } else { Self::LATEST });
-        Self(time.clamp(Self::EARLIEST, Self::LATEST))
-    }
-}
-
-impl Type<Postgres> for StoredTime {
-    fn type_info() -> PgTypeInfo {
-        OffsetDateTime::type_info()
-    }
-}
-
-impl Decode<'_, Postgres> for StoredTime {
-    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
-        match value.format() {
-            PgValueFormat::Binary => Ok(Self::from_micros(i64::from_be_bytes(value.as_bytes()?.try_into()?))),
-            PgValueFormat::Text => OffsetDateTime::decode(value).map(Self),
-        }
-    }
-}
-
 /// The time in a column.
 pub(crate) fn time(row: &PgRow, column: &str) -> sqlx::Result<OffsetDateTime> {
-    Ok(row.try_get::<StoredTime, _>(column)?.0)
+    Ok(stored_time(row, column)?.time())
 }
 
 /// The time in a column that may be empty.
 pub(crate) fn time_if_any(row: &PgRow, column: &str) -> sqlx::Result<Option<OffsetDateTime>> {
-    Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(|StoredTime(time)| time))
+    Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(StoredTime::time))
+}
+
+/// The time in a column, as it is stored.
+pub(super) fn stored_time(row: &PgRow, column: &str) -> sqlx::Result<StoredTime> {
+    row.try_get(column)
 }
 
 /// The lineage of a run.
@@ -204,19 +175,4 @@ pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
 /// A count as stored. No count is ever negative.
 pub(crate) fn unsigned(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stored_times_that_rust_has_not_become_the_nearest_ones() {
-        let second = 1_000_000;
-        assert_eq!(StoredTime::from_micros(-second).0, datetime!(1999-12-31 23:59:59 UTC));
-        for (micros, time) in [(i64::MAX, StoredTime::LATEST), (i64::MIN, StoredTime::EARLIEST)] {
-            assert_eq!(StoredTime::from_micros(micros).0, time);
-            assert_eq!(StoredTime::from_micros(micros / 10).0, time);
-        }
-    }
 }

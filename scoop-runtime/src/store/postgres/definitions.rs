@@ -7,11 +7,12 @@ use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
 
 use super::Tables;
-use super::decode::{StoredTime, time};
+use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{Alone, Done};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{DefinitionStorage, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
+use crate::util::stored_time::StoredTime;
 
 impl LivingWorker {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
@@ -109,7 +110,7 @@ impl Tables {
             .bind(registered.topics)
             .fetch_one(connection)
             .await?;
-        Ok(started_at.0)
+        Ok(started_at.time())
     }
 
     /// Registers a single worker without handlers, with topology 0.

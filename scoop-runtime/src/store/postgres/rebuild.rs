@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::Tables;
 use super::decode::{lineage, time, time_if_any};
 use super::pool::READ_COMMITTED;
+use super::rollback_history::outside_of_time;
 use crate::error::is_of_contents;
 use crate::rebuild::{
     Listened, Rebuild, Rebuilt, Recorded, Revival, SkippedHierarchy, newest_outputs, rebuild, root_of,
@@ -206,7 +207,7 @@ fn read_recorded(row: &PgRow) -> sqlx::Result<Recorded> {
     let kind = EventKind::from_name(&kind)
         .ok_or_else(|| sqlx::Error::Decode(format!("an event of the unknown type `{kind}`").into()))?;
     if !row.try_get::<bool, _>("has_times")? {
-        return Err(sqlx::Error::Decode("its time is outside the years 1 to 9999".into()));
+        return Err(outside_of_time(row.try_get::<Uuid, _>("id")?));
     }
     let context: Option<Json<Context>> = row.try_get("context")?;
     Ok(Recorded {

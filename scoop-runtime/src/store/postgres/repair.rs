@@ -8,7 +8,7 @@ use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::decode::{lineage, time, time_if_any, unsigned};
+use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{Alone, Done};
 use super::{Sessions, Tables};
@@ -258,6 +258,7 @@ impl FailedCompensation {
         let handler: Option<String> = row.try_get("handler")?;
         let failure: Option<Json<Value>> = row.try_get("failure")?;
         let failure = failure.and_then(|Json(failure)| readable(failure).0);
+        let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
             lineage: lineage(row)?,
             handler: handler.unwrap_or_else(|| "unknown".into()),
@@ -265,8 +266,9 @@ impl FailedCompensation {
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
             failure: failure.unwrap_or_else(no_failure),
-            at: since_1970(time(row, "failed_at")?),
+            at: since_1970(stored_at.time()),
             mending,
+            stored_at,
         })
     }
 }
@@ -277,6 +279,7 @@ impl StuckRun {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);
         let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
+        let stored_since = stored_time(row, "stuck_since")?;
         Ok(Self {
             // The run is found by these two, also if the rest of its row is damaged.
             lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
@@ -286,8 +289,9 @@ impl StuckRun {
             backward: row.try_get("backward")?,
             reason: reason.unwrap_or_else(|| no_program(&handler)),
             handler,
-            since: since_1970(time(row, "stuck_since")?),
+            since: since_1970(stored_since.time()),
             gives_up: row.try_get("gives_up")?,
+            stored_since,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The history of a run, read for its rollback.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use scoop_core::{Beginning, Entry, EventKind, RollbackNames, Run, Suspension, Window};
 use serde_json::Value;
@@ -11,13 +12,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Tables;
-use super::decode::{failure, time_if_any, unsigned};
+use super::decode::{failure, unsigned};
 use super::query_ext::Alone;
 use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
 use crate::store::types::unreadable;
 use crate::store::{ClaimKey, History, HistoryStorage, Wanted};
+use crate::util::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
 impl HistoryStorage for Tables {
@@ -57,14 +59,17 @@ impl HistoryStorage for Tables {
     }
 
     async fn count_history(&self, handler: &str, run: &Run, until: i64) -> sqlx::Result<Beginning> {
-        let counts: Vec<(String, i64, i64)> = sqlx::query_as(self.sql.run_counts.clone())
+        let counts: Vec<(String, i64, i64, Option<String>)> = sqlx::query_as(self.sql.run_counts.clone())
             .bind(run.lineage.id())
             .bind(handler)
             .bind(time_of(until)?)
             .all(&self.sessions)
             .await?;
         let mut beginning = Beginning { until, instances: 0, runs: BTreeMap::new(), newest: None };
-        for (step, instances, runs) in counts {
+        for (step, instances, runs, unfit) in counts {
+            if let Some(event) = unfit {
+                return Err(outside_of_time(&event));
+            }
             beginning.instances += counted(instances);
             beginning.runs.insert(step, counted(runs));
         }
@@ -164,8 +169,12 @@ impl History {
 
 /// An entry of the forward path; `None` for the newest suspension.
 fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
-    let Some(at) = time_if_any(row, "created_at")? else {
+    let Some(at) = row.try_get::<Option<StoredTime>, _>("created_at")? else {
         return Ok(None);
+    };
+    let at = match at.exact() {
+        Some(at) => at,
+        None => return Err(outside_of_time(row.try_get::<Uuid, _>("id")?)),
     };
     if let Some(message) = row.try_get::<Option<Uuid>, _>("emitted")? {
         return Ok(Some(Entry::Emitted(message)));
@@ -214,4 +223,9 @@ impl Child {
             replies: chosen(replies.collect(), reply_name),
         })
     }
+}
+
+/// The error for an event whose time no program knows. The order of the events would be that of their times.
+pub(super) fn outside_of_time(event: impl Display) -> sqlx::Error {
+    sqlx::Error::Decode(format!("the time of event {event} is outside the years 1 to 9999").into())
 }
