@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use scoop::Scoop;
 
 use crate::bench::{Bench, Pace};
-use crate::limit::{CLIENTS, Script};
+use crate::limit::{CLIENTS, Script, WARM_UP};
 use crate::outcome::Outcome;
 use crate::sagas::{self, Ballast, Idle, Insert, Load, Meter, Plant};
 use crate::server::Database;
@@ -20,10 +20,6 @@ const BATCH: i64 = 1000;
 
 /// Sagas of a first, short drain, which finds out how many a round needs.
 const PROBE: i64 = 600;
-
-/// The first second does not count, neither of an engine nor of pgbench. Connections are opened then, and the
-/// server plans each statement five times in each of the user's connections.
-pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Trees that warm up an engine. Trees of the measure itself would all begin in the first second. Their first
 /// steps are the most expensive ones, so the steps left after that second would be too cheap.

@@ -8,8 +8,7 @@ use scoop::Scoop;
 use sqlx::{Connection, PgConnection};
 
 use crate::bench::Bench;
-use crate::drain::WARM_UP;
-use crate::limit::CLIENTS;
+use crate::limit::{CLIENTS, WARM_UP};
 use crate::outcome::Outcome;
 use crate::sagas::Insert;
 

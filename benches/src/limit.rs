@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::process::Command;
 
-use crate::drain::WARM_UP;
 use crate::outcome::Outcome;
 use crate::server::{Database, Server};
+
+/// The first second does not count, neither of an engine nor of pgbench. Connections are opened then, and the
+/// server plans each statement five times in each of the user's connections.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
 
 /// The clients of the limit, and the callers of the measures that launch.
 pub(crate) const CLIENTS: u32 = 16;

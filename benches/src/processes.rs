@@ -3,6 +3,7 @@
 use crate::args::Settings;
 use crate::bench::Bench;
 use crate::drain::{self, Counted, Crowd};
+use crate::limit::WARM_UP;
 use crate::outcome::Outcome;
 use crate::worker::{Kind, Worker};
 
@@ -40,7 +41,7 @@ async fn round(bench: &Bench, processes: u32, count: i64) -> Outcome<f64> {
     for worker in &mut workers {
         worker.go().await?;
     }
-    tokio::time::sleep(drain::WARM_UP).await;
+    tokio::time::sleep(WARM_UP).await;
     let warm = database.now().await?;
     let ended = drain::settled(&database).await?;
     for worker in workers {

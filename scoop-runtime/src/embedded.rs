@@ -33,13 +33,13 @@
 //! Not supported: Windows, TCP, and several processes that share one [`Embedded`] beyond connecting to its
 //! [`url`](Embedded::url).
 
-mod account;
 mod binaries;
+mod data_dir;
 mod error;
-mod home;
+mod os_user;
 mod process;
+mod stale_dirs;
 mod supervisor;
-mod sweep;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,9 +50,9 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 pub use self::error::EmbeddedError;
 pub use self::supervisor::Shutdown;
 
-use self::account::Account;
 use self::binaries::Binaries;
-use self::home::Home;
+use self::data_dir::DataDir;
+use self::os_user::Account;
 use self::process::Server;
 use self::supervisor::{Afterwards, Supervisor};
 
@@ -196,7 +196,7 @@ impl Embedded {
     /// ```
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
-        Server::of(&home::data_in(&self.folder)).map(|server| server.pid)
+        Server::of(&data_dir::data_in(&self.folder)).map(|server| server.pid)
     }
 
     /// Stops the server and starts it again, in the same folder with the same settings. Starts it if it has crashed.
@@ -252,7 +252,7 @@ impl Embedded {
     pub fn standby(&self) -> impl Future<Output = Result<Self, EmbeddedError>> + Send {
         let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
         blocking(move || {
-            let home = Home::temporary(cluster.running().home.account().clone())?;
+            let home = DataDir::temporary(cluster.running().home.account().clone())?;
             home.copy(&cluster.binaries, &socket)?;
             Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
         })
@@ -340,8 +340,8 @@ impl Builder {
         blocking(move || {
             let account = Account::for_new_cluster()?;
             let binaries = Binaries::find(account.is_root_substitute())?;
-            sweep::sweep(&account, &binaries);
-            Embedded::launch(Home::temporary(account)?, binaries, self.settings)
+            stale_dirs::remove_all(&account, &binaries);
+            Embedded::launch(DataDir::temporary(account)?, binaries, self.settings)
         })
         .boxed()
     }
@@ -380,12 +380,12 @@ impl Builder {
         blocking(move || {
             let account = Account::for_new_cluster()?;
             let is_root = account.is_root_substitute();
-            let home = Home::kept(&folder, account)?;
+            let home = DataDir::kept(&folder, account)?;
             let binaries = match home.made_by() {
                 Some(version) => Binaries::find_version(version, home.folder())?,
                 None => Binaries::find(is_root)?,
             };
-            sweep::sweep(home.account(), &binaries);
+            stale_dirs::remove_all(home.account(), &binaries);
             process::stop_unwatched(&home.data(), home.account(), &binaries)?;
             Embedded::launch(home, binaries, self.settings)
         })
@@ -395,7 +395,7 @@ impl Builder {
 
 impl Embedded {
     fn launch(
-        home: Home,
+        home: DataDir,
         binaries: Binaries,
         settings: Vec<(String, String)>,
     ) -> Result<Self, EmbeddedError> {
@@ -419,7 +419,7 @@ struct Cluster {
 struct Running {
     /// `None` after a stop, or after a restart that failed.
     supervisor: Option<Supervisor>,
-    home: Home,
+    home: DataDir,
 }
 
 impl Cluster {

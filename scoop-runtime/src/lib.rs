@@ -4,70 +4,55 @@
 
 // Public futures are boxed, unless they contain a type of the user: see "Decisions" in ARCHITECTURE.md.
 
-mod bug;
-mod builder;
-mod children;
-mod client;
-mod clock;
-pub mod embedded;
-mod engine;
-mod error;
-mod gather;
-mod ids;
-mod launch;
-mod memory;
-mod migrate;
-mod name;
-mod patience;
-mod payload;
-#[doc(hidden)]
-pub mod private;
-mod rebuild;
-mod redelivery;
-mod registry;
-mod repair;
-mod requests;
-mod retry;
+// What users call, and what they write.
+mod api;
 mod saga;
-mod scoop;
-mod scope;
+
+// Execution of runs.
+mod completion;
+mod engine;
+mod unhandled;
+
+// Pure decisions, and the report of a hierarchy.
+mod rebuild;
+mod repair;
+mod tree;
+
+// Runs and their history: PostgreSQL, or the memory of the program.
+mod store;
+
+// Settings, errors, and everything that is logged.
+mod error;
 mod settings;
-mod shape;
-mod shown;
+mod telemetry;
+
+// For first steps and tests: a private PostgreSQL, injected failures, simulations.
+mod bug;
+pub mod embedded;
 #[cfg(feature = "simulation")]
 pub mod simulation;
-mod sleeper;
-mod store;
-mod sync;
-mod telemetry;
 pub mod testing;
-mod tick;
-mod timetable;
-mod topology;
-mod tree;
-mod unhandled;
-mod uninterrupted;
-mod warm;
 
-pub use builder::Builder;
-pub use children::{Child, ChildOutcome, Reply};
-pub use client::{Handle, Launch, LaunchAll, Outcome, RollbackFailure, Status};
-pub use clock::When;
+mod util;
+
+pub use api::{
+    Builder, CancelAnswer, Handle, InMemory, Launch, LaunchAll, Listed, Listing, Migrate, Outcome, ReadTree,
+    Redeliver, Redelivered, Request, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, Status,
+    migrate, migration_files,
+};
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
-pub use memory::InMemory;
-pub use migrate::{Migrate, migrate, migration_files};
-pub use name::{HierarchyId, Named, RunId, Wanted};
 pub use rebuild::{Rebuild, SkippedHierarchy};
-pub use redelivery::{Redeliver, Redelivered};
-pub use repair::{FailedCompensation, Intervention, Listed, Listing, Mending, RepairAnswer, StuckRun};
-pub use requests::{CancelAnswer, Request, RollbackAnswer};
-pub use retry::Retry;
+pub use repair::{FailedCompensation, Intervention, Mending, RepairAnswer, StuckRun};
+pub use saga::children::{Child, ChildOutcome, Reply};
+#[doc(hidden)]
+pub use saga::private;
+pub use saga::retry::Retry;
+pub use saga::scope::{Emit, Scope};
+pub use saga::tick::Tick;
 pub use saga::{Attempted, Saga, Step, StepEnd};
-pub use scoop::Scoop;
-pub use scope::{Emit, Scope};
-pub use store::{LoggedEvent, WorkingRun};
-pub use tick::Tick;
-pub use topology::{ListedHandler, Retire, Retired};
-pub use tree::{CancellationRequest, ReadTree, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
-pub use unhandled::Subscribed;
+pub use store::{ListedHandler, LoggedEvent, WorkingRun};
+pub use tree::{CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
+pub use util::name::{HierarchyId, Named, RunId, Wanted};
+pub use util::subscribed::Subscribed;
+pub use util::when::When;

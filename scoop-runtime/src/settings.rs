@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 
-use crate::patience::PATIENCE;
-use crate::payload;
-use crate::scoop::Limits;
 use crate::testing::Rehearsal;
+use crate::util::patience::PATIENCE;
+use crate::util::payload;
 
 /// The connection that listens, and whose session shows that this process lives.
 pub(crate) const LISTENING_CONNECTIONS: u32 = 1;
@@ -93,6 +92,14 @@ impl Backoff {
         let doublings = u32::try_from(attempts).unwrap_or(0).min(20);
         self.first.saturating_mul(1 << doublings).min(self.longest)
     }
+}
+
+/// Limits: sizes of stored values, and the time that the database may be away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) context_bytes_max: usize,
+    pub(crate) patience: Duration,
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub fn listings(database: &InMemory) -> Vec<Listing> {
 
 /// From now on this thread derives its ids from this seed; `None` makes them random again.
 pub fn seed(seed: impl Into<Option<u64>>) {
-    crate::ids::seed(seed.into());
+    crate::util::ids::seed(seed.into());
 }
 
 /// One of several processes of a simulation on the same database, each with a [`Link`] of its own. Cheap

@@ -19,7 +19,7 @@ use tracing::Span;
 use tracing::field::display as shown;
 use uuid::Uuid;
 
-use crate::unhandled::Subscribed;
+use crate::Subscribed;
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 

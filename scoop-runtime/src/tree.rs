@@ -2,7 +2,6 @@
 
 mod assembly;
 mod display;
-mod read;
 mod row;
 
 use std::time::{Duration, SystemTime};
@@ -10,8 +9,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{EventKind, Failure, Lineage, SLEEP_TOPIC, Undoes};
 use uuid::Uuid;
 
-pub use self::read::ReadTree;
-pub(crate) use self::read::{Extent, TreeRows};
+pub(crate) use self::assembly::{Extent, TreeRows};
 pub(crate) use self::row::{RunRow, Stands};
 use crate::{FailedStep, HierarchyId, Intervention, RollbackFailure, RunId};
 
@@ -321,7 +319,8 @@ impl Tree {
         &self.cancellations
     }
 
-    /// Whether no run was left out because of [`ReadTree::depth`] or [`ReadTree::limit`].
+    /// Whether no run was left out because of [`ReadTree::depth`](crate::ReadTree::depth) or
+    /// [`ReadTree::limit`](crate::ReadTree::limit).
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }

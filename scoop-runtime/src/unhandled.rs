@@ -1,49 +1,17 @@
 //! Messages without a handler: the error where one is required, and otherwise a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 
-use scoop_core::{Escaped, SLEEP_TOPIC};
+use futures_util::future::{BoxFuture, FutureExt};
+use sqlx::PgConnection;
 
-use crate::store::Store;
-use crate::sync::{Mutex, lock};
-use crate::topology::ListedHandler;
-use crate::{RuntimeError, telemetry};
-
-/// The maximum number of similar topics in an error.
-const NEAR_MAX: usize = 3;
-
-/// The maximum number of subscribed topics in an error if none is similar.
-const OTHERS_MAX: usize = 5;
-
-/// A refused launch: its message requires a handler, and its topic has none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no handler is subscribed to topic `{topic}`")]
-pub(crate) struct Unhandled {
-    pub(crate) topic: String,
-    /// The Rust type of the message.
-    pub(crate) message: String,
-    /// The place of the launch, if that was in a step.
-    pub(crate) at: Option<&'static Location<'static>>,
-}
-
-impl From<Unhandled> for sqlx::Error {
-    fn from(unhandled: Unhandled) -> Self {
-        Self::Configuration(unhandled.into())
-    }
-}
+use crate::store::{self, Launched, Store, Unhandled};
+use crate::telemetry;
+use crate::util::sync::{Mutex, lock};
+use crate::{ListedHandler, RuntimeError, Subscribed};
 
 impl Unhandled {
-    /// The refusal behind an error of the store, if it is one.
-    pub(crate) fn of(error: &sqlx::Error) -> Option<&Self> {
-        match error {
-            sqlx::Error::Configuration(source) => source.downcast_ref(),
-            _ => None,
-        }
-    }
-
     /// The error for the caller, with topics that have handlers.
     pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
         let Self { topic, message, .. } = self.clone();
@@ -51,51 +19,6 @@ impl Unhandled {
         let listed = store.listed_handlers().await.unwrap_or_default();
         let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
         RuntimeError::NoHandler { topic, message, subscribed }
-    }
-}
-
-/// Topics with handlers, for an error about a topic without one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Subscribed {
-    /// Topics that differ by a few characters, the nearest first.
-    pub near: Vec<String>,
-    /// Some other topics, if none is near.
-    pub others: Vec<String>,
-    /// The number of topics that have handlers.
-    pub count: usize,
-}
-
-impl Subscribed {
-    /// The topics to name in an error about a topic without handlers.
-    pub(crate) fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
-        let topics: BTreeSet<_> = topics.filter(|other| *other != SLEEP_TOPIC).collect();
-        let distance_max = 2.max(topic.len() / 4);
-        let distances = topics.iter().map(|other| (strsim::damerau_levenshtein(topic, other), *other));
-        let mut near: Vec<_> = distances.filter(|(distance, _)| *distance <= distance_max).collect();
-        near.sort_unstable();
-        let near: Vec<_> = near.into_iter().take(NEAR_MAX).map(|(_, other)| other.to_owned()).collect();
-        let others = topics.iter().take(if near.is_empty() { OTHERS_MAX } else { 0 });
-        Self { others: others.map(|&other| other.to_owned()).collect(), near, count: topics.len() }
-    }
-}
-
-impl fmt::Display for Subscribed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listed = |topics: &[String], word: &str| {
-            topics.iter().map(|topic| format!("`{}`", Escaped(topic))).collect::<Vec<_>>().join(word)
-        };
-        match (&self.near[..], &self.others[..]) {
-            ([], []) => f.write_str("no topic has handlers"),
-            ([], others) => {
-                write!(f, "topics with handlers: {}", listed(others, ", "))?;
-                match self.count.saturating_sub(others.len()) {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
-            (near, _) => write!(f, "did you mean {}?", listed(near, " or ")),
-        }
     }
 }
 
@@ -172,15 +95,36 @@ impl Known {
     }
 }
 
+/// Launches a message in the transaction of this connection, which the caller commits.
+pub(crate) fn launch_within<'a>(
+    store: &'a Store,
+    unhandled: &'a Arc<UnhandledWarnings>,
+    connection: &'a mut PgConnection,
+    launched: Launched,
+) -> BoxFuture<'a, Result<store::Launch, RuntimeError>> {
+    async move {
+        let topic = launched.topic;
+        match store.launch(connection, &[launched]).await {
+            Ok(launch) => {
+                if launch.launched > 0 {
+                    unhandled.launched([topic], &launch.handlers);
+                }
+                Ok(launch)
+            }
+            Err(error) => Err(match Unhandled::of(&error) {
+                Some(unhandled) => unhandled.explained(store).await,
+                None => RuntimeError::database("a message was launched")(error),
+            }),
+        }
+    }
+    .boxed()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    fn subscribed(topic: &str, topics: &[&str]) -> Subscribed {
-        Subscribed::near(topic, topics.iter().copied())
-    }
 
     fn listed(pairs: &[(&str, &str)]) -> Vec<ListedHandler> {
         let listed = |(topic, handler): &(&str, &str)| ListedHandler {
@@ -189,23 +133,6 @@ mod tests {
             since: Duration::ZERO,
         };
         pairs.iter().map(listed).collect()
-    }
-
-    #[test]
-    fn near_topic_is_named_before_a_nearer_one_is_missed() {
-        let near = subscribed("orders.placd", &["orders.paid", "orders.placed", "mail", SLEEP_TOPIC]);
-        assert_eq!(near.near, ["orders.placed", "orders.paid"]);
-        assert_eq!(near.to_string(), "did you mean `orders.placed` or `orders.paid`?");
-        assert_eq!((near.others.len(), near.count), (0, 3));
-    }
-
-    #[test]
-    fn no_near_topic_names_others() {
-        let six = ["a", "b", "c", "d", "e", "f"];
-        let others = subscribed("orders.placed", &six);
-        assert_eq!(others.to_string(), "topics with handlers: `a`, `b`, `c`, `d`, `e` and 1 more");
-        assert_eq!(subscribed("orders.placed", &["a"]).to_string(), "topics with handlers: `a`");
-        assert_eq!(subscribed("a", &[SLEEP_TOPIC]).to_string(), "no topic has handlers");
     }
 
     #[test]
@@ -219,13 +146,5 @@ mod tests {
         assert!(!known.accounts_for("a", &[]), "its handler was retired since");
         assert!(known.take_note(&topics, &handlers, &listed).is_empty());
         assert_eq!(known.take_note(&topics, &[], &listed), ["a"]);
-    }
-
-    #[test]
-    fn refusal_is_found_in_the_error_of_the_store() {
-        let unhandled = Unhandled { topic: "a".into(), message: "A".into(), at: None };
-        let error = sqlx::Error::from(unhandled.clone());
-        assert_eq!(Unhandled::of(&error), Some(&unhandled));
-        assert_eq!(Unhandled::of(&sqlx::Error::RowNotFound), None);
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use super::account::run;
 use super::error::EmbeddedError;
+use super::os_user::run;
 
 /// Overrides the search: the folder that holds `postgres`, `initdb` and `pg_ctl`.
 const VARIABLE: &str = "SCOOP_PG_BIN";

@@ -7,9 +7,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::account::{Account, run};
 use super::binaries::Binaries;
 use super::error::EmbeddedError;
+use super::os_user::{Account, run};
 
 /// The line of `postmaster.pid` with the status of the server; `pg_ctl` reads it, too.
 const STATUS_LINE: usize = 7;

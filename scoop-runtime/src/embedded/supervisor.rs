@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::binaries::Binaries;
+use super::data_dir::{DataDir, remove_file};
 use super::error::{At, EmbeddedError};
-use super::home::{Home, remove_file};
 use super::process::Server;
 
 /// The arguments: the file that records the end of the server, the folder to remove at the end or nothing, the
@@ -78,7 +78,7 @@ pub enum Shutdown {
     Immediate,
 }
 
-/// Whether the folder of [`Home::doomed`] is removed after the end.
+/// Whether the folder of [`DataDir::doomed`] is removed after the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Afterwards {
     Keep,
@@ -96,7 +96,7 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Starts a server and waits until it accepts connections.
     pub(super) fn launch(
-        home: &Home,
+        home: &DataDir,
         binaries: &Binaries,
         settings: &[(String, String)],
     ) -> Result<Self, EmbeddedError> {
@@ -119,14 +119,18 @@ impl Supervisor {
         mut self,
         how: Shutdown,
         afterwards: Afterwards,
-        home: &Home,
+        home: &DataDir,
     ) -> Result<(), EmbeddedError> {
         let stopped = self.stop_server(how, home);
         self.finish(afterwards);
         stopped
     }
 
-    fn spawn(home: &Home, binaries: &Binaries, settings: &[(String, String)]) -> Result<Self, EmbeddedError> {
+    fn spawn(
+        home: &DataDir,
+        binaries: &Binaries,
+        settings: &[(String, String)],
+    ) -> Result<Self, EmbeddedError> {
         let ended = home.folder().join("ended");
         remove_file(&ended)?;
         let log = home.account().open(OpenOptions::new().create(true).append(true), &home.log());
@@ -145,7 +149,7 @@ impl Supervisor {
         Ok(Self { child, orders, ended })
     }
 
-    fn wait_until_ready(&mut self, home: &Home, log_start: u64) -> Result<(), EmbeddedError> {
+    fn wait_until_ready(&mut self, home: &DataDir, log_start: u64) -> Result<(), EmbeddedError> {
         let deadline = Instant::now() + READY_WITHIN;
         while !Server::of(&home.data()).is_some_and(|server| server.is_ready) {
             let folder = home.folder().to_owned();
@@ -162,7 +166,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn stop_server(&mut self, how: Shutdown, home: &Home) -> Result<(), EmbeddedError> {
+    fn stop_server(&mut self, how: Shutdown, home: &DataDir) -> Result<(), EmbeddedError> {
         self.order(match how {
             Shutdown::Fast => "INT",
             Shutdown::Immediate => "QUIT",
@@ -216,7 +220,7 @@ impl Supervisor {
 
 /// Adds the server's command. The settings of the caller come before those that connecting depends on, which take
 /// precedence.
-fn add_server(command: &mut Command, home: &Home, binaries: &Binaries, settings: &[(String, String)]) {
+fn add_server(command: &mut Command, home: &DataDir, binaries: &Binaries, settings: &[(String, String)]) {
     command.arg(binaries.program("postgres")).arg("-D").arg(home.data());
     let mut set = |name: &str, value: &str| {
         command.arg("-c").arg(format!("{name}={value}"));
@@ -241,7 +245,7 @@ fn is_passing(error: &EmbeddedError) -> bool {
     matches!(error, EmbeddedError::Exited { log, .. } if log.contains("pre-existing shared memory block"))
 }
 
-fn tail(home: &Home, start: u64) -> String {
+fn tail(home: &DataDir, start: u64) -> String {
     let mut bytes = vec![];
     let log = home.account().open(OpenOptions::new().read(true), &home.log());
     // A partial log is better than none.

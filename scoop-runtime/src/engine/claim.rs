@@ -3,7 +3,7 @@
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
 //! repeats that while there are more. Handlers get slots in turns, so that the backlog of one does not block another.
 //! Without more to claim it waits for a signal of this process, for a notification of another one, or for the timer
-//! ([`super::time`]), since signals and notifications only reduce latency. It looks once more by itself if the last
+//! ([`super::timer`]), since signals and notifications only reduce latency. It looks once more by itself if the last
 //! claim may have missed a run.
 
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::execute::InFlight;
-use super::shares::{Seat, Slot};
-use super::suspects::SuspectPermit;
-use super::{Engine, execute};
-use crate::store::{Claimed, Disowned, Key, Progress, Refusing, SetAside, Unclaimed};
+use super::execute;
+use super::execution::InFlightGuard;
+use super::refusal::hand_to_another;
+use super::shared::Engine;
+use super::slots::{Slot, SlotLease};
+use crate::store::{Claimed, Disowned, QueueCursors, SetAside, Unclaimed};
 use crate::telemetry;
 
 /// The number of runs claimed at once. More brings nothing, as measured.
@@ -60,7 +61,7 @@ struct Past {
     more: bool,
     /// The time of the second reconciliation after a lost answer.
     second_look: Option<Instant>,
-    progress: Progress,
+    progress: QueueCursors,
     /// The time at which the queues are read from the beginning again.
     look_back: Instant,
     /// The last claim may have missed a run.
@@ -69,15 +70,15 @@ struct Past {
 
 impl Past {
     fn new() -> Self {
-        let (progress, look_back) = (Progress::default(), Instant::now());
+        let (progress, look_back) = (QueueCursors::default(), Instant::now());
         Self { more: false, second_look: None, progress, look_back, overlooks: false }
     }
 
     /// The positions in the queues, which are dropped at intervals.
-    fn for_next_claim(&mut self) -> &mut Progress {
+    fn for_next_claim(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
         if self.look_back <= now {
-            (self.progress, self.look_back) = (Progress::default(), now + LOOK_BACK);
+            (self.progress, self.look_back) = (QueueCursors::default(), now + LOOK_BACK);
         }
         self.overlooks = self.progress.overlooks();
         &mut self.progress
@@ -112,17 +113,17 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             }
         }
         // An expected run may be due later than its commit.
-        if engine.wakeups.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
+        if engine.signals.was_due.swap(false, Ordering::Relaxed) || poll.is_some() {
             engine.set_a_time();
         }
-        poll = match engine.wakeups.expected.swap(false, Ordering::Relaxed) {
+        poll = match engine.signals.expected.swap(false, Ordering::Relaxed) {
             true => Some(POLL_MIN),
             false => poll.map(|poll| poll * 2).filter(|poll| *poll < engine.settings.poll_interval),
         };
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.wakeups.claimer.notified() => {}
+            () = engine.signals.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
             () = at(past.next_look()) => {}
         }
@@ -154,7 +155,7 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
         biased;
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
-        () = engine.wakeups.doubts.notified() => return None,
+        () = engine.signals.doubts.notified() => return None,
         () = at(second_look) => return None,
     };
     let mut permits = first.ok()?;
@@ -219,10 +220,10 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
     let lanes = engine.definitions.lanes();
     match engine.store.claim_suspect(engine.worker, &engine.identifier, &lanes, &suspect).await? {
         Some(Ok(claimed)) => {
-            let slot = Slot::Common(slots.split(1).expect("a claim has a slot"));
-            let flight = InFlight::begin(engine.clone(), claimed.key);
-            let share = engine.shares.take(&claimed.handler);
-            let seat = Seat::of_suspect(share, slot, SuspectPermit::take(engine));
+            let slot = Slot::Shared(slots.split(1).expect("a claim has a slot"));
+            let flight = InFlightGuard::begin(engine.clone(), claimed.key);
+            let share = engine.running_counts.take(&claimed.handler);
+            let seat = SlotLease::of_suspect(share, slot, engine.suspects.permit());
             begin(engine, flight, claimed, seat);
         }
         Some(Err(unclaimed)) => set_aside(engine, unclaimed).await,
@@ -234,7 +235,7 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
 async fn claim_up_to(
     engine: &Engine,
     limit: usize,
-    progress: &mut Progress,
+    progress: &mut QueueCursors,
 ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
     let mut lanes = engine.definitions.lanes();
     if lanes.len() > HANDLERS_FEW {
@@ -243,18 +244,18 @@ async fn claim_up_to(
     if lanes.len() == 0 {
         return Ok(vec![]);
     }
-    let shares = engine.shares.now();
+    let shares = engine.running_counts.now();
     engine.store.claim(engine.worker, &engine.identifier, &lanes, limit, &shares, progress).await
 }
 
 fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
-    let flight = InFlight::begin(engine.clone(), claimed.key);
-    let share = engine.shares.take(&claimed.handler);
-    begin(engine, flight, claimed, Seat::new(share, Slot::Common(slot)));
+    let flight = InFlightGuard::begin(engine.clone(), claimed.key);
+    let share = engine.running_counts.take(&claimed.handler);
+    begin(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
 }
 
 /// Starts a claimed run in its slot.
-pub(super) fn begin(engine: &Engine, flight: InFlight, claimed: Claimed, seat: Seat) {
+pub(super) fn begin(engine: &Engine, flight: InFlightGuard, claimed: Claimed, seat: SlotLease) {
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 
@@ -268,32 +269,6 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
             }
         }
         Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
-    }
-}
-
-/// Hands a run over to a worker with a definition that may fit. If there is none, and `or_stuck` is set, the run is
-/// stuck.
-pub(super) async fn hand_to_another(
-    engine: &Engine,
-    key: Key,
-    (saga, or_stuck): (&str, bool),
-    reason: &str,
-) -> SetAside {
-    let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
-    match engine.store.set_aside(Refusing { key, reason, worker, definition, or_stuck }).await {
-        Ok(set) => {
-            if set == SetAside::HandedOver {
-                engine.wakeups.others.notify_one();
-                // It may be another definition of this program.
-                engine.wakeups.claimer.notify_one();
-            }
-            set
-        }
-        Err(error) => {
-            telemetry::release_failed(key.root, key.id, &error);
-            engine.doubt();
-            SetAside::Void
-        }
     }
 }
 

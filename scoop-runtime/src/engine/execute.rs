@@ -1,175 +1,28 @@
 //! Executes one run step by step, until it has to wait.
 //!
-//! Each turn asks the protocol for the next move, calls the user code of that move ([`super::call`]), and persists the
-//! conclusion ([`super::lanes`]).
+//! Each turn asks the protocol for the next move, calls the user code of that move ([`super::user_code`]), and persists
+//! the conclusion ([`super::settle`]).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Run, Tried};
-use serde_json::Value;
-use uuid::Uuid;
+use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
 
-use super::call::{call_and_conclude, cleanups_of, conclude_failed};
-use super::claim::hand_to_another;
-use super::definitions::{add_reply_type, by_index, recorded};
-use super::lanes::settle;
-use super::outcome::Outcome;
-use super::recall::recall;
-use super::shares::Seat;
-use super::user_code::Held;
-use super::{Engine, Opened};
+use super::definitions::recorded::{by_index, recorded};
+use super::definitions::refresh::add_reply_type;
+use super::execution::{Execution, Exit, InFlightGuard, Why, next, reasons_to_give_up};
+use super::refusal::hand_to_another;
+use super::rollback_history::recall;
+use super::settle::{StepFailed, settle};
+use super::shared::Engine;
+use super::slots::SlotLease;
+use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, made};
-use crate::error::is_of_contents;
-use crate::registry::RunnableSaga;
-use crate::store::{Claimed, FailedPart, Key, Release, SetAside, Surroundings};
-use crate::telemetry::{self, At};
-use crate::testing::Commit;
-
-/// A run in execution.
-pub(super) struct Job {
-    pub(super) key: Key,
-    pub(super) saga: Arc<RunnableSaga>,
-    pub(super) payload: Value,
-    pub(super) message: OnceLock<Held>,
-    pub(super) attempts: i32,
-    pub(super) retries: u32,
-    pub(super) surroundings: Surroundings,
-    /// Whether it may have to give up.
-    pub(super) overdue: bool,
-    pub(super) run: Run,
-    /// The definition under which its newest step completed, as stored.
-    pub(super) definition: Option<i32>,
-    /// Whether it continues under the definition at hand only, which newer ones have refused.
-    reserved: bool,
-    /// Its context, as recorded.
-    pub(super) stored: Context,
-    /// The failed attempts before.
-    pub(super) tried: Tried,
-    /// Why it has to give up before the next move, if it has to.
-    pub(super) reasons: Vec<Failure>,
-    /// Its slot, until it leaves that to its parent.
-    pub(super) seat: Option<Seat>,
-    /// The faults that a rehearsal has let pass.
-    pub(super) rehearsed: Option<Commit>,
-    /// The decision whose commit has an unknown result.
-    pub(super) undecided: Option<Box<Outcome>>,
-}
-
-impl Job {
-    /// Whether to leave it to other workers: this one stops, or another one has a newer definition.
-    fn is_left(&self, engine: &Engine) -> bool {
-        let superseded = !self.reserved && engine.definitions.is_superseded(&self.saga.definition.saga);
-        superseded || engine.stopping.is_cancelled()
-    }
-}
-
-/// Why the execution of a run ends.
-pub(super) enum Halt {
-    /// It waits for children, or has ended.
-    Settled,
-    /// Infrastructure failure (database or connection): retry after a backoff.
-    Infrastructure(Why),
-    /// The step failed and is retried after this pause.
-    Retry { why: Why, pause: Duration },
-    /// No definition at hand can continue it.
-    Stuck(Why),
-    /// It has a reply that this program cannot decode as a value of this type.
-    UnfitReply { why: Why, reply_type: String },
-    /// Its rollback failed again.
-    FailedAgain(Box<FailedPart>),
-    /// The result of the last commit is unknown.
-    InDoubt(String),
-    /// Another worker has taken it over.
-    TakenOver,
-    /// Its code was stopped, since the engine stops and does not wait for it any longer.
-    Abandoned,
-}
-
-/// Why a run stops: the recorded reason, and the part of it that may be logged.
-pub(super) struct Why {
-    pub(super) recorded: String,
-    /// Set if the recorded reason must not be logged.
-    pub(super) logged: Option<String>,
-}
-
-impl Why {
-    pub(super) fn logged(&self) -> &str {
-        self.logged.as_deref().unwrap_or(&self.recorded)
-    }
-}
-
-impl From<String> for Why {
-    fn from(recorded: String) -> Self {
-        Self { recorded, logged: None }
-    }
-}
-
-impl Job {
-    /// The fields of its events, for this step or part of the rollback.
-    pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
-        At {
-            saga: &self.saga.definition.saga,
-            step,
-            run: self.key.id,
-            // The first id is that of the hierarchy.
-            root: self.run.lineage.ids().get(1).copied().unwrap_or(self.key.id),
-            hierarchy: self.key.root,
-            topic: &self.saga.definition.topic,
-            attempt: self.attempt(),
-        }
-    }
-
-    /// Failed attempts at the next code.
-    pub(super) fn attempt(&self) -> u32 {
-        u32::try_from(self.attempts).unwrap_or(0) + self.retries
-    }
-
-    /// The next step or part of the rollback; the newest recorded one if the next one is unknown.
-    pub(super) fn step(&self) -> String {
-        match next(self) {
-            Ok(Continuation::Call(call)) => call.step().to_owned(),
-            Ok(Continuation::Record(_)) | Err(_) => {
-                self.run.last.as_ref().map_or_else(String::new, |last| last.step.clone())
-            }
-        }
-    }
-}
-
-/// Registers a run as in flight in this process until dropped.
-pub(super) struct InFlight {
-    engine: Arc<Engine>,
-    key: Key,
-}
-
-/// An epoch of no claim.
-const NOT_CLAIMED_YET: i64 = i64::MIN;
-
-impl InFlight {
-    pub(super) fn begin(engine: Arc<Engine>, key: Key) -> Self {
-        engine.in_flight().insert((key.id, key.epoch));
-        Self { engine, key }
-    }
-
-    /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may expect the same
-    /// run.
-    pub(super) fn expect(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
-        Self::begin(engine, Key { root, id, epoch: NOT_CLAIMED_YET })
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        // The same run may be in flight under a later claim, which stays.
-        self.engine.in_flight().remove(&(self.key.id, self.key.epoch));
-        if std::thread::panicking() {
-            self.engine.doubt();
-        }
-    }
-}
+use crate::store::{Claimed, Release, SetAside, StepTransaction};
+use crate::telemetry;
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
-pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
+pub(super) async fn drive(flight: InFlightGuard, claimed: Claimed, seat: SlotLease) {
     let engine = flight.engine.clone();
     let Some(saga) = engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
         unreachable!("only runs of registered sagas are claimed");
@@ -180,7 +33,7 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());
     let (tried, reasons) = (Tried::default(), vec![]);
-    let mut job = Job {
+    let mut execution = Execution {
         key,
         saga,
         payload,
@@ -199,43 +52,43 @@ pub(super) async fn drive(flight: InFlight, claimed: Claimed, seat: Seat) {
         rehearsed: None,
         undecided: None,
     };
-    let mut halt = match position(&engine, &mut job, &tried_under).await {
+    let mut exit = match position(&engine, &mut execution, &tried_under).await {
         Ok(()) => {
-            if made(Bug::ByIndex) && !job.run.is_backward() {
-                by_index(&job.saga, &mut job.run);
+            if made(Bug::ByIndex) && !execution.run.is_backward() {
+                by_index(&execution.saga, &mut execution.run);
             }
             if made(Bug::IgnoreRefusals) {
-                job.run.recorded = None;
+                execution.run.recorded = None;
             }
             None
         }
-        Err(halt) => Some(halt),
+        Err(exit) => Some(exit),
     };
     // A run that is giving up finishes that even during a shutdown: its cleanup must run.
-    while halt.is_none() && !(job.is_left(&engine) && job.reasons.is_empty()) {
-        halt = advance(&engine, &mut job).await.err();
+    while exit.is_none() && !(execution.is_left(&engine) && execution.reasons.is_empty()) {
+        exit = advance(&engine, &mut execution).await.err();
     }
-    match halt {
-        Some(halt) if !matches!(halt, Halt::Abandoned) => halted(&engine, &job, halt, flight).await,
+    match exit {
+        Some(exit) if !matches!(exit, Exit::Abandoned) => halted(&engine, &execution, exit, flight).await,
         // Other workers continue it.
         _ => {
-            release(&engine, Release::at_once(job.key), flight).await;
-            engine.announce(&[job.saga.definition.saga.to_string()]);
+            release(&engine, Release::at_once(execution.key), flight).await;
+            engine.announce(&[execution.saga.definition.saga.to_string()]);
         }
     }
 }
 
 /// Reads the definitions under which the run completed its newest step, and under which steps were tried.
-async fn position(engine: &Engine, job: &mut Job, tried_under: &[i32]) -> Result<(), Halt> {
-    job.run.recorded = recorded(engine, &job.saga, job.definition).await?;
-    if job.attempt() > 0 {
+async fn position(engine: &Engine, execution: &mut Execution, tried_under: &[i32]) -> Result<(), Exit> {
+    execution.run.recorded = recorded(engine, &execution.saga, execution.definition).await?;
+    if execution.attempt() > 0 {
         let mut under = vec![];
         for definition in tried_under {
-            under.push(recorded(engine, &job.saga, Some(*definition)).await?);
+            under.push(recorded(engine, &execution.saga, Some(*definition)).await?);
         }
-        job.tried = Tried::of(&job.saga.definition, &job.run, &under);
-        if !job.tried.counts {
-            (job.attempts, job.retries) = (0, 0);
+        execution.tried = Tried::of(&execution.saga.definition, &execution.run, &under);
+        if !execution.tried.counts {
+            (execution.attempts, execution.retries) = (0, 0);
         }
     }
     Ok(())
@@ -243,66 +96,75 @@ async fn position(engine: &Engine, job: &mut Job, tried_under: &[i32]) -> Result
 
 /// Records why execution stopped. The run stays in flight until then, so that reconciliation skips it. If its state is
 /// in doubt, the guard is dropped first, so that reconciliation finds it.
-async fn halted(engine: &Engine, job: &Job, halt: Halt, flight: InFlight) {
-    match halt {
-        Halt::Settled | Halt::Abandoned => {}
-        Halt::TakenOver => {
+async fn halted(engine: &Engine, execution: &Execution, exit: Exit, flight: InFlightGuard) {
+    match exit {
+        Exit::Settled | Exit::Abandoned => {}
+        Exit::TakenOver => {
             // Or this worker wrote it, and the answer was lost.
             drop(flight);
             engine.doubt();
-            if !report_recorded(engine, job).await {
-                telemetry::discarded(job.at(&job.step()));
+            if !report_recorded(engine, execution).await {
+                telemetry::discarded(execution.at(&execution.step()));
             }
         }
-        Halt::InDoubt(why) => {
+        Exit::InDoubt(why) => {
             drop(flight);
             engine.doubt();
-            if !report_recorded(engine, job).await {
-                let outcome = job.undecided.as_ref().map_or("", |outcome| outcome.name());
-                telemetry::outcome_unknown(job.at(&job.step()), outcome, &why);
+            if !report_recorded(engine, execution).await {
+                let outcome = execution.undecided.as_ref().map_or("", |outcome| outcome.name());
+                telemetry::outcome_unknown(execution.at(&execution.step()), outcome, &why);
             }
         }
-        Halt::Infrastructure(why) => {
-            let pause = engine.settings.backoff.pause(job.attempts);
-            retry(engine, job, (why, pause, true), flight).await;
+        Exit::Infrastructure(why) => {
+            let pause = engine.settings.backoff.pause(execution.attempts);
+            retry(engine, execution, (why, pause, true), flight).await;
         }
-        Halt::Retry { why, pause } => retry(engine, job, (why, pause, false), flight).await,
-        Halt::FailedAgain(failed) => {
-            if set_aside(engine, job, flight, engine.store.hold(job.key, &failed)).await {
-                telemetry::rollback_failed(job.at(&failed.part), &failed.failure, true);
+        Exit::Retry { why, pause } => retry(engine, execution, (why, pause, false), flight).await,
+        Exit::FailedAgain(failed) => {
+            if set_aside(engine, execution, flight, engine.store.hold(execution.key, &failed)).await {
+                telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
             }
         }
-        Halt::Stuck(why) => refuse(engine, job, &why, flight).await,
-        Halt::UnfitReply { why, reply_type } => match add_reply_type(engine, &job.saga, &reply_type).await {
-            Ok(()) => refuse(engine, job, &why, flight).await,
-            Err(error) => {
-                let why = format!("the types of replies could not be recorded: {error}").into();
-                retry(engine, job, (why, engine.settings.backoff.pause(job.attempts), true), flight).await;
+        Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,
+        Exit::UnfitReply { why, reply_type } => {
+            match add_reply_type(engine, &execution.saga, &reply_type).await {
+                Ok(()) => refuse(engine, execution, &why, flight).await,
+                Err(error) => {
+                    let why = format!("the types of replies could not be recorded: {error}").into();
+                    retry(
+                        engine,
+                        execution,
+                        (why, engine.settings.backoff.pause(execution.attempts), true),
+                        flight,
+                    )
+                    .await;
+                }
             }
-        },
+        }
     }
 }
 
 /// Hands the run over to a program that can continue it.
-async fn refuse(engine: &Engine, job: &Job, why: &Why, flight: InFlight) {
-    match hand_to_another(engine, job.key, (&job.saga.definition.saga, true), &why.recorded).await {
-        SetAside::Stuck => telemetry::stuck(job.at(&job.step()), why.logged()),
-        SetAside::HandedOver => telemetry::handed_over(job.at(&job.step()), why.logged()),
+async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
+    match hand_to_another(engine, execution.key, (&execution.saga.definition.saga, true), &why.recorded).await
+    {
+        SetAside::Stuck => telemetry::stuck(execution.at(&execution.step()), why.logged()),
+        SetAside::HandedOver => telemetry::handed_over(execution.at(&execution.step()), why.logged()),
         SetAside::Void => {}
     }
     drop(flight);
 }
 
 /// Reports the decision if it is recorded although the answer was lost. Returns whether it is.
-async fn report_recorded(engine: &Engine, job: &Job) -> bool {
-    let Some(outcome) = &job.undecided else {
+async fn report_recorded(engine: &Engine, execution: &Execution) -> bool {
+    let Some(outcome) = &execution.undecided else {
         return false;
     };
-    let recorded = engine.store.recorded(job.key, &engine.identifier, outcome.kind()).await;
+    let recorded = engine.store.recorded(execution.key, &engine.identifier, outcome.kind()).await;
     // If this fails, too, that is unknown.
     let recorded = recorded.unwrap_or(false);
     if recorded {
-        outcome.report(job);
+        outcome.report(execution);
     }
     recorded
 }
@@ -310,14 +172,14 @@ async fn report_recorded(engine: &Engine, job: &Job) -> bool {
 /// Whether this took effect: the run was held under its claim.
 async fn set_aside(
     engine: &Engine,
-    job: &Job,
-    flight: InFlight,
+    execution: &Execution,
+    flight: InFlightGuard,
     setting: impl Future<Output = sqlx::Result<bool>>,
 ) -> bool {
     let set = setting.await;
     drop(flight);
     set.unwrap_or_else(|error| {
-        telemetry::release_failed(job.key.root, job.key.id, &error);
+        telemetry::release_failed(execution.key.root, execution.key.id, &error);
         engine.doubt();
         false
     })
@@ -326,25 +188,25 @@ async fn set_aside(
 /// Releases the run, to be retried after a pause.
 async fn retry(
     engine: &Engine,
-    job: &Job,
+    execution: &Execution,
     (why, pause, infrastructure): (Why, Duration, bool),
-    flight: InFlight,
+    flight: InFlightGuard,
 ) {
     let pause = pause.as_secs_f64();
     let after = Release {
         granted: !infrastructure,
-        definition: engine.definitions.number_of(&job.saga.definition.saga),
-        again: job.tried.counts,
-        ..Release::after(job.key, pause, why.recorded.clone())
+        definition: engine.definitions.number_of(&execution.saga.definition.saga),
+        again: execution.tried.counts,
+        ..Release::after(execution.key, pause, why.recorded.clone())
     };
     if release(engine, after, flight).await {
-        let report = if job.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
-        report(job.at(&job.step()), why.logged(), pause, infrastructure);
+        let report = if execution.attempt() == 0 { telemetry::retried } else { telemetry::retried_again };
+        report(execution.at(&execution.step()), why.logged(), pause, infrastructure);
     }
 }
 
 /// Whether this took effect: the run was held under its claim.
-async fn release(engine: &Engine, release: Release, flight: InFlight) -> bool {
+async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bool {
     let key = release.key;
     let released = engine.store.release(&[release]).await;
     drop(flight);
@@ -357,58 +219,48 @@ async fn release(engine: &Engine, release: Release, flight: InFlight) -> bool {
 }
 
 /// One turn: the next move, and its conclusion.
-async fn advance(engine: &Engine, job: &mut Job) -> Result<(), Halt> {
-    recall(engine, &job.saga, &mut job.run).await?;
-    if std::mem::take(&mut job.overdue) {
-        job.reasons = reasons_to_give_up(engine, job).await?;
+async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit> {
+    recall(engine, &execution.saga, &mut execution.run).await?;
+    if std::mem::take(&mut execution.overdue) {
+        execution.reasons = reasons_to_give_up(engine, execution).await?;
     }
-    let (conclusion, opened) = match std::mem::take(&mut job.reasons) {
+    let (conclusion, opened) = match std::mem::take(&mut execution.reasons) {
         reasons if reasons.is_empty() => {
             // From here on the next move counts as tried, however the call ends.
-            job.tried.next = true;
-            match next(job)? {
+            execution.tried.next = true;
+            match next(execution)? {
                 Continuation::Record(record) => (record.conclude(), None),
-                Continuation::Call(call) => call_and_conclude(engine, job, call).await?,
+                Continuation::Call(call) => call_and_conclude(engine, execution, call).await?,
             }
         }
-        reasons => give_up(engine, job, reasons).await?,
+        reasons => give_up(engine, execution, reasons).await?,
     };
-    settle(engine, job, conclusion, opened).await
+    let mut persisted = settle(engine, execution, conclusion, opened).await?;
+    while let Err(StepFailed { context, failure }) = persisted {
+        let (conclusion, opened) = match next(execution)? {
+            Continuation::Call(call) => conclude_failed(engine, execution, call, context, failure).await?,
+            Continuation::Record(record) => (record.conclude(), None),
+        };
+        persisted = settle(engine, execution, conclusion, opened).await?;
+    }
+    Ok(())
 }
 
 /// Concludes giving up. Cleans up after steps with failed attempts.
 async fn give_up(
     engine: &Engine,
-    job: &mut Job,
+    execution: &mut Execution,
     reasons: Vec<Failure>,
-) -> Result<(Conclusion, Option<Opened>), Halt> {
-    if let Continuation::Call(call) = next(job)? {
-        let failure = Failure::gave_up(&job.run.source, reasons.clone());
-        if !cleanups_of(job, call.action()).is_empty() {
-            return conclude_failed(engine, job, call, job.run.context.clone(), failure).await;
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    if let Continuation::Call(call) = next(execution)? {
+        let failure = Failure::gave_up(&execution.run.source, reasons.clone());
+        if !cleanups_of(execution, call.action()).is_empty() {
+            return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
         }
     }
-    job.run.give_up = reasons;
-    match next(job)? {
+    execution.run.give_up = reasons;
+    match next(execution)? {
         Continuation::Record(record) => Ok((record.conclude(), None)),
-        Continuation::Call(call) => call_and_conclude(engine, job, call).await,
+        Continuation::Call(call) => call_and_conclude(engine, execution, call).await,
     }
-}
-
-/// Why the run has to give up, if it has to.
-pub(super) async fn reasons_to_give_up(engine: &Engine, job: &Job) -> Result<Vec<Failure>, Halt> {
-    let reasons = engine.reasons_to_give_up(job.key, &job.run, job.surroundings).await;
-    reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
-}
-
-/// The database failed; or the record differs from the expected one, and only another program may be able to read it.
-pub(super) fn unread(what: &str, error: &sqlx::Error) -> Halt {
-    let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
-    let why = Why { recorded: format!("{what}: {error}"), logged };
-    if is_of_contents(error) { Halt::Stuck(why) } else { Halt::Infrastructure(why) }
-}
-
-/// The next move of this run by the protocol.
-pub(super) fn next(job: &Job) -> Result<Continuation<'_>, Halt> {
-    Continuation::of(&job.saga.definition, &job.run).map_err(|stuck| Halt::Stuck(stuck.to_string().into()))
 }

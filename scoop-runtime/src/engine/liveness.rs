@@ -11,13 +11,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Engine;
-use crate::ids;
-use crate::store::{MemorySession, Reaped, Store, Tables};
+use super::shared::Engine;
+use crate::store::{MemorySession, PostgresSession, Reaped, Store};
 use crate::telemetry;
 
 /// The longest interval between checks for dead workers. The timer checks as well.
@@ -32,15 +30,9 @@ const REGISTER_INTERVAL: Duration = Duration::from_secs(1);
 
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Makes the server check a silent client: the loss of a host is noticed after about eleven seconds, also if a
-/// notification to it is not acknowledged, since keepalives are not sent then. No effect on a Unix socket, where the
-/// kernel reports the end of a process at once.
-const KEEPALIVES: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
-    SET tcp_user_timeout = '11s'";
-
 /// The session that shows that this process lives, and receives notifications.
 pub(super) enum Session {
-    Postgres(PgListener),
+    Postgres(PostgresSession),
     Memory(MemorySession),
 }
 
@@ -57,7 +49,16 @@ enum Heard {
 impl Session {
     pub(super) async fn open(engine: &Engine) -> sqlx::Result<Self> {
         match &engine.store {
-            Store::Postgres(tables) => Ok(Self::Postgres(listen(engine, tables).await?)),
+            Store::Postgres(tables) => {
+                let mut session = tables.open_session().await?;
+                // Read when the lock is taken.
+                let known = engine.definitions.known();
+                let registered = engine.definitions.registered(&known, engine.worker);
+                let started_at = session.register(tables, registered).await?;
+                engine.definitions.started(started_at);
+                session.listen(tables).await?;
+                Ok(Self::Postgres(session))
+            }
             Store::Memory(memory) => {
                 let known = engine.definitions.known();
                 let registered = engine.definitions.registered(&known, engine.worker);
@@ -70,50 +71,23 @@ impl Session {
 
     /// Waits for a notification.
     async fn hear(&mut self, engine: &Engine) -> Heard {
-        let by_us = match self {
-            Self::Postgres(listener) => match listener.try_recv().await {
-                Ok(Some(notification)) => Some(notification.payload() == engine.worker.to_string()),
-                Ok(None) | Err(_) => None,
-            },
-            Self::Memory(session) => session.hear().await.map(|from| from == engine.worker),
+        let sender = match self {
+            Self::Postgres(session) => session.hear().await,
+            Self::Memory(session) => session.hear().await,
         };
-        match by_us {
-            Some(true) => Heard::Ourselves,
-            Some(false) => Heard::Others,
+        match sender {
+            Some(sender) if sender == engine.worker => Heard::Ourselves,
+            Some(_) => Heard::Others,
             None => Heard::End,
         }
     }
 
     /// Frees the lock: the connection goes back to a pool that outlives the engine.
     pub(super) async fn close(self) {
-        if let Self::Postgres(mut listener) = self
-            && let Err(error) = sqlx::query("SELECT pg_advisory_unlock_all()").execute(&mut listener).await
-        {
-            telemetry::session_gone(&error);
+        if let Self::Postgres(session) = self {
+            session.close().await;
         }
     }
-}
-
-/// Opens a session that listens. It takes a lock with a fresh key, and registers the worker only then.
-async fn listen(engine: &Engine, tables: &Tables) -> sqlx::Result<PgListener> {
-    let mut listener = PgListener::connect_with(tables.sessions().listening()).await?;
-    // The lock has to be taken before anything else, so the reconnect is done here.
-    listener.eager_reconnect(false);
-    sqlx::raw_sql(KEEPALIVES).execute(&mut listener).await?;
-    let lock_key = lock_key();
-    sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut listener).await?;
-    let known = engine.definitions.known();
-    let registered = engine.definitions.registered(&known, engine.worker);
-    let started_at = tables.register(&mut listener, lock_key, registered).await?;
-    engine.definitions.started(started_at);
-    listener.listen(tables.channel()).await?;
-    Ok(listener)
-}
-
-/// The random half of a fresh UUID: two processes never draw the same.
-fn lock_key() -> i64 {
-    let (_, random) = ids::now_v7().as_u64_pair();
-    i64::from_ne_bytes(random.to_ne_bytes())
 }
 
 /// Keeps the session, and passes on notifications, until the engine is drained.
@@ -124,7 +98,7 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             biased;
             () = drained.cancelled() => return session.close().await,
             heard = session.hear(&engine) => heard,
-            () = engine.wakeups.unlisted.notified() => match is_listed(&engine).await {
+            () = engine.signals.unlisted.notified() => match is_listed(&engine).await {
                 true => continue,
                 false => Heard::Unlisted,
             },
@@ -199,19 +173,19 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Ok(Reaped { workers, freed }) => {
                 telemetry::took_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
-                engine.wakeups.claimer.notify_one();
+                engine.signals.claimer.notify_one();
                 // Some of the runs may have to wait.
                 engine.set_a_time();
                 // Nothing is claimed before this worker knows that the dead one is gone.
-                engine.wakeups.clock.notify_one();
-                engine.wakeups.others.notify_one();
+                engine.signals.clock.notify_one();
+                engine.signals.others.notify_one();
             }
             Err(error) => telemetry::operation_failed(engine.worker, "reap of dead workers", &error),
         }
         tokio::select! {
             biased;
             () = engine.stopping.cancelled() => return,
-            () = engine.wakeups.reaper.notified() => {}
+            () = engine.signals.reaper.notified() => {}
             () = tokio::time::sleep(interval) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run, SLEEP_HANDLER};
 
-use super::execute::Job;
+use super::execution::Execution;
 use crate::telemetry;
 
 /// A decision to report.
@@ -45,16 +45,16 @@ impl Outcome {
     }
 
     /// Reports it. Call this after the commit.
-    pub(super) fn report(&self, job: &Job) {
+    pub(super) fn report(&self, execution: &Execution) {
         // A built-in saga, unknown to users.
-        if job.saga.definition.saga == SLEEP_HANDLER {
+        if execution.saga.definition.saga == SLEEP_HANDLER {
             return;
         }
         if let Some(Placed { step, failure }) = &self.turned_back {
             let gave_up = GaveUp::of(failure);
-            gave_up.report(job, step, failure);
+            gave_up.report(execution, step, failure);
             if !gave_up.cancelled && !gave_up.missed_deadline {
-                let at = job.at(step);
+                let at = execution.at(step);
                 let report = if at.is_root() { telemetry::failed } else { telemetry::failed_below };
                 report(at, failure);
             }
@@ -63,11 +63,11 @@ impl Outcome {
             Some(Ended::RolledBack { at: Placed { step, failure }, told }) => {
                 // If there was nothing to undo, no part of a rollback has run.
                 let step = self.turned_back.as_ref().map_or(step, |turned| &turned.step);
-                telemetry::rolled_back(job.at(step), failure, *told);
+                telemetry::rolled_back(execution.at(step), failure, *told);
             }
             Some(Ended::RollbackFailed(Placed { step, failure })) => {
-                GaveUp::of(failure).report(job, step, failure);
-                telemetry::rollback_failed(job.at(step), failure, false);
+                GaveUp::of(failure).report(execution, step, failure);
+                telemetry::rollback_failed(execution.at(step), failure, false);
             }
             None => {}
         }
@@ -122,12 +122,12 @@ impl GaveUp {
         }
     }
 
-    fn report(&self, job: &Job, step: &str, failure: &Failure) {
+    fn report(&self, execution: &Execution, step: &str, failure: &Failure) {
         if self.cancelled {
-            telemetry::cancelled(job.at(step), failure);
+            telemetry::cancelled(execution.at(step), failure);
         }
         if self.missed_deadline {
-            let at = job.at(step);
+            let at = execution.at(step);
             let report =
                 if at.is_root() { telemetry::deadline_missed } else { telemetry::deadline_missed_below };
             report(at, failure);

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Engine;
-use crate::registry::Scheduled;
+use super::shared::Engine;
+use crate::saga::registry::Scheduled;
+use crate::saga::timetable::Unfit;
 use crate::store::{Awaited, Fired, Published, Taken};
 use crate::telemetry;
-use crate::timetable::Unfit;
 
 /// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
 const LOOK_MAX: Duration = Duration::from_secs(60);

@@ -6,17 +6,31 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Engine;
-use crate::store::Suspect;
-use crate::sync::{Mutex, lock};
+use tokio::sync::Notify;
 
-#[derive(Default)]
+use crate::store::Suspect;
+use crate::util::sync::{Mutex, lock};
+
+/// The suspects of this worker.
 pub(super) struct Suspects {
-    in_flight: AtomicBool,
+    in_flight: Arc<AtomicBool>,
+    /// Has the timer look again.
+    clock: Arc<Notify>,
     found: Mutex<Option<Suspect>>,
 }
 
 impl Suspects {
+    /// None yet. The timer waits for `clock`.
+    pub(super) fn new(clock: Arc<Notify>) -> Self {
+        Self { in_flight: Arc::default(), clock, found: Mutex::default() }
+    }
+
+    /// The right to execute one. Taken by the claimer only.
+    pub(super) fn permit(&self) -> SuspectPermit {
+        self.in_flight.store(true, Ordering::Relaxed);
+        SuspectPermit { in_flight: self.in_flight.clone(), clock: self.clock.clone() }
+    }
+
     /// Whether a suspect may be claimed now.
     pub(super) fn may_claim(&self) -> bool {
         !self.in_flight.load(Ordering::Relaxed)
@@ -35,19 +49,14 @@ impl Suspects {
 }
 
 /// The right to execute a suspect. When dropped, the timer looks for the next one.
-pub(super) struct SuspectPermit(Arc<Engine>);
-
-impl SuspectPermit {
-    /// Taken by the claimer only.
-    pub(super) fn take(engine: &Arc<Engine>) -> Self {
-        engine.suspects.in_flight.store(true, Ordering::Relaxed);
-        Self(engine.clone())
-    }
+pub(super) struct SuspectPermit {
+    in_flight: Arc<AtomicBool>,
+    clock: Arc<Notify>,
 }
 
 impl Drop for SuspectPermit {
     fn drop(&mut self) {
-        self.0.suspects.in_flight.store(false, Ordering::Relaxed);
-        self.0.set_a_time();
+        self.in_flight.store(false, Ordering::Relaxed);
+        self.clock.notify_one();
     }
 }

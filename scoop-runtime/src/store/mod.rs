@@ -1,93 +1,388 @@
-//! The store of runs and their history: PostgreSQL, or the memory of one program. The only module that speaks SQL.
+//! The store of runs and their history: PostgreSQL, or the memory of one program, chosen when a program starts.
+//!
+//! This file declares the operations, once for both; the folder has the values that they take and return. [`postgres`]
+//! and [`memory`] implement them, in files of the same names.
 
-mod alone;
-mod bulk;
-mod claim;
-mod client;
 mod definitions;
-mod due;
-mod either;
-mod engine;
-mod free;
-mod history;
-mod launching;
+mod launch;
 mod memory;
-mod migrate;
-mod name;
-mod plain;
-#[cfg(test)]
-mod plans;
-mod progress;
-mod reach;
-mod rebuild;
-mod recorded;
-mod redelivery;
-mod repair;
+mod postgres;
+mod queue_cursors;
 mod requests;
-mod required;
-#[cfg(test)]
-mod rounds;
-mod rows;
 mod schedule;
-mod sessions;
 mod settlement;
-#[cfg(test)]
-mod shapes;
-mod sql;
-mod telling;
-#[cfg(test)]
-pub(crate) mod tests;
-mod topology;
+mod types;
+mod unhandled;
 
-pub(crate) use bulk::{is_bulky, parts};
-pub(crate) use client::{Claimer, HandlerOutcome, Launch, Launched, Standing, known_before};
 pub(crate) use definitions::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
-pub(crate) use due::Suspect;
-pub(crate) use either::{Pairs, Store};
-pub(crate) use engine::{Committed, Parent, Release};
-pub(crate) use free::{Disowned, Reaped};
-pub(crate) use history::{History, Wanted};
+pub(crate) use launch::{Claimer, Launch, Launched, is_bulky, known_before, parts, prepare};
 #[cfg(feature = "simulation")]
 pub use memory::Link;
 pub use memory::{LoggedEvent, WorkingRun};
 pub(crate) use memory::{Memory, MemorySession};
-pub(crate) use migrate::{files, migrate, unfit_tables};
-pub(crate) use progress::Progress;
-pub(crate) use reach::{check, refusal};
-pub(crate) use redelivery::Redelivery;
-pub(crate) use repair::{Page, Remedied, Repaired};
-pub(crate) use requests::{Asked, Target, Undone};
-pub(crate) use rows::{
-    Claimed, FailedPart, Key, StoredTime, Surroundings, Unclaimed, failure, lineage, no_failure, readable,
-    stored_time, time, time_if_any, timestamps,
+#[cfg(test)]
+pub(crate) use postgres::tests;
+pub(crate) use postgres::{
+    Access, MARKED, PostgresSession, RolledBack, Schema, Sessions, StepTransaction, StepTransactions, Tables,
+    check, files, migrate, refusal, roll_back, unfit_tables,
+};
+pub(crate) use queue_cursors::QueueCursors;
+pub use requests::ListedHandler;
+pub(crate) use requests::{
+    Asked, Cancelled, HandlerOutcome, Page, Redelivery, Remedied, Repaired, Standing, Struck, Target, Undone,
 };
 pub(crate) use schedule::{Awaited, Fired, Published, Taken, Ticked};
-pub(crate) use sessions::{Access, Sessions};
 pub(crate) use settlement::{Settled, Settlement, Shape};
-pub(crate) use sql::{Schema, Statements};
+pub(crate) use types::{
+    ClaimKey, Claimed, Committed, Disowned, Due, FailedPart, Freed, GiveUp, HierarchyFlags, History, Parent,
+    Reaped, Release, Suspect, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
+};
+pub(crate) use unhandled::Unhandled;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::OnceCell;
+use scoop_core::{Beginning, Entry, EventKind, Failure, RecordedStep, RollbackNames, Run};
+use serde_json::Value;
+use sqlx::{PgConnection, PgExecutor};
+use time::OffsetDateTime;
+use uuid::Uuid;
 
-use crate::clock::ServerClock;
+use crate::repair::Refusal;
+use crate::saga::children::ChildQuery;
+use crate::saga::registry::{Renamed, Subscription};
+use crate::settings::Backoff;
+use crate::tree::{Extent, TreeRows};
+use crate::util::when::Now;
+use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, Rebuild, StuckRun};
 
-/// The tables of one schema.
-#[derive(Clone, Debug)]
-pub(crate) struct Tables {
-    sessions: Sessions,
-    sql: Statements,
-    clock: Arc<ServerClock>,
-    /// Whether the role may write messages and runs itself, once that is known.
-    writes: Arc<OnceCell<bool>>,
+/// Topics and names of sagas, pair by pair.
+pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
+
+/// The store of runs and their history.
+#[derive(Clone)]
+pub(crate) enum Store {
+    Postgres(Arc<Tables>),
+    Memory(Memory),
 }
 
-impl Tables {
-    pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
-        Self { sessions, sql: Statements::of(schema), clock: Arc::default(), writes: Arc::default() }
-    }
-
-    pub(crate) fn sessions(&self) -> &Sessions {
-        &self.sessions
+impl From<Tables> for Store {
+    fn from(tables: Tables) -> Self {
+        Self::Postgres(Arc::new(tables))
     }
 }
+
+/// Declares the operations of the store. Each part is a trait that both stores implement, in the file of its topic;
+/// [`Store`] has the operations of the store in use.
+macro_rules! storage {
+    ($(
+        $(#[$about:meta])*
+        trait $part:ident {
+            $(
+                $(#[$doc:meta])*
+                async fn $operation:ident(&self $(, $argument:ident: $type:ty)* $(,)?) -> $answer:ty;
+            )*
+        }
+    )*) => {
+        $(
+            $(#[$about])*
+            pub(crate) trait $part {
+                $($(#[$doc])* async fn $operation(&self $(, $argument: $type)*) -> sqlx::Result<$answer>;)*
+            }
+        )*
+
+        impl Store {
+            $($(
+                $(#[$doc])*
+                pub(crate) async fn $operation(&self $(, $argument: $type)*) -> sqlx::Result<$answer> {
+                    match self {
+                        Self::Postgres(tables) => tables.$operation($($argument),*).await,
+                        Self::Memory(memory) => memory.$operation($($argument),*).await,
+                    }
+                }
+            )*)*
+        }
+    };
+}
+
+storage! {
+    /// Claims of ready runs.
+    trait ClaimStorage {
+        /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
+        async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> Lanes;
+
+        /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
+        /// only at runs that became ready since `progress`, and advances that.
+        async fn claim(
+            &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
+            progress: &mut QueueCursors,
+        ) -> Vec<Result<Claimed, Unclaimed>>;
+
+        /// Claims this suspect, if it is still ready in one of these queues.
+        async fn claim_suspect(
+            &self, worker: Uuid, identifier: &str, lanes: &Lanes, suspect: &Suspect,
+        ) -> Option<Result<Claimed, Unclaimed>>;
+    }
+
+    /// Settlements.
+    trait SettleStorage {
+        /// Applies the settlements whose claims still hold, and returns their results. It is fast if all of them have
+        /// the same shape, other than [`Shape::Any`].
+        async fn settle(
+            &self, identifier: &str, settlements: &[Settlement],
+        ) -> BTreeMap<(Uuid, i64), Settled>;
+    }
+
+    /// Parents of ended children, releases, and notifications of other processes.
+    trait WakeStorage {
+        /// Makes the runs ready that wait for no child any more, and returns their handlers.
+        async fn wake(&self, parents: &[Parent]) -> Vec<String>;
+
+        /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are
+        /// claimed. With `commits`, those that had come to the last step of their saga commit instead.
+        async fn wake_here(
+            &self, parents: &[Parent], worker: Uuid, identifier: &str, lanes: &Lanes, room: (usize, bool),
+        ) -> Woken;
+
+        /// Hands runs back. Returns how many were still held under their keys.
+        async fn release(&self, releases: &[Release]) -> u64;
+
+        /// Notifies the other processes that there may be work.
+        async fn notify(&self, worker: Uuid) -> ();
+    }
+
+    /// Release of runs that their owner does not execute.
+    trait FreeStorage {
+        /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the
+        /// runs ready that it may have failed to wake. `in_flight` is called when no claim is under way.
+        async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Disowned;
+
+        /// Deletes dead workers and frees their runs.
+        async fn reap(&self, worker: Uuid, backoff: Backoff) -> Reaped;
+
+        /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.
+        async fn leave(&self, worker: Uuid, backoff: Backoff) -> Freed;
+    }
+
+    /// Due times, deadlines, and the runs that have to give up.
+    trait DueStorage {
+        /// What this worker of these queues has to do next. Without `claims_suspects`, suspects do not count.
+        async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> Due;
+
+        /// Makes waiting runs give up that have missed a deadline, and returns them.
+        async fn overdue(&self, limit: i64) -> Vec<Parent>;
+
+        /// Which of these running runs have to give up, and in how many seconds.
+        async fn stops(&self, keys: &[ClaimKey]) -> Vec<(Uuid, f64)>;
+
+        /// Why the run has to give up, if it has to and is still held under this key.
+        async fn give_up(&self, key: ClaimKey) -> Option<GiveUp>;
+
+        /// Whether the run is still held under this key.
+        async fn is_held(&self, key: ClaimKey) -> bool;
+
+        /// The time by the clock of the server.
+        async fn now(&self) -> Now;
+    }
+
+    /// Definitions of sagas, and the workers that have them.
+    trait DefinitionStorage {
+        /// Records definitions. Returns the number of each.
+        async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
+
+        /// The steps of a recorded definition of this handler.
+        async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
+
+        /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
+        /// workers.
+        async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();
+
+        /// The living workers.
+        async fn living_workers(&self) -> Vec<LivingWorker>;
+
+        /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
+        async fn set_aside(&self, refusal: Refusing<'_>) -> SetAside;
+    }
+
+    /// The record of a run, for its rollback and for its steps.
+    trait HistoryStorage {
+        /// Whether the worker of this identifier has recorded an event of this kind for the run.
+        async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> bool;
+
+        /// The history of a run: its newest suspension, and up to `limit` entries. The entries of a recorded window are
+        /// all returned.
+        async fn history(&self, names: &RollbackNames, handler: &str, run: &Run, limit: usize) -> History;
+
+        /// The newest entries of a run's forward path, up to `until`.
+        async fn entries_until(
+            &self, names: &RollbackNames, handler: &str, run: &Run, limit: usize, until: i64,
+        ) -> Vec<Entry>;
+
+        /// The counts of a run's history, up to `until`. Reads all of it.
+        async fn count_history(&self, handler: &str, run: &Run, until: i64) -> Beginning;
+
+        /// How often in a row the step of these names completed in a run, up to `until`.
+        async fn repetitions(&self, handler: &str, run: &Run, steps: &[String], until: i64) -> u32;
+
+        /// The outputs of a run's steps, by name.
+        async fn values(&self, handler: &str, run: &Run, wanted: &Wanted) -> BTreeMap<String, Value>;
+
+        /// Whether an operator wants the newest part of a rollback to run again.
+        async fn repeats(&self, run: &Run) -> bool;
+
+        /// The outcome of messages in each of their handlers, in the order of the messages.
+        async fn children(&self, asked: ChildQuery<'_>) -> Vec<Child>;
+    }
+
+    /// Launches of messages.
+    trait LaunchStorage {
+        /// Launches messages in a transaction of their own.
+        async fn launch_alone(&self, messages: &[Launched]) -> Launch;
+
+        /// Launches messages by a worker that has slots for some of their runs: these are claimed.
+        async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> Launch;
+    }
+
+    /// The state of hierarchies, for clients.
+    trait StatusStorage {
+        /// The progress of a root message.
+        async fn standing(&self, root: Uuid, message: Uuid) -> Standing;
+
+        /// The message that started a hierarchy.
+        async fn root_message(&self, root: Uuid) -> Option<Uuid>;
+
+        /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
+        async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
+    }
+
+    /// Cancellation, and rollback of finished runs.
+    trait RequestStorage {
+        /// The run or message with this id.
+        async fn find_target(&self, id: Uuid) -> Option<Target>;
+
+        /// The thing that this id names, if any.
+        async fn named(&self, id: Uuid) -> Option<Named>;
+
+        /// The cancellations requested in this hierarchy, oldest first.
+        async fn cancellations(&self, root: Uuid) -> Vec<CancellationRequest>;
+
+        /// Makes all unfinished runs below the target give up.
+        async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> Cancelled;
+
+        /// Makes all handlers of the target's message roll back, if all of it is finished.
+        async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> Undone;
+    }
+
+    /// Failed rollbacks and stuck runs, and their repair by operators.
+    trait RepairStorage {
+        /// Parks a run for an operator after its rollback failed again, and records that failure.
+        async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> bool;
+
+        /// Carries out an intervention on a run, if that is possible.
+        async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal>;
+
+        /// A page of failed compensations, newest first.
+        async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
+
+        /// A page of stuck runs, longest first.
+        async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
+
+        /// The interventions in a hierarchy, oldest first.
+        async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
+    }
+
+    /// Redelivery of unhandled messages.
+    trait RedeliveryStorage {
+        /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered
+        /// now. Begins after the event `after`, or with the events of the time `since`.
+        async fn redeliver(
+            &self, topic: &str, since: OffsetDateTime, after: Option<Uuid>, limit: usize,
+        ) -> Redelivery;
+    }
+
+    /// Subscriptions of handlers.
+    trait SubscriptionStorage {
+        /// Registers the sagas that messages are delivered to, in place of their former names.
+        async fn publish(&self, subscriptions: &[Subscription]) -> ();
+
+        /// The names that newer programs have given these sagas, and that this program does not have.
+        async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> Vec<Renamed>;
+
+        /// The sagas that have ready runs but no living worker, with their topics.
+        async fn abandoned_sagas(&self) -> Vec<(String, String)>;
+
+        /// The registered handlers.
+        async fn listed_handlers(&self) -> Vec<ListedHandler>;
+
+        /// Retires a handler. With `drops`, its runs that have not begun are deleted.
+        async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> Struck;
+    }
+
+    /// Schedules, and their due ticks.
+    trait ScheduleStorage {
+        /// Registers the schedules of sagas.
+        async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
+
+        /// The wait until one of these is due, and those without a row.
+        async fn schedule_wait(&self, pairs: Pairs<'_>) -> Awaited;
+
+        /// Launches the due ticks of one of these schedules and advances it, in one transaction.
+        async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;
+
+        /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
+        /// `None` if there is no such schedule.
+        async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: Asked) -> Option<Vec<String>>;
+    }
+
+    /// The rebuild of the working set.
+    trait RebuildStorage {
+        /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are
+        /// left out of a further pass, in a transaction of its own: their rows are gone in the first one.
+        async fn rebuild(&self) -> Result<Rebuild, i64>;
+    }
+}
+
+impl Store {
+    /// Publishes messages, in a transaction of the caller.
+    pub(crate) async fn launch(
+        &self,
+        executor: impl PgExecutor<'_>,
+        messages: &[Launched],
+    ) -> sqlx::Result<Launch> {
+        self.tables()?.launch(executor, messages).await
+    }
+
+    /// Applies a settlement inside the transaction of a step, if its claim still holds.
+    pub(crate) async fn settle_within(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlement: &Settlement,
+        claim: &str,
+    ) -> sqlx::Result<Option<Settled>> {
+        self.tables()?.settle_within(connection, identifier, settlement, claim).await
+    }
+
+    /// The database: only it has transactions in which user code can write, too.
+    fn tables(&self) -> sqlx::Result<&Tables> {
+        match self {
+            Self::Postgres(tables) => Ok(tables),
+            Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),
+        }
+    }
+
+    /// Whether the death of a process is reported at once, without polling.
+    pub(crate) fn tells_of_deaths(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
+    /// Closes its connections, if it has any.
+    pub(crate) async fn close(&self) {
+        if let Self::Postgres(tables) = self {
+            tables.sessions().close().await;
+        }
+    }
+}
+
+/// The error of operations that need a transaction of a database.
+const IN_MEMORY: &str = "scoop runs in memory here, where no transaction of a database can be taken part in";

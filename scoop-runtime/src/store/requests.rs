@@ -1,18 +1,16 @@
-//! Requests to a hierarchy from outside: cancellation and rollback.
+//! What clients and operators ask of hierarchies, and the answers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use scoop_core::{Failure, Lineage};
-use sqlx::types::Json;
-use sqlx::{PgConnection, Row};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::alone::Alone;
-use super::engine::READ_COMMITTED;
-use super::rows::lineage;
-use super::{Parent, Tables};
-use crate::ids;
-use crate::name::RUNS_NAMED;
-use crate::patience::note;
-use crate::{CancellationRequest, Named, RunId};
+use super::types::Parent;
+use crate::repair::Remedy;
+use crate::util::ids;
+use crate::util::stored_time::StoredTime;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
@@ -62,127 +60,88 @@ pub(crate) enum Undone {
     FailedBefore,
 }
 
-impl Tables {
-    /// The run or message with this id.
-    pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
-        let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
-        row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
-    }
+/// How far a message is.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) emitted: bool,
+    pub(crate) unfinished: i64,
+    /// The outcome of each handler, once no run is unfinished.
+    pub(crate) handlers: Vec<HandlerOutcome>,
+}
 
-    /// The thing that this id names, if any.
-    pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
-        let rows = sqlx::query(self.sql.request_named.clone())
-            .bind(id)
-            .bind(i64::from(RUNS_NAMED))
-            .all(&self.sessions)
-            .await?;
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        let hierarchy = row.try_get("root")?;
-        let mut runs = vec![];
-        for row in &rows {
-            if let Some(run) = row.try_get::<Option<RunId>, _>("run")? {
-                runs.push((run, row.try_get("handler")?));
-            }
-        }
-        Ok(Some(match row.try_get("kind")? {
-            "run" => {
-                Named::Run { hierarchy, handler: runs.pop().map_or_else(String::new, |(_, handler)| handler) }
-            }
-            "hierarchy" => Named::Hierarchy { runs },
-            _ => Named::Message { hierarchy, runs },
-        }))
-    }
+/// What became of a message with one of its handlers.
+#[derive(Debug)]
+pub(crate) enum HandlerOutcome {
+    Unfinished,
+    Committed,
+    RolledBack(Failure),
+    RollbackFailed { failure: Failure, cause: Failure },
+}
 
-    /// The cancellations requested in this hierarchy, oldest first.
-    pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
-        let rows = sqlx::query(self.sql.request_list.clone()).bind(root).all(&self.sessions).await?;
-        Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
-    }
+/// The result of an intervention.
+#[derive(Debug)]
+pub(crate) struct Repaired {
+    /// The handlers of the runs that are ready now.
+    pub(crate) handlers: Vec<String>,
+    /// The parent, which may wait for no child any more.
+    pub(crate) parent: Option<Parent>,
+}
 
-    /// Makes all unfinished runs below the target give up.
-    pub(crate) async fn cancel(
-        &self,
-        target: &Target,
-        request: &Failure,
-        asked: Asked,
-    ) -> sqlx::Result<Cancelled> {
-        let (root, id) = (target.lineage.root_id(), target.lineage.id());
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let recorded = sqlx::query(self.sql.cancel_record.clone())
-            .bind(target.message)
-            .bind(target.lineage.ids())
-            .bind(Json(request))
-            .bind(asked.id)
-            .execute(&mut *tx)
-            .await?;
-        let is_done = self.is_done(&mut tx, asked).await?;
-        let mut marked = 0;
-        loop {
-            let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(id);
-            let (seen, more): (i64, i64) = mark.fetch_one(&mut *tx).await?;
-            marked += more;
-            if seen == 0 {
-                break;
-            }
-        }
-        sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(id).execute(&mut *tx).await?;
-        let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(id);
-        let giving_up = left.fetch_all(&mut *tx).await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(Cancelled {
-            fresh: recorded.rows_affected() > 0 || is_done,
-            any_marked: marked > 0 || is_done,
-            giving_up: giving_up.iter().map(Parent::from_row).collect::<sqlx::Result<_>>()?,
-        })
+impl Repaired {
+    /// The work left after an attempt whose answer was lost: the parent may wait for no child any more. Workers find
+    /// ready runs without a notification.
+    pub(super) fn before(target: &Target, at: OffsetDateTime) -> Self {
+        let (root, above) = (target.lineage.root_id(), target.lineage.parent());
+        Self { handlers: vec![], parent: above.map(|above| Parent { root, id: above.id(), at }) }
     }
+}
 
-    /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
-    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
-        if !asked.again {
-            return Ok(false);
-        }
-        sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
-    }
+/// A requested intervention, with its reason and requester.
+pub(crate) struct Remedied<'a> {
+    pub(crate) remedy: Remedy,
+    pub(crate) note: &'a str,
+    pub(crate) source: &'a str,
+    pub(crate) asked: Asked,
+}
 
-    /// Makes all handlers of the target's message roll back, if all of it is finished.
-    pub(crate) async fn undo(
-        &self,
-        target: &Target,
-        request: &Failure,
-        asked: Asked,
-    ) -> sqlx::Result<Undone> {
-        let root = target.lineage.root_id();
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
-        if self.is_done(&mut tx, asked).await? {
-            return Ok(Undone::Begun(vec![]));
-        }
-        let check = sqlx::query(self.sql.undo_check.clone()).bind(root).bind(target.message);
-        let state = check.fetch_one(&mut *tx).await?;
-        if state.try_get("unfinished")? {
-            return Ok(Undone::Unfinished);
-        }
-        if state.try_get::<i64, _>("handled")? == 0 {
-            return Ok(Undone::Unhandled);
-        }
-        let turned_back = state.try_get("told")? || state.try_get::<i64, _>("done")? == 0;
-        if turned_back && !state.try_get("failed_itself")? {
-            return Ok(Undone::RolledBack);
-        }
-        if turned_back || state.try_get("failed")? {
-            return Ok(Undone::FailedBefore);
-        }
-        let handlers = sqlx::query_scalar(self.sql.undo_begin.clone())
-            .bind(root)
-            .bind(target.message)
-            .bind(target.lineage.ids())
-            .bind(Json(request))
-            .bind(asked.id)
-            .fetch_all(&mut *tx)
-            .await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(Undone::Begun(handlers))
-    }
+/// The start of a page of a list, and its size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) after: Option<(StoredTime, Uuid)>,
+    pub(crate) limit: u32,
+}
+
+/// The result of retiring a handler.
+#[derive(Debug)]
+pub(crate) struct Struck {
+    pub(crate) was_listed: bool,
+    pub(crate) waiting: i64,
+    pub(crate) dropped: usize,
+    /// The parents, which may wait for no child any more.
+    pub(crate) parents: Vec<Parent>,
+}
+
+/// The result of one page of a redelivery.
+#[derive(Debug, Default)]
+pub(crate) struct Redelivery {
+    /// The hierarchies that continue or begin, one for each message.
+    pub(crate) roots: BTreeSet<Uuid>,
+    /// The handlers that have a new run.
+    pub(crate) handlers: BTreeSet<String>,
+    /// Whether a message has a due time or a deadline.
+    pub(crate) sets_a_time: bool,
+    /// The event to continue after; `None` at the end.
+    pub(crate) next: Option<Uuid>,
+}
+
+/// A handler to which messages are delivered, whether or not a process with it is alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedHandler {
+    /// The topic that it is subscribed to.
+    pub topic: String,
+    /// The saga.
+    pub handler: String,
+    /// The time of its registration, or of the latest one after it was retired, since 1970.
+    pub since: Duration,
 }

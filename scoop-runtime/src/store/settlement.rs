@@ -5,18 +5,13 @@ use std::collections::BTreeMap;
 use scoop_core::{Conclusion, Context, Emission, Event, EventKind, Failure, Fate, Path, Required, Run};
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::Row;
-use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::bulk::PAYLOADS_BYTES_MAX;
-use super::launching::Launching;
-use super::plain::Plain;
-use super::rows::{Key, Surroundings, time, timestamps};
-use super::telling::Telling;
-use crate::payload;
-use crate::unhandled::Unhandled;
+use super::launch::PAYLOADS_BYTES_MAX;
+use super::types::{ClaimKey, HierarchyFlags, timestamps};
+use crate::store::Unhandled;
+use crate::util::payload;
 
 /// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
 /// written: each byte is read twice.
@@ -188,9 +183,9 @@ pub(super) struct ToldRow {
 impl Settlement {
     /// What follows for `before`, held under `key`, which has the context `stored` by the books.
     pub(crate) fn new(
-        key: Key,
+        key: ClaimKey,
         before: &Run,
-        (surroundings, stored): (Surroundings, &Context),
+        (surroundings, stored): (HierarchyFlags, &Context),
         conclusion: Conclusion,
     ) -> Self {
         let may_give_up = may_give_up(before, &conclusion.fate);
@@ -254,19 +249,6 @@ impl Settlement {
         (self.root, self.id)
     }
 
-    /// How much there is to it.
-    pub(crate) fn shape(&self) -> Shape {
-        if Plain::of(self).is_some() {
-            Shape::Plain
-        } else if Launching::of(self).is_some() {
-            Shape::Launching
-        } else if Telling::of(self).is_some() {
-            Shape::Telling
-        } else {
-            Shape::Any
-        }
-    }
-
     /// Has the messages stored ahead if their payloads are large together.
     fn measure(&mut self) {
         let payloads: usize = self.emissions.iter().map(|row| payload::bytes(&row.payload.value)).sum();
@@ -309,8 +291,8 @@ impl Settlement {
         !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
     }
 
-    fn of_fate(key: Key, before: &Run, surroundings: Surroundings, fate: Fate) -> Self {
-        let Surroundings { has_parent, .. } = surroundings;
+    fn of_fate(key: ClaimKey, before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Self {
+        let HierarchyFlags { has_parent, .. } = surroundings;
         let had_failed_children = !before.failed_children.is_empty();
         let mut settlement = Self::untouched(key);
         settlement.forgets = had_failed_children.then_some("all");
@@ -342,7 +324,7 @@ impl Settlement {
         settlement
     }
 
-    fn untouched(key: Key) -> Self {
+    fn untouched(key: ClaimKey) -> Self {
         Self {
             root: key.root,
             id: key.id,
@@ -493,21 +475,6 @@ pub(crate) struct Settled {
     pub(crate) started: Vec<String>,
 }
 
-impl Settled {
-    /// From a row of `run_settle.sql`, with the id of the run and the epoch of the settlement.
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
-        let state: String = row.try_get("state")?;
-        let settled = Self {
-            goes_on: state == "running",
-            overdue: row.try_get("overdue")?,
-            ended: state == "ended",
-            last_event_at: time(row, "last_event_at")?,
-            started: row.try_get("started")?,
-        };
-        Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -517,9 +484,9 @@ mod tests {
 
     use super::*;
 
-    const KEY: Key = Key { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
-    const ALONE: Surroundings = Surroundings { has_parent: false, undoing: false };
-    const BELOW: Surroundings = Surroundings { has_parent: true, undoing: false };
+    const KEY: ClaimKey = ClaimKey { root: Uuid::from_u128(1), id: Uuid::from_u128(2), epoch: 7 };
+    const ALONE: HierarchyFlags = HierarchyFlags { has_parent: false, undoing: false };
+    const BELOW: HierarchyFlags = HierarchyFlags { has_parent: true, undoing: false };
 
     fn forward() -> Run {
         let lineage = Lineage::root(KEY.root).child(KEY.id);
@@ -562,7 +529,7 @@ mod tests {
         Event::new(EventKind::Suspended, Uuid::from_u128(3)).in_step("a").with(context)
     }
 
-    fn of_fate(before: &Run, surroundings: Surroundings, fate: Fate) -> Settlement {
+    fn of_fate(before: &Run, surroundings: HierarchyFlags, fate: Fate) -> Settlement {
         Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion(vec![], fate))
     }
 
@@ -694,7 +661,7 @@ mod tests {
             let settlement = Settlement::new(KEY, before, (surroundings, &Context::default()), conclusion);
             settlement.emissions[0].deadlines.len()
         };
-        let undoing = Surroundings { undoing: true, ..BELOW };
+        let undoing = HierarchyFlags { undoing: true, ..BELOW };
         assert_eq!(deadlines(&forward(), BELOW, false), 1);
         assert_eq!(deadlines(&backward(), BELOW, false), 0);
         assert_eq!(deadlines(&forward(), undoing, false), 0);

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use scoop_core::{Escaped, Failure};
 
-use crate::payload::Unstorable;
+use crate::util::payload::Unstorable;
 
 /// The maximum length of a text, in characters.
 const CHARS_MAX: usize = 1_000;

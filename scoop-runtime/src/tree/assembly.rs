@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use scoop_core::Lineage;
 use uuid::Uuid;
 
-use super::{CancellationRequest, RunInfo, RunRow, Tree, TreeRows, UnhandledMessage};
+use super::{CancellationRequest, RunInfo, RunRow, Tree, UnhandledMessage};
 use crate::Intervention;
 
 impl Tree {
@@ -146,5 +146,54 @@ mod fuzz {
             };
             prop_assert!(tree.runs().iter().all(|run| run.children.iter().all(|child| is_below(run, child))));
         }
+    }
+}
+
+/// The part of a hierarchy that is read; by default all of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extent {
+    pub(crate) depth: Option<usize>,
+    pub(crate) runs: Option<usize>,
+}
+
+impl Extent {
+    /// Whether a run of this lineage is in it.
+    pub(crate) fn reaches(&self, lineage: &Lineage) -> bool {
+        self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
+    }
+
+    /// Whether a run of this lineage is at the maximum depth or below it, so that its children are not in it.
+    pub(crate) fn ends_at(&self, lineage: &Lineage) -> bool {
+        self.depth.is_some_and(|depth| lineage.ids().len() > depth)
+    }
+}
+
+/// The rows read of a hierarchy, in the order of the lineages.
+#[derive(Debug)]
+pub(crate) struct TreeRows {
+    /// The rows; an unreadable row is represented by the reason.
+    pub(crate) rows: Vec<Result<RunRow, String>>,
+    pub(crate) is_complete: bool,
+}
+
+impl TreeRows {
+    /// Restricts the rows to the limit of the extent. `more` is whether there are runs below the maximum depth.
+    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, more: bool, extent: Extent) -> Self {
+        let depth = |row: &Result<RunRow, String>| row.as_ref().map_or(0, |row| row.lineage().ids().len());
+        let runs = rows.iter().enumerate();
+        let runs = runs.filter(|(_, row)| !matches!(row, Ok(RunRow::Unhandled(..))));
+        let beyond = extent.runs.is_some_and(|max| runs.clone().count() > max);
+        // A limited query reads one row more than the limit; one of the lowest is dropped.
+        let lowest = runs.max_by_key(|(_, row)| depth(row)).map(|(at, _)| at);
+        if let Some(lowest) = lowest.filter(|_| beyond) {
+            drop(rows.remove(lowest));
+        }
+        Self { rows, is_complete: !more && !beyond }
+    }
+
+    /// All rows of a hierarchy.
+    #[cfg(test)]
+    pub(crate) fn all(rows: Vec<Result<RunRow, String>>) -> Self {
+        Self { rows, is_complete: true }
     }
 }

@@ -7,20 +7,19 @@ use scoop_core::{ChildFailure, EventKind, Failure, Path, Run, Suspension};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::super::{Claimed, Lanes, Progress, Surroundings, Suspect, Unclaimed};
 use super::Memory;
 use super::definitions::named;
-use super::record::Event;
-use super::row::{Row, RunState};
-use super::state::{Lane, RunId, State, later};
+use super::event_log::Event;
+use super::row::{Lane, Row, RunState};
+use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
+use crate::store::{ClaimStorage, Claimed, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
 
-impl Memory {
-    /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
-    pub(crate) async fn lanes_ready(&self, lanes: &Lanes, progress: &Progress) -> sqlx::Result<Lanes> {
+impl ClaimStorage for Memory {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         self.run("lanes_ready", |state| {
             let known = named(lanes).zip(progress.of(lanes));
             let ready = known.filter(|(lane, reached)| state.due(lane, *reached).next().is_some());
@@ -30,16 +29,14 @@ impl Memory {
         .await
     }
 
-    /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks only at
-    /// runs that became ready since `progress`, and advances that.
-    pub(crate) async fn claim(
+    async fn claim(
         &self,
         worker: Uuid,
         identifier: &str,
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
-        progress: &mut Progress,
+        progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
         self.run("claim", |state| {
             if !state.may_claim(worker, lanes.topology) {
@@ -59,11 +56,8 @@ impl Memory {
         })
         .await
     }
-}
 
-impl Memory {
-    /// Claims this suspect, if it is still ready in one of these queues.
-    pub(crate) async fn claim_suspect(
+    async fn claim_suspect(
         &self,
         worker: Uuid,
         identifier: &str,
@@ -108,7 +102,7 @@ impl State {
         lanes: &Lanes,
         limit: usize,
         shares: &BTreeMap<String, usize>,
-        progress: &Progress,
+        progress: &QueueCursors,
     ) -> Vec<RunId> {
         let mut queue = vec![];
         for (lane, reached) in named(lanes).zip(progress.of(lanes)) {
@@ -183,7 +177,7 @@ impl State {
             attempts: row.attempts,
             retries: u32::try_from(row.retries).unwrap_or(0),
             tried_under: row.tried_under.clone(),
-            surroundings: Surroundings {
+            surroundings: HierarchyFlags {
                 has_parent: row.parent.is_some(),
                 undoing: row.undoing_since.is_some(),
             },

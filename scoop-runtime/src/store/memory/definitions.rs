@@ -2,34 +2,15 @@
 //! `topology_*.sql` and `run_set_aside.sql`.
 
 use scoop_core::RecordedStep;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::free::UNKNOWN_MAX;
-use super::super::{Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 use super::Memory;
-use super::row::RunState;
-use super::state::{Lane, RunId, State};
-
-/// A row of `definition`. Its number is its position, from 1 on.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    handler: String,
-    fingerprint: Uuid,
-    steps: Vec<RecordedStep>,
-}
-
-/// A row of `worker`.
-#[derive(Clone, Debug)]
-pub(super) struct Worker {
-    /// The number of the session that marks it as alive.
-    pub(super) session: u64,
-    pub(super) topics: Vec<String>,
-    pub(super) handlers: Vec<String>,
-    pub(super) definitions: Vec<i32>,
-    pub(super) started_at: OffsetDateTime,
-    pub(super) topology: i64,
-}
+use super::row::{Lane, RunState};
+use super::state::{Recorded, RunId, State, Worker};
+use crate::store::types::UNKNOWN_MAX;
+use crate::store::{
+    DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside,
+};
 
 impl Worker {
     /// The position of this saga in the lists.
@@ -38,9 +19,8 @@ impl Worker {
     }
 }
 
-impl Memory {
-    /// Records definitions. Returns the number of each.
-    pub(crate) async fn publish_definitions(
+impl DefinitionStorage for Memory {
+    async fn publish_definitions(
         &self,
         definitions: &[PublishedDefinition],
     ) -> sqlx::Result<Vec<(String, i32)>> {
@@ -63,8 +43,7 @@ impl Memory {
         .await
     }
 
-    /// The steps of a recorded definition of this handler.
-    pub(crate) async fn definition_steps(
+    async fn definition_steps(
         &self,
         definition: i32,
         handler: &str,
@@ -77,9 +56,7 @@ impl Memory {
         .await
     }
 
-    /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
-    /// workers.
-    pub(crate) async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
+    async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         self.run("enlist", |state| {
             if let Some(worker) = state.workers.get_mut(&registered.worker) {
                 worker.topics = registered.topics.to_vec();
@@ -93,8 +70,7 @@ impl Memory {
         .await
     }
 
-    /// The living workers.
-    pub(crate) async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
+    async fn living_workers(&self) -> sqlx::Result<Vec<LivingWorker>> {
         self.run("living_workers", |state| {
             let living = state.workers.iter().map(|(id, worker)| LivingWorker {
                 id: *id,
@@ -109,8 +85,7 @@ impl Memory {
         .await
     }
 
-    /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
-    pub(crate) async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+    async fn set_aside(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
         let Refusing { key, reason, definition, or_stuck, .. } = refusal;
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {

@@ -4,28 +4,30 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::super::free::{
-    ANSWER_LOST, Disowned, Freed, Reaped, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread,
-};
 use super::Memory;
 use super::row::RunState;
 use super::state::{RunId, State};
 use crate::bug::{Bug, made};
 use crate::settings::Backoff;
+use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread};
+use crate::store::{Disowned, FreeStorage, Freed, Reaped};
 
-impl Memory {
-    /// Deletes this worker, frees its runs, and notifies the others, since they may continue these.
-    pub(crate) async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
-        self.run("leave", |state| {
-            let freed = state.delete_worker(worker, backoff);
-            state.tell(worker);
-            Ok(freed)
+impl FreeStorage for Memory {
+    async fn disown(
+        &self,
+        worker: Uuid,
+        in_flight: impl Fn() -> Vec<Uuid>,
+        backoff: Backoff,
+    ) -> sqlx::Result<Disowned> {
+        self.run("disown", |state| {
+            let in_flight = in_flight();
+            let lost = state.owned_by(worker).into_iter().filter(|(_, id)| !in_flight.contains(id)).collect();
+            Ok(Disowned { freed: state.free(worker, lost, ANSWER_LOST, backoff), woken: state.sweep() })
         })
         .await
     }
 
-    /// Deletes dead workers and frees their runs.
-    pub(crate) async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
+    async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
         self.run("reap", |state| {
             let dead: Vec<_> = state.dead(worker).collect();
             let mut reaped = Reaped { workers: dead.len(), freed: Freed::default() };
@@ -42,17 +44,11 @@ impl Memory {
         .await
     }
 
-    /// Frees the runs of this worker that are not in flight, and makes the runs ready that it may have failed to wake.
-    pub(crate) async fn disown(
-        &self,
-        worker: Uuid,
-        in_flight: impl Fn() -> Vec<Uuid>,
-        backoff: Backoff,
-    ) -> sqlx::Result<Disowned> {
-        self.run("disown", |state| {
-            let in_flight = in_flight();
-            let lost = state.owned_by(worker).into_iter().filter(|(_, id)| !in_flight.contains(id)).collect();
-            Ok(Disowned { freed: state.free(worker, lost, ANSWER_LOST, backoff), woken: state.sweep() })
+    async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
+        self.run("leave", |state| {
+            let freed = state.delete_worker(worker, backoff);
+            state.tell(worker);
+            Ok(freed)
         })
         .await
     }

@@ -9,13 +9,11 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::client::Launch;
-use super::super::{Claimer, Launched, Ticked};
 use super::Memory;
-use super::record::{Event, Message};
+use super::event_log::{Event, Message};
 use super::row::{Row, RunState};
 use super::state::{Pair, State, after, child_of};
-use crate::unhandled::Unhandled;
+use crate::store::{Claimer, Launch, LaunchStorage, Launched, Ticked, Unhandled};
 
 /// A message as it is launched.
 pub(super) struct Root<'a> {
@@ -54,9 +52,8 @@ impl<'a> Root<'a> {
     }
 }
 
-impl Memory {
-    /// Launches messages in a transaction of their own.
-    pub(crate) async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+impl LaunchStorage for Memory {
+    async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
         self.run("launch", |state| {
             state.refuses_launch(messages).map_or(Ok(()), Err)?;
             Ok(state.launch(messages.iter().map(Root::from), None))
@@ -64,12 +61,7 @@ impl Memory {
         .await
     }
 
-    /// The same, by a worker that has a slot for some of the runs: these are claimed.
-    pub(crate) async fn launch_here(
-        &self,
-        claimer: Claimer<'_>,
-        messages: &[Launched],
-    ) -> sqlx::Result<Launch> {
+    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
         self.run("launch_here", |state| {
             state.refuses_launch(messages).map_or(Ok(()), Err)?;
             let Claimer { worker, identifier, topology } = claimer;

@@ -7,36 +7,36 @@
 mod claim;
 mod clock;
 mod definitions;
+mod due;
+mod event_log;
+mod faults;
 mod free;
-mod history;
+mod inspect;
 mod launch;
-mod link;
-mod log;
 mod rebuild;
-mod record;
 mod redelivery;
 mod repair;
 mod requests;
+mod rollback_history;
 mod row;
 mod schedule;
 mod session;
 mod settle;
-mod standing;
 mod state;
-mod time;
-mod topology;
+mod status;
+mod subscriptions;
 mod wake;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::clock::Clock;
 #[cfg(feature = "simulation")]
-pub use self::link::Link;
-use self::link::Linked;
-pub use self::log::{LoggedEvent, WorkingRun};
+pub use self::faults::Link;
+use self::faults::Linked;
+pub use self::inspect::{LoggedEvent, WorkingRun};
 pub(crate) use self::session::MemorySession;
 use self::state::State;
-use crate::engine::Waiters;
+use crate::completion::Completions;
 
 /// The handle of one process to a database in memory. Cheap to clone.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct Memory {
 struct Database {
     state: Mutex<State>,
     clock: Clock,
-    waiters: Arc<Waiters>,
+    waiters: Arc<Completions>,
 }
 
 impl Memory {
@@ -78,7 +78,7 @@ impl Memory {
     ) -> sqlx::Result<T> {
         self.link.before(operation).await?;
         let answer = self.at_once(carry_out);
-        self.link.after(operation).await.inspect_err(crate::patience::note)?;
+        self.link.after(operation).await.inspect_err(crate::util::patience::note)?;
         answer
     }
 
@@ -95,7 +95,7 @@ impl Memory {
     }
 
     /// The clients that wait for the end of a hierarchy.
-    pub(crate) fn waiters(&self) -> &Waiters {
+    pub(crate) fn waiters(&self) -> &Completions {
         &self.database.waiters
     }
 

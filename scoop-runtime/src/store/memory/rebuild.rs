@@ -1,5 +1,6 @@
 //! Rebuilds the working set from the recorded events, and compares it with the present one; see `rebuild_*.sql`.
 
+use crate::store::RebuildStorage;
 use std::sync::Arc;
 
 use scoop_core::{Failure, Lineage};
@@ -7,18 +8,16 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::rebuild::newest_outputs;
 use super::Memory;
-use super::record::{Event, Record};
+use super::event_log::{Event, Record};
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, State};
-use crate::ids;
-use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, rebuild};
+use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, newest_outputs, rebuild};
 use crate::repair::Remedy;
+use crate::util::ids;
 
-impl Memory {
-    /// Rebuilds the working set. If processes are alive, it returns their number instead.
-    pub(crate) async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
+impl RebuildStorage for Memory {
+    async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         self.run("rebuild", |state| {
             let alive =
                 state.workers.values().filter(|worker| state.sessions.contains_key(&worker.session)).count();
@@ -40,7 +39,9 @@ impl Memory {
         })
         .await
     }
+}
 
+impl Memory {
     /// The difference between the rows of a hierarchy and those that follow from its record, if any.
     pub(crate) fn rebuild_differs(&self, root: Uuid) -> Option<String> {
         let state = self.lock();

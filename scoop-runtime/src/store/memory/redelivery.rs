@@ -4,24 +4,23 @@ use scoop_core::{EventKind, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::Redelivery;
 use super::Memory;
+use super::event_log::{Event, Redelivered};
 use super::launch::earlier;
-use super::record::{Event, Redelivered};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, child_of, later};
-use crate::ids;
+use crate::store::{Redelivery, RedeliveryStorage};
+use crate::util::ids;
 
-impl Memory {
-    /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered now.
-    /// `_after` is not needed here: delivered messages are not found again.
-    pub(crate) async fn redeliver(
+impl RedeliveryStorage for Memory {
+    async fn redeliver(
         &self,
         topic: &str,
         since: OffsetDateTime,
         _after: Option<Uuid>,
         limit: usize,
     ) -> sqlx::Result<Redelivery> {
+        // Delivered messages are not found again, so none has to be skipped.
         self.run("redeliver", |state| {
             let mut unhandled = state.unhandled(topic, since);
             let mut redelivery = Redelivery::default();

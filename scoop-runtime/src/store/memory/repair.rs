@@ -6,31 +6,47 @@ use scoop_core::{EventKind, Lineage, OPERATOR};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::repair::{Page, Remedied, Repaired};
-use super::super::{Parent, Target};
 use super::Memory;
-use super::record::{Event, Intervened, Record};
+use super::event_log::{Event, Intervened, Record};
 use super::requests::is_unrolled;
 use super::row::{Row, RunState};
-use super::state::{Hierarchy, Listed, State, after};
-use crate::clock::since_1970;
+use super::state::{Hierarchy, Listed, RunId, State, after, later};
 use crate::repair::{
     Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
-    Unrolled, Unrolleds, Written, no_program,
+    Unrolled, Unrolleds, Written, held_again, no_program,
 };
+use crate::store::{ClaimKey, FailedPart, Page, Parent, Remedied, RepairStorage, Repaired, Target};
+use crate::util::when::since_1970;
 
-impl Memory {
-    /// Carries out an intervention on a run, if that is possible.
-    pub(crate) async fn repair(
-        &self,
-        target: &Target,
-        asked: &Remedied<'_>,
-    ) -> sqlx::Result<Result<Repaired, Refusal>> {
+impl RepairStorage for Memory {
+    async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
+        self.run("hold", |state| {
+            if state.claimed_under(key).is_none() {
+                return Ok(false);
+            }
+            let (now, run) = (state.now(), (key.root, key.id));
+            state.change(run, |row| {
+                row.free(now);
+                (row.state, row.reason) = (RunState::Stuck, Some(held_again(&failed.failure)));
+                row.last_event_at = later(now, row.last_event_at);
+                (row.held, row.gives_up, row.give_up_at) = (true, false, None);
+                (row.attempts, row.retries) = (0, 0);
+            });
+            state.record_failure(run, failed);
+            // The run has taken note of its failed children.
+            let noted = state.children(run).filter(|child| child.state == RunState::Ended);
+            let noted: Vec<_> = noted.map(Row::id).collect();
+            noted.into_iter().for_each(|child| drop(state.remove((key.root, child))));
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
     }
 
-    /// A page of failed compensations, newest first.
-    pub(crate) async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
         self.run("failed_compensations", |state| {
             let hierarchies = state.hierarchies.values();
             let mut failed: Vec<_> = hierarchies.flat_map(Hierarchy::failed_compensations).collect();
@@ -43,8 +59,7 @@ impl Memory {
         .await
     }
 
-    /// A page of stuck runs, longest first.
-    pub(crate) async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
+    async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
         self.run("stuck_runs", |state| {
             let is_after = |at: OffsetDateTime, id| page.after.is_none_or(|after| (at.into(), id) > after);
             let later = state.stuck.iter().filter(|(at, id, _)| is_after(*at, *id));
@@ -59,8 +74,7 @@ impl Memory {
         .await
     }
 
-    /// The interventions in a hierarchy, oldest first.
-    pub(crate) async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
+    async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
         self.run("interventions", |state| {
             let done =
                 state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
@@ -349,7 +363,7 @@ impl Hierarchy {
             topic: self.record.topic_of(failed.message).to_string(),
             message_id: failed.message,
             step: newest.step.clone().unwrap_or_default(),
-            failure: super::standing::failure_of(Some(newest)),
+            failure: super::status::failure_of(Some(newest)),
             at: since_1970(failed.at),
             mending,
             stored_at: failed.at.into(),
@@ -388,5 +402,23 @@ impl Intervened {
             source: self.source.clone(),
             at: since_1970(self.at),
         }
+    }
+}
+
+impl State {
+    /// Records another failure of a rollback.
+    fn record_failure(&mut self, run: RunId, failed: &FailedPart) {
+        let Some(row) = self.row(run) else {
+            return;
+        };
+        let event = Event {
+            handler: Some(row.handler.clone()),
+            step: Some(failed.part.clone()),
+            exception: Some(failed.failure.clone()),
+            context: row.context.clone(),
+            handling: failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)),
+            ..Event::new(EventKind::RollbackFailed, row.message, row.lineage.clone(), row.last_event_at)
+        };
+        self.hierarchies.entry(run.0).or_default().record.repeated_failures.push(event);
     }
 }

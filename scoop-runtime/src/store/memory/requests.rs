@@ -6,18 +6,17 @@ use scoop_core::{EventKind, Failure, Lineage};
 use uuid::Uuid;
 
 use super::super::requests::Cancelled;
-use super::super::{Asked, Parent, Target, Undone};
 use super::Memory;
-use super::record::{Event, Record};
+use super::event_log::{Event, Record};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, micros};
-use crate::name::RUNS_NAMED;
-use crate::shown::system_time;
+use crate::store::{Asked, Parent, RequestStorage, Target, Undone};
+use crate::util::name::RUNS_NAMED;
+use crate::util::shown::system_time;
 use crate::{CancellationRequest, Named, RunId};
 
-impl Memory {
-    /// The run or message with this id.
-    pub(crate) async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+impl RequestStorage for Memory {
+    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         self.run("find_target", |state| {
             let Some(hierarchy) = state.hierarchy(id).or_else(|| state.home_of(id)) else {
                 return Ok(None);
@@ -35,8 +34,7 @@ impl Memory {
         .await
     }
 
-    /// The thing that this id names, if any.
-    pub(crate) async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
         self.run("named", |state| {
             let named = state.home_of(id).and_then(|hierarchy| hierarchy.named(id));
             Ok(named.or_else(|| state.hierarchy(id)?.named(id)))
@@ -44,8 +42,7 @@ impl Memory {
         .await
     }
 
-    /// The cancellations requested in this hierarchy, oldest first.
-    pub(crate) async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
+    async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
         self.run("cancellations", |state| {
             let events = state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.events);
             let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
@@ -60,13 +57,7 @@ impl Memory {
         .await
     }
 
-    /// Makes all unfinished runs below the target give up.
-    pub(crate) async fn cancel(
-        &self,
-        target: &Target,
-        request: &Failure,
-        asked: Asked,
-    ) -> sqlx::Result<Cancelled> {
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Cancelled> {
         self.run("cancel", |state| {
             let (now, root) = (state.now(), target.lineage.root_id());
             let kind = EventKind::CancellationRequested;
@@ -100,13 +91,7 @@ impl Memory {
         .await
     }
 
-    /// Makes all handlers of the target's message roll back, if all of it is finished.
-    pub(crate) async fn undo(
-        &self,
-        target: &Target,
-        request: &Failure,
-        asked: Asked,
-    ) -> sqlx::Result<Undone> {
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Undone> {
         self.run("undo", |state| {
             if state.requests.contains(&asked.id) {
                 return Ok(Undone::Begun(vec![]));

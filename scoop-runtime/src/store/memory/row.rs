@@ -8,9 +8,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::Key;
-use super::state::Lane;
 use crate::bug::{Bug, made};
+use crate::store::ClaimKey;
 
 /// The state of a run; see the migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +161,8 @@ impl Row {
         self.lineage.id()
     }
 
-    pub(super) fn key(&self) -> Key {
-        Key { root: self.root(), id: self.id(), epoch: self.epoch }
+    pub(super) fn key(&self) -> ClaimKey {
+        ClaimKey { root: self.root(), id: self.id(), epoch: self.epoch }
     }
 
     /// The queue that it is in while it is ready.
@@ -182,7 +181,7 @@ impl Row {
     }
 
     /// Whether a claim under this key still holds.
-    pub(super) fn is_claimed_under(&self, key: Key) -> bool {
+    pub(super) fn is_claimed_under(&self, key: ClaimKey) -> bool {
         let again = made(Bug::SettleTwice) && self.epoch == key.epoch + 1;
         let epoch = self.epoch == key.epoch || again || made(Bug::SkipFence);
         epoch && self.state == RunState::Running
@@ -224,3 +223,6 @@ impl Row {
         (self.state, self.owner, self.ready_at) = (RunState::Ready, None, now);
     }
 }
+
+/// The same, and the definition that runs are reserved for.
+pub(super) type Lane = (Arc<str>, Arc<str>, i32);

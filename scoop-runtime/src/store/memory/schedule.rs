@@ -4,29 +4,15 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::super::schedule::{Awaited, Fired, Ticked, fired};
-use super::super::{Asked, Pairs, Published, Taken};
 use super::Memory;
 use super::launch::Root;
-use super::state::State;
-use crate::timetable::{Timetable, Unfit};
+use super::state::{Scheduled, State};
+use crate::saga::timetable::{Timetable, Unfit};
+use crate::store::{Asked, Pairs, Published, ScheduleStorage, Taken};
 use scoop_core::{Missed, Overlap};
 
-/// A row of `schedule`.
-#[derive(Clone, Debug)]
-pub(super) struct Scheduled {
-    every_ms: Option<i64>,
-    cron: Option<(String, String)>,
-    missed: &'static str,
-    overlap: &'static str,
-    /// `None` if it never runs again.
-    next_at: Option<OffsetDateTime>,
-    fired: i64,
-    last_root: Option<Uuid>,
-}
-
-impl Memory {
-    /// Registers the schedules of sagas.
-    pub(crate) async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+impl ScheduleStorage for Memory {
+    async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
         self.run("publish_schedules", |state| {
             schedules.iter().for_each(|published| state.list_schedule(published));
             Ok(())
@@ -34,8 +20,7 @@ impl Memory {
         .await
     }
 
-    /// The wait until one of these is due, and those without a row.
-    pub(crate) async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
+    async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
         self.run("schedule_wait", |state| {
             let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
             let unlisted = own(pairs).filter(|pair| !state.schedules.contains_key(pair));
@@ -45,8 +30,7 @@ impl Memory {
         .await
     }
 
-    /// Launches the due ticks of one of these schedules, and advances it.
-    pub(crate) async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
         self.run("fire_schedule", |state| {
             let now = state.now();
             let due = |pair: &(String, String)| {
@@ -75,9 +59,7 @@ impl Memory {
         .await
     }
 
-    /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers; `None`
-    /// if there is no such schedule.
-    pub(crate) async fn trigger(
+    async fn trigger(
         &self,
         topic: &str,
         handler: &str,

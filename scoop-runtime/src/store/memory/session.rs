@@ -4,10 +4,9 @@ use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::super::Registered;
 use super::Memory;
-use super::definitions::Worker;
-use super::state::State;
+use super::state::{State, Worker};
+use crate::store::Registered;
 
 /// A session. When it is dropped, its process counts as dead.
 pub(crate) struct MemorySession {

@@ -8,18 +8,16 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::super::settlement::{EmissionRow, Ending, EventRow, ToldRow};
-use super::super::{Key, Settled, Settlement};
 use super::Memory;
+use super::event_log::Event;
 use super::launch::earlier;
-use super::record::Event;
 use super::row::{Row, RunState};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, made};
-use crate::unhandled::Unhandled;
+use crate::store::{ClaimKey, SettleStorage, Settled, Settlement, Unhandled};
 
-impl Memory {
-    /// Applies the settlements whose claims still hold, and returns their results.
-    pub(crate) async fn settle(
+impl SettleStorage for Memory {
+    async fn settle(
         &self,
         identifier: &str,
         settlements: &[Settlement],
@@ -63,8 +61,11 @@ struct Move<'a> {
 impl State {
     /// Why the unique indices of the tables would refuse a settlement that still holds.
     fn refuses(&self, settlement: &Settlement) -> Option<String> {
-        let held =
-            self.claimed_under(Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch })?;
+        let held = self.claimed_under(ClaimKey {
+            root: settlement.root,
+            id: settlement.id,
+            epoch: settlement.epoch,
+        })?;
         let record = &self.hierarchy(settlement.root)?.record;
         let written = settlement
             .events
@@ -77,7 +78,7 @@ impl State {
 
     /// The refusal of a settlement that still holds, and launches a message that requires a handler without any.
     fn lacks_handler(&self, settlement: &Settlement) -> Option<Unhandled> {
-        let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
+        let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
         let held = self.claimed_under(key)?;
         if settlement.may_give_up && held.is_overdue(self.now()) {
             return None;
@@ -88,7 +89,7 @@ impl State {
     }
 
     fn settle(&mut self, settlement: &Settlement, identifier: &Arc<str>) -> Option<Settled> {
-        let key = Key { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
+        let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
         let now = self.now();
         let held = self.claimed_under(key)?.clone();
         if settlement.may_give_up && held.is_overdue(now) {

@@ -6,26 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use scoop_core::Lineage;
+use scoop_core::{Lineage, RecordedStep};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::super::Key;
-use super::definitions::{Recorded, Worker};
-use super::record::{Event, Record};
-use super::row::{Place, Row, RunState};
+use super::event_log::{Event, Record};
+use super::row::{Lane, Place, Row, RunState};
 use crate::bug::{Bug, made};
-use crate::engine::{End, Waiters};
+use crate::completion::{Completions, RunEnd};
+use crate::store::ClaimKey;
 
 /// A run: its hierarchy and its id.
 pub(super) type RunId = (Uuid, Uuid);
 
 /// A handler and its topic, in this order, as the index of ready runs has them.
 pub(super) type Pair = (Arc<str>, Arc<str>);
-
-/// The same, and the definition that runs are reserved for.
-pub(super) type Lane = (Arc<str>, Arc<str>, i32);
 
 /// A row of `handler`.
 #[derive(Clone, Debug)]
@@ -77,7 +73,7 @@ pub(super) struct State {
     pub(super) workers: BTreeMap<Uuid, Worker>,
     pub(super) definitions: Vec<Recorded>,
     pub(super) sessions: BTreeMap<u64, Session>,
-    pub(super) schedules: BTreeMap<(String, String), super::schedule::Scheduled>,
+    pub(super) schedules: BTreeMap<(String, String), Scheduled>,
     pub(super) ready: BTreeMap<Lane, BTreeSet<(OffsetDateTime, u64, RunId)>>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<(OffsetDateTime, u64, RunId)>,
@@ -89,7 +85,7 @@ pub(super) struct State {
     pub(super) overdue: BTreeSet<(OffsetDateTime, RunId)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
-    pub(super) waiters: Arc<Waiters>,
+    pub(super) waiters: Arc<Completions>,
     written: u64,
     turns: u64,
     sessions_opened: u64,
@@ -119,7 +115,7 @@ impl State {
     }
 
     /// The row that is held under this key.
-    pub(super) fn claimed_under(&self, key: Key) -> Option<&Row> {
+    pub(super) fn claimed_under(&self, key: ClaimKey) -> Option<&Row> {
         self.row((key.root, key.id)).filter(|row| row.is_claimed_under(key))
     }
 
@@ -182,7 +178,7 @@ impl State {
         }
         self.leave((root, id), &row.lane(), &row.place());
         if row.parent.is_none() {
-            self.waiters.root_ended(root, End::Other);
+            self.waiters.root_ended(root, RunEnd::Unknown);
         }
         Some(row)
     }
@@ -366,5 +362,38 @@ pub(super) fn after(time: OffsetDateTime) -> OffsetDateTime {
 
 /// The lineage of a run of this parent, or of a root.
 pub(super) fn child_of(parent: &Lineage) -> Lineage {
-    parent.child(crate::ids::now_v7())
+    parent.child(crate::util::ids::now_v7())
+}
+
+/// A row of `definition`. Its number is its position, from 1 on.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) handler: String,
+    pub(super) fingerprint: Uuid,
+    pub(super) steps: Vec<RecordedStep>,
+}
+
+/// A row of `worker`.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    /// The number of the session that marks it as alive.
+    pub(super) session: u64,
+    pub(super) topics: Vec<String>,
+    pub(super) handlers: Vec<String>,
+    pub(super) definitions: Vec<i32>,
+    pub(super) started_at: OffsetDateTime,
+    pub(super) topology: i64,
+}
+
+/// A row of `schedule`.
+#[derive(Clone, Debug)]
+pub(super) struct Scheduled {
+    pub(super) every_ms: Option<i64>,
+    pub(super) cron: Option<(String, String)>,
+    pub(super) missed: &'static str,
+    pub(super) overlap: &'static str,
+    /// `None` if it never runs again.
+    pub(super) next_at: Option<OffsetDateTime>,
+    pub(super) fired: i64,
+    pub(super) last_root: Option<Uuid>,
 }

@@ -7,25 +7,21 @@ use scoop_core::EventKind;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::engine::{Committed, Woken};
-use super::super::{Lanes, Parent, Release};
 use super::Memory;
 use super::definitions::named;
-use super::record::Event;
-use super::row::{Row, RunState};
-use super::state::{Lane, RunId, State, after, later};
+use super::event_log::Event;
+use super::row::{Lane, Row, RunState};
+use super::state::{RunId, State, after, later};
 use crate::bug::{Bug, made};
+use crate::store::{Committed, Lanes, Parent, Release, WakeStorage, Woken};
 
-impl Memory {
-    /// Makes the runs ready that wait for no child any more, and returns their handlers.
-    pub(crate) async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
+impl WakeStorage for Memory {
+    async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
         let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
     }
 
-    /// Like `wake`, by a worker of these queues. Of the first `room` parents, those that wait for no child are claimed.
-    /// With `commits`, those that had come to the last step of their saga commit instead.
-    pub(crate) async fn wake_here(
+    async fn wake_here(
         &self,
         parents: &[Parent],
         worker: Uuid,
@@ -68,16 +64,14 @@ impl Memory {
         .await
     }
 
-    /// Hands runs back. Returns how many were still held under their keys.
-    pub(crate) async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
+    async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
         self.run("release", |state| {
             Ok(releases.iter().map(|release| u64::from(state.release(release))).sum())
         })
         .await
     }
 
-    /// Notifies the other processes that there may be work.
-    pub(crate) async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
+    async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
         self.run("notify", |state| {
             state.tell(worker);
             Ok(())

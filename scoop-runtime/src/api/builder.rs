@@ -1,0 +1,511 @@
+//! Start-up: settings, provided sagas, and all checks before anything runs.
+
+use std::any::TypeId;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::api::in_memory::InMemory;
+use crate::api::migrate::bring_up_to_date;
+use crate::embedded::Embedded;
+use crate::engine::{self, Engine};
+use crate::error::is_crowded;
+use crate::saga::registry::{Provided, Registry};
+use crate::settings::{
+    CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
+};
+use crate::store::{self, Access, Memory, Schema, Sessions, StepTransactions, Store, Tables};
+use crate::testing::Rehearsal;
+use crate::util::patience::{Trial, Vain};
+use crate::{RuntimeError, Saga, Scoop, SetupError};
+
+/// The maximum number of connections in the pool of a private PostgreSQL.
+const EMBEDDED_CONNECTIONS: u32 = 16;
+
+/// The default of [`Builder::poll_interval`] in memory, where no notification is lost.
+const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
+
+/// The settings of a program with sagas, which [starts](Builder::start) it.
+///
+/// ```no_run
+/// # extern crate scoop_runtime as scoop;
+/// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+/// use scoop::Scoop;
+///
+/// let scoop = Scoop::builder().postgres(pool).concurrency(64).start().await?;
+/// scoop.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing runs before `start` is called"]
+pub struct Builder {
+    database: Option<Database>,
+    access: Access,
+    schema: String,
+    provided: Provided,
+    only: Option<Vec<TypeId>>,
+    settings: Settings,
+    poll_interval: Option<Duration>,
+    migrates: Option<bool>,
+}
+
+enum Database {
+    Pool(PgPool),
+    Embedded,
+    EmbeddedIn(PathBuf),
+    Memory(Memory),
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            database: None,
+            access: Access::default(),
+            schema: "scoop".into(),
+            provided: Provided::default(),
+            only: None,
+            settings: Settings::default(),
+            poll_interval: None,
+            migrates: None,
+        }
+    }
+
+    /// Adds the faults that a test injects.
+    pub(crate) fn rehearsed(mut self, rehearsal: Rehearsal) -> Self {
+        self.settings.rehearsal = Some(rehearsal);
+        self
+    }
+
+    /// Runs on the PostgreSQL of this pool (version 15 or later).
+    ///
+    /// Steps get their transactions from this pool, so that they work with the same role and settings as the rest of
+    /// the program. The engine opens connections of its own, with the same options, and counts them against
+    /// `max_connections` of the pool. That must be at least [`Scoop::required_connections`]; the remaining
+    /// connections are for steps. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
+    pub fn postgres(mut self, pool: PgPool) -> Self {
+        self.database = Some(Database::Pool(pool));
+        self
+    }
+
+    /// Declares that the pool leads through a proxy that assigns connections per transaction, such as PgBouncer with
+    /// `pool_mode = transaction`. A [`client`](Builder::client) needs nothing else. A program that
+    /// [starts](Builder::start) also has to [listen directly](Builder::listen_directly).
+    ///
+    /// All statements then run in explicit transactions, which costs round trips, and no session state is used. The
+    /// pool must not cache prepared statements: `PgConnectOptions::statement_cache_capacity(0)`. The guide has a page
+    /// on what the proxy needs.
+    pub fn behind_proxy(mut self) -> Self {
+        self.access.behind_proxy = true;
+        self
+    }
+
+    /// The options of a direct connection to the server, for the one connection that cannot use the proxy. It listens
+    /// for notifications, and holds the session lock which shows that this process lives. The tables are also made on
+    /// it. All other connections go [through the proxy](Builder::behind_proxy) of the pool.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example() -> scoop_core::Result<()> {
+    /// use scoop::Scoop;
+    /// use sqlx::postgres::{PgConnectOptions, PgPool};
+    ///
+    /// let proxy: PgConnectOptions = "postgres://proxy:6432/shop".parse()?;
+    /// let server: PgConnectOptions = "postgres://server:5432/shop".parse()?;
+    /// let pool = PgPool::connect_with(proxy.statement_cache_capacity(0)).await?;
+    /// let scoop = Scoop::builder().postgres(pool).listen_directly(server).start().await?;
+    /// # scoop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn listen_directly(mut self, server: PgConnectOptions) -> Self {
+        self.access.direct = Some(server);
+        self.behind_proxy()
+    }
+
+    /// Runs on a private PostgreSQL, which is started for this program, and stopped and deleted with it. If the
+    /// variable `DATABASE_URL` is set, the program runs on the database that it names instead. For examples, tests
+    /// and first steps. The binaries of PostgreSQL must be installed on the machine.
+    pub fn embedded(mut self) -> Self {
+        self.database = Some(Database::Embedded);
+        self
+    }
+
+    /// Like [`Builder::embedded`], but keeps the data in this folder, where the next start finds them again.
+    pub fn embedded_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.database = Some(Database::EmbeddedIn(folder.into()));
+        self
+    }
+
+    /// Runs in the memory of this program, on a private database: see [`Scoop::in_memory`].
+    pub fn in_memory(self) -> Self {
+        self.in_memory_on(&InMemory::new())
+    }
+
+    /// Runs on this database in the memory of this program, which other programs and clients in it may share.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::{InMemory, Scoop};
+    ///
+    /// let database = InMemory::new();
+    /// let one = Scoop::builder().in_memory_on(&database).start().await?;
+    /// let other = Scoop::builder().in_memory_on(&database).start().await?;
+    /// let client = Scoop::builder().in_memory_on(&database).client().await?;
+    /// # one.shutdown().await?;
+    /// # other.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn in_memory_on(mut self, database: &InMemory) -> Self {
+        self.database = Some(Database::Memory(database.memory()));
+        self
+    }
+
+    /// Runs on a database in memory as one of several simulated processes.
+    #[cfg(feature = "simulation")]
+    pub fn in_memory_as(mut self, process: &crate::simulation::Process) -> Self {
+        self.database = Some(Database::Memory(process.memory()));
+        if let Some(entries) = process.history_entries() {
+            self.settings.history_entries = entries;
+        }
+        self
+    }
+
+    /// Puts the tables into this schema instead of `scoop`. Installations in two schemas of one database are
+    /// separate. The name is used unchanged, also if it is a reserved word, in upper case or with spaces: up to 57
+    /// bytes without control characters and `'`, `$`, `%`. A database in memory has no schemas and ignores this.
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+
+    /// Whether the tables are made, or brought up to date, before anything else. By default [`Builder::start`] does
+    /// so and [`Builder::client`] does not. Without it, tables of another version are an error. With tables of this
+    /// version, no right to create anything is needed in either case.
+    ///
+    /// So a deployment can make the tables with a role that may create them ([`migrate`](crate::api::migrate()) does
+    /// the same as a step of its own), and start the programs with another role. A database in memory has no tables and
+    /// ignores this.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(owner: sqlx::PgPool, pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::Scoop;
+    ///
+    /// Scoop::builder().postgres(owner).migrate(true).client().await?;
+    /// let scoop = Scoop::builder().postgres(pool).migrate(false).start().await?;
+    /// # scoop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn migrate(mut self, migrates: bool) -> Self {
+        self.migrates = Some(migrates);
+        self
+    }
+
+    /// Provides a saga that has dependencies. A saga that implements `Default` need not be provided.
+    pub fn provide<S: Saga>(mut self, saga: S) -> Self {
+        self.provided.add(saga);
+        self
+    }
+
+    /// Restricts the program to this saga, and to others for which this is called. By default all linked sagas run.
+    pub fn only<S: Saga>(mut self) -> Self {
+        self.only.get_or_insert_default().push(TypeId::of::<S>());
+        self
+    }
+
+    /// The maximum number of runs executed at the same time, by default 256. A run that waits for its children, for a
+    /// time, or for a retry does not count; one whose step waits for a connection does. One of sixteen slots is
+    /// reserved for sagas with hardly any running executions, when their messages are launched in this process.
+    pub fn concurrency(mut self, runs: usize) -> Self {
+        self.settings.concurrency = runs;
+        self
+    }
+
+    /// The maximum size of the JSON of a message, or of the value that a step returns, in bytes; by default 1 MiB.
+    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.payload_bytes_max = bytes;
+        self
+    }
+
+    /// The maximum size of the JSON of a context, in bytes; by default 64 KiB. The context is stored with every
+    /// event.
+    pub fn context_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.context_bytes_max = bytes;
+        self
+    }
+
+    /// The maximum size of each stored text of a failure, in bytes; by default 8 KiB. Of a longer text the beginning
+    /// and the end are stored. At least 256. See [`Failure::bounded`](scoop_core::Failure::bounded) for the other
+    /// bounds of failures.
+    pub fn failure_text_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.failure_text_bytes_max = bytes;
+        self
+    }
+
+    /// The maximum depth of a hierarchy in runs, by default 1,000. A run of a message that a client launched has
+    /// depth 1; the runs of the messages that its steps launch have depth 2. A launch beyond the maximum fails with
+    /// [`RuntimeError::DepthExceeded`], since it is usually the recursion of a saga that launches itself.
+    ///
+    /// Each row of a run contains the ids of all its ancestors, 16 bytes each. So the cost of a run grows with its
+    /// depth, and that of a chain with the square of its length.
+    pub fn depth_max(mut self, runs: usize) -> Self {
+        self.settings.depth_max = runs;
+        self
+    }
+
+    /// The maximum time for which an operation is retried while the database is away, as when the server restarts or
+    /// connections are cut; by default 30 seconds. Then the operation fails with [`RuntimeError::Unavailable`]. This
+    /// applies to launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
+    ///
+    /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program.
+    /// Three operations are not retried after a lost answer: [`Scoop::retire_handler`],
+    /// [`Scoop::rebuild_working_set`] and [`Scoop::redeliver`]. Their error then says that [they may have
+    /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) retries without a limit, and
+    /// a transaction of the caller ([`Scoop::launch_in`]) is never repeated.
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::Duration;
+    /// use scoop::Scoop;
+    ///
+    /// let client = Scoop::builder().postgres(pool).patience(Duration::from_secs(5)).client().await?;
+    /// # let _ = client;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn patience(mut self, duration: Duration) -> Self {
+        self.settings.patience = duration;
+        self
+    }
+
+    /// The interval at which the engine polls for ready runs, by default one second; in memory, where no notification
+    /// is lost, one hour. It only affects how soon a lost notification is made up for.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = Some(interval);
+        self
+    }
+
+    /// Checks the program, makes the tables or brings them up to date ([by default](Builder::migrate)), registers the
+    /// subscriptions, and starts the engine.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Setup`] with all mistakes in the program and the settings, or, if there are none, in the
+    /// database, such as missing rights. [`RuntimeError::NoConnection`] if the pool or the server has no connection
+    /// left; other errors if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves nothing running; tables that were made stay.
+    pub fn start(mut self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
+        async move {
+            let (registry, schema) = self.check()?;
+            if let Some(Database::Memory(memory)) =
+                self.database.take_if(|it| matches!(it, Database::Memory(_)))
+            {
+                return self.start_in_memory(registry, memory).await;
+            }
+            self.settings.poll_interval = self.poll_interval.unwrap_or(self.settings.poll_interval);
+            let (pool, embedded) = connect(self.database.take()).await?;
+            match self.start_on(registry, &schema, &pool).await {
+                Ok((store, engine, limits)) => {
+                    Ok(Scoop::new(Some(pool), store, Some(engine), embedded, limits))
+                }
+                Err(error) => {
+                    Err(explain(error, &pool, Scoop::required_connections(), ENGINE_CONNECTIONS).await)
+                }
+            }
+        }
+        .boxed()
+    }
+
+    async fn start_on(
+        self,
+        registry: Registry,
+        schema: &Schema,
+        pool: &PgPool,
+    ) -> Result<(Store, Arc<Engine>, Limits), RuntimeError> {
+        let for_steps = pool.options().get_max_connections().saturating_sub(ENGINE_CONNECTIONS);
+        let for_steps = usize::try_from(for_steps).unwrap_or(usize::MAX);
+        let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access);
+        store::check(pool, &sessions).await?;
+        if self.migrates.unwrap_or(true) {
+            bring_up_to_date(&sessions, schema).await?;
+        } else {
+            check_tables(&sessions, schema, self.settings.limits().patience).await?;
+        }
+        let connections = StepTransactions::new(pool.clone(), for_steps, sessions.preamble());
+        let tables = Tables::new(sessions, schema);
+        check_rights(&tables).await?;
+        let store = Store::from(tables);
+        let limits = self.settings.limits();
+        let engine = engine::start(store.clone(), Some(connections), registry, self.settings)
+            .await
+            .map_err(RuntimeError::database("the engine started"))?;
+        Ok((store, engine, limits))
+    }
+
+    async fn start_in_memory(mut self, registry: Registry, memory: Memory) -> Result<Scoop, RuntimeError> {
+        self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL_IN_MEMORY);
+        let (store, limits) = (Store::Memory(memory), self.settings.limits());
+        let engine = engine::start(store.clone(), None, registry, self.settings)
+            .await
+            .map_err(RuntimeError::database("the engine started"))?;
+        Ok(Scoop::new(None, store, Some(engine), None, limits))
+    }
+
+    /// Connects without running any saga: the result can launch messages and look up hierarchies. The tables must
+    /// exist, which is checked, [unless the client makes them](Builder::migrate).
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::start`], except for those about sagas; and [`RuntimeError::Setup`] with
+    /// [`SetupError::NoTables`], [`SetupError::SchemaTooOld`] or [`SetupError::SchemaTooNew`] if the tables are not
+    /// those of this version of Scoop. While the server is away, connecting is retried for as long as the
+    /// [patience](Builder::patience) lasts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves nothing behind.
+    pub fn client(self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
+        async move {
+            let mut errors = self.wrong_settings();
+            let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
+            let (Ok(schema), true) = (schema, errors.is_empty()) else { return Err(errors.into()) };
+            let limits = self.settings.limits();
+            if let Some(Database::Memory(memory)) = self.database {
+                return Ok(Scoop::new(None, Store::Memory(memory), None, None, limits));
+            }
+            let (pool, embedded) = connect(self.database).await?;
+            let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &self.access);
+            if self.migrates.unwrap_or(false) {
+                store::check(&pool, &sessions).await?;
+                bring_up_to_date(&sessions, &schema).await.map_err(RuntimeError::denied)?;
+            } else {
+                check_tables(&sessions, &schema, limits.patience).await?;
+            }
+            let store = Store::from(Tables::new(sessions, &schema));
+            Ok(Scoop::new(Some(pool), store, None, embedded, limits))
+        }
+        .boxed()
+    }
+
+    /// Checks everything that needs no database.
+    fn check(&self) -> Result<(Registry, Schema), RuntimeError> {
+        let mut errors = self.wrong_settings();
+        if self.poll_interval.is_some_and(|interval| interval.is_zero()) {
+            errors.push(SetupError::TooSmall { setting: "poll_interval in ms", min: 1, value: 0 });
+        }
+        for (setting, min, value) in [
+            ("concurrency", 1, self.settings.concurrency),
+            ("depth_max", 1, self.settings.depth_max),
+            ("failure_text_bytes_max", FAILURE_TEXT_BYTES_MIN, self.settings.failure_text_bytes_max),
+        ] {
+            errors.extend((value < min).then_some(SetupError::TooSmall { setting, min, value }));
+        }
+        if let Some(Database::Pool(pool)) = &self.database {
+            let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
+            errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
+        }
+        let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
+        let registry = Registry::collect(&self.provided, self.only.as_deref())
+            .map_err(|mistakes| errors.extend(mistakes));
+        match (registry, schema) {
+            (Ok(registry), Ok(schema)) if errors.is_empty() => Ok((registry, schema)),
+            _ => Err(errors.into()),
+        }
+    }
+
+    /// Mistakes in the settings that also apply to a client.
+    fn wrong_settings(&self) -> Vec<SetupError> {
+        let settings = [
+            ("payload_bytes_max", self.settings.payload_bytes_max),
+            ("context_bytes_max", self.settings.context_bytes_max),
+        ];
+        let small = settings.into_iter().filter(|(_, value)| *value == 0);
+        let small = small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value });
+        small.chain(self.database.is_none().then_some(SetupError::NoDatabase)).collect()
+    }
+}
+
+/// Checks that the tables are those of this version of scoop.
+async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) -> Result<(), RuntimeError> {
+    let unfit = Trial::new(patience).endure(|_| store::unfit_tables(sessions, schema));
+    match unfit.await.map_err(Vain::error("the tables were looked up")) {
+        Ok(None) => Ok(()),
+        Ok(Some(unfit)) => Err(vec![unfit].into()),
+        Err(error) => Err(error.denied()),
+    }
+}
+
+/// Checks that the role has the rights that a worker needs.
+async fn check_rights(tables: &Tables) -> Result<(), RuntimeError> {
+    const DOING: &str = "the rights of the role were checked";
+    let lacking = tables.lacking_rights().await.map_err(RuntimeError::database(DOING))?;
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let refusal = format!("permission denied: the role lacks {}", lacking.join(", "));
+    Err(vec![SetupError::Denied { doing: DOING.to_owned(), refusal }].into())
+}
+
+/// Adds the remedy to an error of a start.
+async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
+    use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
+    if !error.of_sqlx().is_some_and(is_crowded) {
+        return error.denied();
+    }
+    let source = match error {
+        RuntimeError::Database { source, .. }
+        | RuntimeError::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => source,
+        error => return error,
+    };
+    let (max, options) = (pool.options().get_max_connections(), pool.connect_options());
+    let refusal = match source {
+        sqlx::Error::PoolTimedOut => {
+            store::refusal(&options, required).await.map(|refusal| refusal.to_string())
+        }
+        _ => Some(source.to_string()),
+    };
+    RuntimeError::NoConnection { max, required, own, refusal, source }
+}
+
+async fn connect(database: Option<Database>) -> Result<(PgPool, Option<Embedded>), RuntimeError> {
+    let embedded = match database {
+        None | Some(Database::Memory(_)) => return Err(vec![SetupError::NoDatabase].into()),
+        Some(Database::Pool(pool)) => return Ok((pool, None)),
+        Some(Database::Embedded | Database::EmbeddedIn(_)) if std::env::var_os("DATABASE_URL").is_some() => {
+            let url = std::env::var("DATABASE_URL").unwrap_or_default();
+            let options: PgConnectOptions =
+                url.parse().map_err(RuntimeError::database("the variable DATABASE_URL was read"))?;
+            let pool = private_pool().connect_lazy_with(options);
+            let connected = pool.acquire().await.map(drop);
+            return match connected.map_err(RuntimeError::database("a connection was made to DATABASE_URL")) {
+                Ok(()) => Ok((pool, None)),
+                Err(error) => {
+                    let (required, own) = (Scoop::required_connections(), ENGINE_CONNECTIONS);
+                    Err(explain(error, &pool, required, own).await)
+                }
+            };
+        }
+        Some(Database::Embedded) => Embedded::start().await?,
+        Some(Database::EmbeddedIn(folder)) => Embedded::start_in(folder).await?,
+    };
+    let pool = private_pool().connect_with(embedded.connect_options()).await;
+    let pool = pool.map_err(RuntimeError::database("a connection was made to the private PostgreSQL"))?;
+    Ok((pool, Some(embedded)))
+}
+
+/// A pool that only the engine and the steps use.
+fn private_pool() -> PgPoolOptions {
+    PgPoolOptions::new().max_connections(EMBEDDED_CONNECTIONS).test_before_acquire(false)
+}

@@ -1,0 +1,359 @@
+//! Handles of launched messages: wait for the end, ask for the status, read the runs.
+
+mod result;
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::Failure;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::read_tree::ReadTree;
+use crate::completion::{CompletionListener, RunEnd, StartedAs};
+use crate::store::{HandlerOutcome, Standing, Store};
+use crate::tree::Extent;
+use crate::util::patience::{Trial, Vain};
+use crate::{HierarchyId, RuntimeError, Scoop, Tree};
+
+/// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
+/// time, up to [`LOOK_MAX`].
+const LOOK_MIN: Duration = Duration::from_millis(2);
+const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
+/// earlier end arrives as a notification.
+const LOOK_MIN_HERE: Duration = Duration::from_millis(4);
+
+/// [`LOOK_MAX`] in memory, where the end of each hierarchy is notified to all processes.
+const LOOK_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
+
+/// A hierarchy: a message launched from outside, its runs, and their descendants. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    scoop: Scoop,
+    root: Uuid,
+    message: Uuid,
+    /// Set if this process launched the message and has handlers of it.
+    begun: Option<Begun>,
+}
+
+/// The launch of a hierarchy in this process.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) at: Instant,
+    pub(super) start: StartedAs,
+}
+
+/// The end of a hierarchy. Display it for one line, `{outcome:#}` for that and the whole report of what failed.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::Outcome;
+///
+/// assert_eq!(Outcome::Committed.to_string(), "committed");
+/// // rolled back: no chairs left
+/// // rollback failed: the bank is closed (because no chairs left)
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// All runs committed.
+    Committed,
+    /// The hierarchy failed, and was rolled back.
+    RolledBack(Failure),
+    /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
+    /// [repair](Scoop::failed_compensations) it.
+    RollbackFailed(RollbackFailure),
+    /// No saga was subscribed when the message was launched, so nothing happened.
+    Unhandled,
+}
+
+/// The failure of a rollback, and the reason of the rollback. Dereferences to the former.
+///
+/// ```no_run
+/// # use scoop_runtime::RollbackFailure;
+/// # fn example(failed: &RollbackFailure) {
+/// println!("{failed}");                                       // the refund failed (because no chairs left)
+/// println!("{}\n{}", failed.report(), failed.cause.report()); // all of both
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RollbackFailure {
+    /// The failure of the rollback.
+    pub failure: Failure,
+    /// The reason of the rollback.
+    pub cause: Box<Failure>,
+}
+
+impl RollbackFailure {
+    pub(crate) fn new(failure: Failure, cause: Failure) -> Self {
+        Self { failure, cause: Box::new(cause) }
+    }
+}
+
+impl Deref for RollbackFailure {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.failure
+    }
+}
+
+impl fmt::Display for RollbackFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (because {})", self.failure.rollback_summary(), self.cause.summary())
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Committed => f.write_str("committed")?,
+            Self::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary())?,
+            Self::RollbackFailed(failed) => write!(f, "rollback failed: {failed}")?,
+            Self::Unhandled => f.write_str("unhandled: no saga was subscribed")?,
+        }
+        match self {
+            _ if !f.alternate() => Ok(()),
+            Self::RolledBack(failure) => write!(f, "\n{}", failure.report().trim_end()),
+            Self::RollbackFailed(RollbackFailure { failure, cause }) => {
+                let (failure, cause) = (failure.report(), cause.report());
+                write!(f, "\n{}\nit was rolled back because of\n{}", failure.trim_end(), cause.trim_end())
+            }
+            Self::Committed | Self::Unhandled => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfinished => f.write_str("unfinished"),
+            Self::Ended(outcome) => outcome.fmt(f),
+        }
+    }
+}
+
+/// The status of a hierarchy.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Status {
+    /// At least one run has not ended.
+    Unfinished,
+    /// The hierarchy has ended.
+    Ended(Outcome),
+}
+
+impl Handle {
+    pub(crate) fn new(scoop: Scoop, root: Uuid, message: Uuid) -> Self {
+        Self { scoop, root, message, begun: None }
+    }
+
+    /// The same, with the launch of the hierarchy in this process.
+    pub(super) fn begun(self, begun: Option<Begun>) -> Self {
+        Self { begun, ..self }
+    }
+
+    /// The id of the hierarchy, for [`Scoop::find`].
+    pub fn id(&self) -> HierarchyId {
+        self.root.into()
+    }
+
+    /// The id of the message that started the hierarchy. It is neither the id of the hierarchy nor of a run.
+    pub fn message_id(&self) -> Uuid {
+        self.message
+    }
+
+    /// Waits for the end of the hierarchy.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet).
+    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone. A failed
+    /// connection is not an error: the call retries without a limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads; it can be dropped and repeated.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, Outcome, RuntimeError};
+    /// # async fn example(order: Handle) -> Result<(), RuntimeError> {
+    /// match order.wait().await? {
+    ///     Outcome::Committed => println!("done"),
+    ///     Outcome::RolledBack(failure) => println!("rolled back:\n{}", failure.report()),
+    ///     other => println!("an operator has to look at this: {other}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait(&self) -> impl Future<Output = Result<Outcome, RuntimeError>> + Send {
+        async move {
+            match self.scoop.engine() {
+                None => self.ends().await,
+                Some(engine) => tokio::select! {
+                    biased;
+                    () = engine.lost() => Err(RuntimeError::EngineGone),
+                    outcome = self.ends() => outcome,
+                },
+            }
+        }
+        .boxed()
+    }
+
+    fn ends(&self) -> BoxFuture<'_, Result<Outcome, RuntimeError>> {
+        async move {
+            let (waiters, look_max) = match self.scoop.store() {
+                // The process that ends the hierarchy notifies these waiters.
+                Store::Memory(memory) => (Some(memory.waiters()), LOOK_MAX_IN_MEMORY),
+                Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.waiters), LOOK_MAX),
+            };
+            let mut bell = waiters.map(|waiters| waiters.bell(self.root));
+            if let (Some(_), Some(begun)) = (&bell, self.begun) {
+                // A poll competes with the engine, so it is delayed.
+                let left = LOOK_MIN_HERE.saturating_sub(begun.at.elapsed());
+                if self.has_committed_within(left, &mut bell).await {
+                    return Ok(Outcome::Committed);
+                }
+            }
+            let mut pause = LOOK_MIN;
+            loop {
+                // Without a retry: a notification may arrive during the pause.
+                match self.look(Duration::ZERO).await {
+                    Ok(Status::Ended(outcome)) => return Ok(outcome),
+                    Ok(Status::Unfinished) => {}
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => return Err(error),
+                }
+                if self.has_committed_within(pause, &mut bell).await {
+                    return Ok(Outcome::Committed);
+                }
+                pause = (pause * 2).min(look_max);
+            }
+        }
+        .boxed()
+    }
+
+    /// Waits for this time, or until the end of the hierarchy is notified. Returns whether the notification says that
+    /// all of it has committed.
+    async fn has_committed_within(&self, time: Duration, bell: &mut Option<CompletionListener<'_>>) -> bool {
+        let Some(bell) = bell else {
+            tokio::time::sleep(time).await;
+            return false;
+        };
+        let rung = tokio::time::timeout(time, bell.rung()).await;
+        let lone = self.begun.is_some_and(|begun| begun.start == StartedAs::SingleLocalRun);
+        lone && rung == Ok(RunEnd::Committed)
+    }
+
+    /// The status of the hierarchy now.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet),
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [patience](crate::Builder::patience)
+    /// lasts, [`RuntimeError::Database`] if the database refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
+        async move { self.look(self.scoop.limits().patience).await }.boxed()
+    }
+
+    async fn look(&self, patience: Duration) -> Result<Status, RuntimeError> {
+        let look = |_| self.scoop.store().standing(self.root, self.message);
+        let standing = Trial::new(patience).endure(look).await;
+        let standing = standing.map_err(Vain::error("a hierarchy was looked up"))?;
+        if !standing.emitted {
+            return Err(RuntimeError::NoSuchMessage { id: self.message });
+        }
+        Ok(status_of(standing))
+    }
+
+    /// The runs of the hierarchy, finished or not, with times, failures and the reasons of those that are stuck.
+    /// Await it for a [`Tree`], which can be displayed.
+    ///
+    /// An unreadable record is not an error: it is [marked](crate::RunEvent::unreadable). [`ReadTree::depth`] and
+    /// [`ReadTree::limit`] restrict the reading to a part of a large hierarchy.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [patience](crate::Builder::patience)
+    /// lasts, [`RuntimeError::Database`] if the database refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, RunState, RuntimeError};
+    /// # async fn example(order: Handle) -> Result<(), RuntimeError> {
+    /// let tree = order.tree().await?;
+    /// println!("{tree}");
+    /// let stuck = tree.runs().into_iter().filter(|run| matches!(run.state, RunState::Stuck { .. }));
+    /// assert_eq!(stuck.count(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tree(&self) -> ReadTree<'_> {
+        ReadTree::new(self)
+    }
+
+    pub(crate) fn read_tree(&self, extent: Extent) -> BoxFuture<'_, Result<Tree, RuntimeError>> {
+        async move {
+            let store = self.scoop.store();
+            let rows = self.scoop.patiently(|_| store.tree(self.message, extent)).await;
+            let rows = rows.map_err(Vain::error("the runs of a hierarchy were looked up"))?;
+            let asked = self.scoop.patiently(|_| store.cancellations(self.root)).await;
+            let asked = asked.map_err(Vain::error("the requests of a hierarchy were looked up"))?;
+            let done = self.scoop.patiently(|_| store.interventions(self.root)).await;
+            let done = done.map_err(Vain::error("interventions were looked up"))?;
+            Ok(Tree::of(rows, done, asked))
+        }
+        .boxed()
+    }
+}
+
+/// The status of the message: the worst outcome of its handlers counts.
+fn status_of(standing: Standing) -> Status {
+    if standing.unfinished > 0 {
+        return Status::Unfinished;
+    }
+    if standing.handlers.is_empty() {
+        return Status::Ended(Outcome::Unhandled);
+    }
+    let (mut rolled_back, mut failed, mut causes) = (vec![], vec![], vec![]);
+    for outcome in standing.handlers {
+        match outcome {
+            HandlerOutcome::Unfinished => return Status::Unfinished,
+            HandlerOutcome::Committed => {}
+            HandlerOutcome::RolledBack(failure) => rolled_back.push(failure),
+            HandlerOutcome::RollbackFailed { failure, cause } => {
+                failed.push(failure);
+                causes.push(cause);
+            }
+        }
+    }
+    Status::Ended(if !failed.is_empty() {
+        failed.extend(rolled_back);
+        Outcome::RollbackFailed(RollbackFailure::new(combined(failed), combined(causes)))
+    } else if !rolled_back.is_empty() {
+        Outcome::RolledBack(combined(rolled_back))
+    } else {
+        Outcome::Committed
+    })
+}
+
+/// Combines the failures of several handlers into one.
+fn combined(mut failures: Vec<Failure>) -> Failure {
+    if failures.len() == 1 {
+        return failures.remove(0);
+    }
+    let message = format!("{} handlers failed", failures.len());
+    Failure::new("HandlersFailed", message, "scoop").caused_by(failures)
+}

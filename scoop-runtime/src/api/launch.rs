@@ -1,0 +1,195 @@
+//! Launches of messages by a client.
+
+use std::future::IntoFuture;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Context, Message};
+use sqlx::PgConnection;
+use tokio::time::Instant;
+
+use super::handle::{Begun, Handle};
+use super::launch_options::{Options, launch_options};
+use super::scoop::Scoop;
+use crate::RuntimeError;
+use crate::completion::StartedAs;
+use crate::store::{self, Launched, Unhandled};
+use crate::unhandled::launch_within;
+use crate::util::patience::Vain;
+
+/// A message about to be launched. Await it.
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
+pub struct Launch<M> {
+    scoop: Scoop,
+    message: M,
+    key: Option<String>,
+    options: Options,
+}
+
+impl<M: Message> Launch<M> {
+    pub(crate) fn new(scoop: Scoop, message: M) -> Self {
+        Self { scoop, message, key: None, options: Options::default() }
+    }
+
+    launch_options!();
+
+    /// Launches the message only if none was launched on this topic with this key before. Otherwise the handle is
+    /// that of the earlier message. So the launch can be repeated when its outcome is unknown.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let first = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
+    /// let again = scoop.launch(OrderPlaced { order: 7 }).unique("order 7").await?;
+    /// assert_eq!(first.id(), again.id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unique(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Launches the message in a transaction of the caller: the message exists exactly if that commits. See
+    /// [`Scoop::launch_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the transaction. Roll that back.
+    pub async fn within(self, connection: &mut PgConnection) -> Result<Handle, RuntimeError> {
+        let (scoop, launched) = self.prepare().await?;
+        let (root, id) = (launched.root, launched.id);
+        launch_within(scoop.store(), scoop.unhandled(), connection, launched).await?;
+        // A foreign transaction commits without a notification; poll soon.
+        scoop.expect();
+        Ok(Handle::new(scoop, root, id))
+    }
+
+    /// Prepares the message for the store: checks its size, and adds key and context.
+    async fn prepare(self) -> Result<(Scoop, Launched), RuntimeError> {
+        let Self { scoop, message, key, options } = self;
+        let limits = scoop.limits();
+        let mut launched = store::prepare(&message, limits.payload_bytes_max)?;
+        if let Some(key) = key {
+            launched = launched.unique(&key);
+        }
+        if options.required {
+            launched.required = Some(std::any::type_name::<M>());
+        }
+        let limit = limits.context_bytes_max;
+        let context = Context::default();
+        let context = options.context(context, "client", scoop.store(), limits.patience, limit).await?;
+        Ok((scoop, launched.with(context)))
+    }
+}
+
+impl<M: Message> IntoFuture for Launch<M> {
+    type Output = Result<Handle, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let (scoop, launched) = self.prepare().await?;
+            let (root, id) = (launched.root, launched.id);
+            let start = publish(&scoop, vec![launched], "a message was launched").await?;
+            let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
+            let begun = runs_here.then(|| Begun { at: Instant::now(), start });
+            Ok(Handle::new(scoop, root, id).begun(begun))
+        }
+        .boxed()
+    }
+}
+
+/// Many messages about to be launched in one transaction. Await it.
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
+pub struct LaunchAll {
+    scoop: Scoop,
+    prepared: Result<Vec<Launched>, RuntimeError>,
+    /// The Rust type of the messages.
+    message: &'static str,
+}
+
+impl LaunchAll {
+    pub(crate) fn new(
+        scoop: Scoop,
+        prepared: Result<Vec<Launched>, RuntimeError>,
+        message: &'static str,
+    ) -> Self {
+        Self { scoop, prepared, message }
+    }
+
+    /// Makes the launch fail with [`RuntimeError::NoHandler`] if no handler is subscribed to the topic at that
+    /// moment. None of the messages is stored then.
+    pub fn required(mut self) -> Self {
+        for launched in self.prepared.iter_mut().flatten() {
+            launched.required = Some(self.message);
+        }
+        self
+    }
+}
+
+impl IntoFuture for LaunchAll {
+    type Output = Result<Vec<Handle>, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let Self { scoop, prepared, .. } = self;
+            let prepared = prepared?;
+            let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
+            publish(&scoop, prepared, "messages were launched").await?;
+            Ok(ids.into_iter().map(|(root, id)| Handle::new(scoop.clone(), root, id)).collect())
+        }
+        .boxed()
+    }
+}
+
+/// Launches messages in a transaction of their own.
+async fn publish(
+    scoop: &Scoop,
+    messages: Vec<Launched>,
+    doing: &'static str,
+) -> Result<StartedAs, RuntimeError> {
+    match scoop.publish(messages).await {
+        Ok(start) => Ok(start),
+        Err(vain) => Err(match Unhandled::of(&vain.source) {
+            // The refusal would not apply to messages of an earlier attempt.
+            Some(unhandled) => unhandled.explained(scoop.store()).await,
+            None => Vain::error(doing)(vain),
+        }),
+    }
+}
+
+impl<M: Message> Launch<M> {
+    /// Launches the message, waits for the end of the hierarchy, and returns the one reply to the message. As
+    /// [`Handle::result`], with the type of the reply inferred from the message.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Scoop::launch`](crate::Scoop::launch) and [`Handle::result`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the message may be launched even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AskPrice { sku: String }
+    /// # impl scoop_core::Message for AskPrice { const TOPIC: &'static str = "ask"; type Reply = u64; }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let cents = scoop.launch(AskPrice { sku: "chair".into() }).result().await?;
+    /// println!("{cents} cents");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn result(self) -> Result<M::Reply, RuntimeError> {
+        self.await?.result::<M>().await
+    }
+}

@@ -1,0 +1,460 @@
+//! Batches concurrent launches of a client into one statement and commit.
+//!
+//! A launch starts a writer unless enough are active; launches arriving meanwhile form the next batch. Writers are
+//! separate tasks, so dropping one caller's future does not affect the others.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::error::is_transient;
+use crate::settings::CLIENT_CONNECTIONS;
+use crate::store::Unhandled;
+use crate::store::{Launch, Launched, Store, known_before};
+use crate::unhandled::UnhandledWarnings;
+use crate::util::patience::{Trial, Vain};
+use crate::util::sync::{Mutex, MutexGuard, lock};
+
+/// The maximum number of launches in a batch. There is at most one batch per connection.
+const BATCH_MAX: usize = 200;
+
+/// The maximum size of a batch, in bytes of JSON, except for a single larger message.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+
+/// The pause between notifications: each takes a connection from a writer.
+const TELL_PAUSE: Duration = Duration::from_millis(5);
+
+/// The pending launches of a client.
+pub(crate) struct LaunchBatcher {
+    store: Store,
+    queue: Arc<Mutex<Queue>>,
+    unhandled: Arc<UnhandledWarnings>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<PendingLaunch>,
+    writing: u32,
+    /// Whether a launch was not notified yet.
+    news: bool,
+    telling: bool,
+}
+
+/// A launch, and the channel to its caller.
+struct PendingLaunch {
+    message: Launched,
+    trial: Trial,
+    answer: oneshot::Sender<Result<(), Vain>>,
+}
+
+impl LaunchBatcher {
+    pub(crate) fn new(store: Store, unhandled: Arc<UnhandledWarnings>) -> Arc<Self> {
+        Arc::new(Self { store, queue: Arc::default(), unhandled })
+    }
+
+    /// Launches a message, perhaps in a batch with others. None of them may have a unique key.
+    pub(crate) async fn launch(self: &Arc<Self>, message: Launched, trial: Trial) -> Result<(), Vain> {
+        let (answer, answered) = oneshot::channel();
+        if self.queue().add(PendingLaunch { message, trial, answer }) {
+            tokio::spawn(self.clone().write_all(Writer::new(&self.queue)));
+        }
+        answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
+    }
+
+    /// Launches messages in a transaction of their own.
+    pub(crate) async fn launch_together(
+        self: &Arc<Self>,
+        messages: &mut [Launched],
+        mut trial: Trial,
+    ) -> Result<(), Vain> {
+        self.try_to_write(messages, &mut trial).await
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// Writes batches until no launch is pending.
+    async fn write_all(self: Arc<Self>, mut writer: Writer) {
+        while let Some(batch) = writer.next() {
+            self.write(batch).await;
+        }
+    }
+
+    /// Writes the batch, and answers each launch. While the database is away, a launch whose patience is over is
+    /// removed from the batch, and the others are retried.
+    async fn write(self: &Arc<Self>, batch: Vec<PendingLaunch>) {
+        let (mut messages, mut waiting): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|PendingLaunch { message, trial, answer }| (message, (trial, answer)))
+            .unzip();
+        while let Some((first, _)) = waiting.iter().min_by_key(|(trial, _)| trial.until()) {
+            let mut trial = first.shared();
+            let vain = match self.try_to_write(&mut messages, &mut trial).await {
+                Ok(()) => return waiting.into_iter().for_each(|(_, answer)| drop(answer.send(Ok(())))),
+                Err(vain) => vain,
+            };
+            if is_the_messages(&vain.source) && waiting.len() > 1 {
+                for (message, (mut trial, answer)) in messages.iter_mut().zip(waiting) {
+                    let _ = answer.send(self.try_to_write(std::slice::from_mut(message), &mut trial).await);
+                }
+                return;
+            }
+            if waiting.len() == 1 {
+                waiting.pop().map(|(_, answer)| answer.send(Err(vain)));
+                return;
+            }
+            let (transient, source) = (is_transient(&vain.source), Arc::new(vain.source));
+            let all = std::mem::take(&mut messages).into_iter().zip(std::mem::take(&mut waiting));
+            for (message, (mut own, answer)) in all {
+                own.after(&trial);
+                if transient && !own.is_over() {
+                    messages.push(message);
+                    waiting.push((own, answer));
+                } else {
+                    let _ = answer.send(Err(own.vain(shared(&source))));
+                }
+            }
+        }
+    }
+
+    async fn try_to_write(
+        self: &Arc<Self>,
+        messages: &mut [Launched],
+        trial: &mut Trial,
+    ) -> Result<(), Vain> {
+        let launch = loop {
+            let messages = known_before(messages, trial.is_begun());
+            if let Some(launch) = trial.attempt(self.store.launch_alone(messages)).await {
+                break launch?;
+            }
+        };
+        self.launched(messages, &launch);
+        if trial.is_repeated() {
+            // Messages launched by an earlier attempt were not notified.
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Notifies the workers of the handlers, and warns about messages without handlers.
+    fn launched(self: &Arc<Self>, messages: &[Launched], launch: &Launch) {
+        if launch.launched > 0 {
+            self.unhandled.launched(messages.iter().map(|message| message.topic), &launch.handlers);
+        }
+        self.announce(&launch.handlers);
+    }
+
+    /// Notifies the processes with these handlers: at once, but not again before a pause.
+    pub(crate) fn announce(self: &Arc<Self>, handlers: &[String]) {
+        if !handlers.is_empty() {
+            self.tell();
+        }
+    }
+
+    fn tell(self: &Arc<Self>) {
+        if self.queue().has_news() {
+            tokio::spawn(Teller { all: self.clone(), done: false }.tell());
+        }
+    }
+}
+
+impl Queue {
+    /// Records a need for a notification. Returns whether the caller has to start a [`Teller`].
+    fn has_news(&mut self) -> bool {
+        self.news = true;
+        !std::mem::replace(&mut self.telling, true)
+    }
+
+    /// Whether a notification is needed. If not, the calling [`Teller`] has ended.
+    fn takes_news(&mut self) -> bool {
+        self.telling = std::mem::take(&mut self.news);
+        self.telling
+    }
+
+    /// Queues a launch. Returns whether the caller has to start a [`Writer`].
+    fn add(&mut self, waiting: PendingLaunch) -> bool {
+        self.waiting.push_back(waiting);
+        let begins = self.writing < CLIENT_CONNECTIONS;
+        self.writing += u32::from(begins);
+        begins
+    }
+
+    /// Takes the next batch. If there is none, the calling [`Writer`] has ended.
+    fn take(&mut self) -> Option<Vec<PendingLaunch>> {
+        if self.waiting.is_empty() {
+            self.writing -= 1;
+            return None;
+        }
+        let mut bytes = 0;
+        let fits = |waiting: &&PendingLaunch| {
+            bytes += waiting.message.bytes;
+            bytes <= BATCH_BYTES_MAX
+        };
+        let count = self.waiting.iter().take(BATCH_MAX).take_while(fits).count();
+        Some(self.waiting.drain(..count.max(1)).collect())
+    }
+}
+
+/// A task that writes batches until no launch is pending.
+struct Writer {
+    queue: Arc<Mutex<Queue>>,
+    done: bool,
+}
+
+impl Writer {
+    fn new(queue: &Arc<Mutex<Queue>>) -> Self {
+        Self { queue: queue.clone(), done: false }
+    }
+
+    fn next(&mut self) -> Option<Vec<PendingLaunch>> {
+        let batch = lock(&self.queue).take();
+        self.done = batch.is_none();
+        batch
+    }
+}
+
+impl Drop for Writer {
+    /// If the writer is stopped early, another can take its place. If it was the last one, the pending launches fail.
+    fn drop(&mut self) {
+        if !self.done {
+            let mut queue = lock(&self.queue);
+            queue.writing -= 1;
+            if queue.writing == 0 {
+                queue.waiting.clear();
+            }
+        }
+    }
+}
+
+/// A task that notifies until no notification is needed.
+struct Teller {
+    all: Arc<LaunchBatcher>,
+    done: bool,
+}
+
+impl Teller {
+    async fn tell(mut self) {
+        while self.takes_news() {
+            // A failed notification is made up for by polling.
+            let _ = self.all.store.notify(Uuid::nil()).await;
+            tokio::time::sleep(TELL_PAUSE).await;
+        }
+    }
+
+    fn takes_news(&mut self) -> bool {
+        let takes = self.all.queue().takes_news();
+        self.done = !takes;
+        takes
+    }
+}
+
+impl Drop for Teller {
+    /// If the task is stopped early, another can take its place. After its regular end, another may have started
+    /// already.
+    fn drop(&mut self) {
+        if !self.done {
+            self.all.queue().telling = false;
+        }
+    }
+}
+
+/// Whether the server has refused the messages. Then nothing is written; after any other failure, that may be
+/// unknown.
+fn is_the_messages(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
+}
+
+/// Copies the failure of a batch for one of its launches.
+fn shared(error: &Arc<sqlx::Error>) -> sqlx::Error {
+    match &**error {
+        sqlx::Error::PoolClosed => sqlx::Error::PoolClosed,
+        transient if is_transient(transient) => sqlx::Error::Io(std::io::Error::other(error.clone())),
+        other => sqlx::Error::Protocol(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(bytes: usize) -> PendingLaunch {
+        let message = Launched::new("a", serde_json::Value::Null, bytes);
+        PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer: oneshot::channel().0 }
+    }
+
+    fn taken(queue: &mut Queue) -> Vec<usize> {
+        std::iter::from_fn(|| queue.take()).map(|batch| batch.len()).collect()
+    }
+
+    #[test]
+    fn writers_are_limited_by_the_connections() {
+        let mut queue = Queue::default();
+        assert_eq!([(); 4].map(|()| queue.add(waiting(1))), [true, true, false, false]);
+        assert_eq!(taken(&mut queue), [4]);
+        assert!(queue.add(waiting(1)), "one writer has ended");
+        assert!(!queue.add(waiting(1)));
+    }
+
+    #[test]
+    fn launch_during_a_notification_is_notified_next() {
+        let mut queue = Queue::default();
+        assert!(queue.has_news() && queue.takes_news());
+        assert!(!queue.has_news() && !queue.has_news(), "a teller is active");
+        assert!(queue.takes_news() && !queue.takes_news());
+        assert!(queue.has_news(), "the teller has ended");
+    }
+
+    #[test]
+    fn batch_has_a_maximum_size() {
+        let mut queue = Queue::default();
+        let large = BATCH_BYTES_MAX / 2 + 1;
+        for bytes in [1; 2 * BATCH_MAX + 1].into_iter().chain([large, large, 2 * BATCH_BYTES_MAX, 1]) {
+            queue.add(waiting(bytes));
+        }
+        assert_eq!(taken(&mut queue), [BATCH_MAX, BATCH_MAX, 2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn writer_without_pending_launches_ends() {
+        let queue = Arc::<Mutex<Queue>>::default();
+        assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
+        let [mut one, mut other] = [(); 2].map(|()| Writer::new(&queue));
+        assert_eq!(one.next().map(|batch| batch.len()), Some(2));
+        assert!(other.next().is_none());
+        drop(other);
+        assert_eq!(lock(&queue).writing, 1, "the first writer is still active");
+        assert!(one.next().is_none());
+        drop(one);
+        assert_eq!(lock(&queue).writing, 0);
+    }
+
+    #[test]
+    fn stopped_writer_leaves_the_launches_to_the_other() {
+        let queue = Arc::<Mutex<Queue>>::default();
+        assert!(lock(&queue).add(waiting(1)) && lock(&queue).add(waiting(1)));
+        let [one, mut other] = [(); 2].map(|()| Writer::new(&queue));
+        drop(one);
+        assert_eq!(other.next().map(|batch| batch.len()), Some(2));
+    }
+
+    #[test]
+    fn megabyte_fits_into_a_batch() {
+        let mut queue = Queue::default();
+        for _ in 0..10 {
+            queue.add(waiting(100_000));
+        }
+        assert_eq!(taken(&mut queue), [10]);
+    }
+
+    #[tokio::test]
+    async fn launch_of_a_stopped_writer_fails() {
+        let queue = Arc::<Mutex<Queue>>::default();
+        let (answer, answered) = oneshot::channel();
+        let message = waiting(1).message;
+        assert!(lock(&queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }));
+        drop(Writer::new(&queue));
+        assert!(answered.await.is_err());
+        assert!(lock(&queue).add(waiting(1)), "another writer takes its place");
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+    use shuttle::future::block_on;
+    use shuttle::rand::{Rng, thread_rng};
+    use shuttle::thread;
+
+    use super::*;
+    use crate::util::sync::explore;
+
+    /// The state shared by the writers.
+    #[derive(Default)]
+    struct Writers {
+        at_work: AtomicU32,
+        stopped: AtomicBool,
+    }
+
+    /// Writes batches until no launch is pending, or is stopped at any moment, as when a runtime ends.
+    fn write(mut writer: Writer, all: &Writers, may_stop: bool) {
+        assert!(all.at_work.fetch_add(1, SeqCst) < CLIENT_CONNECTIONS, "more writers than connections");
+        while let Some(batch) = writer.next() {
+            thread::yield_now();
+            if may_stop && thread_rng().gen_bool(0.3) {
+                all.stopped.store(true, SeqCst);
+                break;
+            }
+            batch.into_iter().for_each(|waiting| drop(waiting.answer.send(Ok(()))));
+        }
+        all.at_work.fetch_sub(1, SeqCst);
+    }
+
+    fn launch(queue: &Arc<Mutex<Queue>>, all: &Arc<Writers>, may_stop: bool) {
+        let (answer, answered) = oneshot::channel();
+        let message = Launched::new("a", serde_json::Value::Null, 1);
+        if lock(queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }) {
+            let (writer, all) = (Writer::new(queue), all.clone());
+            thread::spawn(move || write(writer, &all, may_stop));
+        }
+        let written = block_on(answered).is_ok();
+        assert!(written || all.stopped.load(SeqCst), "the launch was forgotten");
+    }
+
+    fn launches(may_stop: bool) {
+        let (queue, all) = (Arc::<Mutex<Queue>>::default(), Arc::<Writers>::default());
+        let launches = [(); 4].map(|()| {
+            let (queue, all) = (queue.clone(), all.clone());
+            thread::spawn(move || launch(&queue, &all, may_stop))
+        });
+        launches.into_iter().for_each(|launch| launch.join().unwrap());
+        while lock(&queue).writing > 0 {
+            thread::yield_now();
+        }
+        assert!(lock(&queue).waiting.is_empty());
+    }
+
+    #[test]
+    fn every_launch_is_written() {
+        explore(|| launches(false));
+    }
+
+    #[test]
+    fn launch_of_a_stopped_writer_ends() {
+        explore(|| launches(true));
+    }
+
+    #[test]
+    fn every_launch_is_notified() {
+        explore(|| {
+            let queue = Arc::<Mutex<Queue>>::default();
+            let (launched, told) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let tell = |queue: Arc<Mutex<Queue>>, launched: Arc<AtomicU32>, told: Arc<AtomicU32>| {
+                // A lock taken in the condition would be held in the loop.
+                let takes_news = || lock(&queue).takes_news();
+                while takes_news() {
+                    told.store(launched.load(SeqCst), SeqCst);
+                    thread::yield_now();
+                }
+            };
+            let launches = [(); 3].map(|()| {
+                let (queue, launched, told) = (queue.clone(), launched.clone(), told.clone());
+                thread::spawn(move || {
+                    launched.fetch_add(1, SeqCst);
+                    thread::yield_now();
+                    let begins = lock(&queue).has_news();
+                    if begins {
+                        tell(queue, launched, told);
+                    }
+                })
+            });
+            launches.into_iter().for_each(|launch| launch.join().unwrap());
+            assert_eq!(told.load(SeqCst), 3);
+            assert!(!lock(&queue).telling && !lock(&queue).news);
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! Options of a launch: context elements, deadlines and a delay.
+
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Context, ContextError, ContextKey, Deadline, DeadlineKind, SleepUntil};
+
+use crate::store::Store;
+use crate::util::patience::{Trial, Vain};
+use crate::{RuntimeError, When};
+
+/// The options of one launch.
+#[derive(Default)]
+pub(crate) struct Options {
+    elements: Vec<Element>,
+    deadlines: Vec<(DeadlineKind, When)>,
+    /// The source of the deadlines, for failures.
+    source: Option<String>,
+    not_before: Option<When>,
+    /// Whether the launch fails without a handler.
+    pub(crate) required: bool,
+}
+
+type Element = Box<dyn FnOnce(&mut Context) -> Result<(), ContextError> + Send>;
+
+impl Options {
+    pub(crate) fn with<K: ContextKey>(&mut self, element: K) {
+        self.elements.push(Box::new(move |context| context.set(element)));
+    }
+
+    pub(crate) fn deadline(&mut self, kind: DeadlineKind, when: When) {
+        self.deadlines.push((kind, when));
+    }
+
+    pub(crate) fn source(&mut self, source: String) {
+        self.source = Some(source);
+    }
+
+    pub(crate) fn not_before(&mut self, when: When) {
+        self.not_before = Some(when);
+    }
+
+    /// The context with which the handlers of the message start. `base` is the context of the launching step or
+    /// client, and `launcher` names it. Deadlines and delays need the clock of the server; reading it is retried for
+    /// as long as `patience` lasts.
+    pub(crate) fn context<'a>(
+        self,
+        base: Context,
+        launcher: &'a str,
+        store: &'a Store,
+        patience: Duration,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Context, RuntimeError>> {
+        async move {
+            let mut context = base;
+            for element in self.elements {
+                element(&mut context)?;
+            }
+            if !self.deadlines.is_empty() || self.not_before.is_some() {
+                let now = Trial::new(patience).endure(|_| store.now()).await;
+                let now = now.map_err(Vain::error("the clock was read"))?;
+                let source = self.source.as_deref().unwrap_or(launcher);
+                for (kind, when) in self.deadlines {
+                    context.tighten(
+                        kind,
+                        Deadline::new(when.instant(now.earliest)?, source.replace('\0', "")),
+                    )?;
+                }
+                if let Some(when) = self.not_before {
+                    context.set(SleepUntil::new(when.instant(now.latest)?))?;
+                }
+            }
+            within(limit, &context)?;
+            Ok(context)
+        }
+        .boxed()
+    }
+}
+
+/// Checks that the context is not too large.
+pub(crate) fn within(limit: usize, context: &Context) -> Result<(), RuntimeError> {
+    let bytes = context.bytes();
+    if bytes <= limit {
+        return Ok(());
+    }
+    let largest = context.iter().max_by_key(|(_, text)| text.len());
+    let largest = largest.map_or_else(String::new, |(key, _)| key.to_owned());
+    Err(RuntimeError::ContextTooLarge { bytes, limit, largest })
+}
+
+/// The methods that set the options of a launch, for a builder with a field `options`.
+macro_rules! launch_options {
+    () => {
+        /// Adds an element to the context with which the handlers of the message start. It replaces the element under
+        /// the same key, unless the key defines another rule.
+        pub fn with<K: ::scoop_core::ContextKey>(mut self, element: K) -> Self {
+            self.options.with(element);
+            self
+        }
+
+        /// Sets the deadline of the forward path. A run that has not finished by then is rolled back, together with
+        /// the runs waiting for it. The messages that it launches inherit the deadline; they can tighten it, never
+        /// extend it. A deadline in the past is missed at once. Messages launched by compensations belong to the
+        /// rollback: only the rollback and total deadlines apply to them.
+        pub fn deadline(mut self, when: impl Into<$crate::When>) -> Self {
+            self.options.deadline(::scoop_core::DeadlineKind::HappyPath, when.into());
+            self
+        }
+
+        /// Sets the deadline of a rollback. A rollback that has not finished by then is given up, and the remaining
+        /// effects stay.
+        pub fn rollback_deadline(mut self, when: impl Into<$crate::When>) -> Self {
+            self.options.deadline(::scoop_core::DeadlineKind::Rollback, when.into());
+            self
+        }
+
+        /// Sets a deadline for forward path and rollback. If it passes on the forward path, the run is rolled back;
+        /// if it passes during a rollback, the rollback is given up.
+        pub fn total_deadline(mut self, when: impl Into<$crate::When>) -> Self {
+            self.options.deadline(::scoop_core::DeadlineKind::Absolute, when.into());
+            self
+        }
+
+        /// Names the source of this launch's deadlines, which appears in the failures of runs that miss them.
+        pub fn source(mut self, source: impl Into<String>) -> Self {
+            self.options.source(source.into());
+            self
+        }
+
+        /// Makes the launch fail if no handler is subscribed to the topic at that moment. `#[message(handlers =
+        /// "required")]` does so for all messages of a type. A client gets
+        /// [`RuntimeError::NoHandler`]($crate::RuntimeError::NoHandler), and nothing is stored. A step fails with
+        /// that error when it ends, and nothing of it is committed.
+        pub fn required(mut self) -> Self {
+            self.options.required = true;
+            self
+        }
+
+        /// Delays the handlers of the message: they begin no sooner than this. Meanwhile the message holds no task
+        /// and no connection.
+        pub fn delay(mut self, when: impl Into<$crate::When>) -> Self {
+            self.options.not_before(when.into());
+            self
+        }
+    };
+}
+
+pub(crate) use launch_options;

@@ -1,0 +1,33 @@
+//! What users call: the handle of a running program, its launches and hierarchies, and the operations of operators.
+
+// Start.
+mod builder;
+mod in_memory;
+mod migrate;
+mod scoop;
+
+// Launches, and the hierarchies that follow from them.
+mod handle;
+mod launch;
+mod launch_batcher;
+pub(crate) mod launch_options;
+mod read_tree;
+mod requests;
+
+// Operators.
+mod operators;
+mod rebuild;
+mod redelivery;
+mod subscriptions;
+
+pub use builder::Builder;
+pub use handle::{Handle, Outcome, RollbackFailure, Status};
+pub use in_memory::InMemory;
+pub use launch::{Launch, LaunchAll};
+pub use migrate::{Migrate, migrate, migration_files};
+pub use operators::{Listed, Listing};
+pub use read_tree::ReadTree;
+pub use redelivery::{Redeliver, Redelivered};
+pub use requests::{CancelAnswer, Request, RollbackAnswer};
+pub use scoop::Scoop;
+pub use subscriptions::{Retire, Retired};

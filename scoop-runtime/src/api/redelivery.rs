@@ -1,0 +1,181 @@
+//! Redelivery of messages without a handler to handlers that are registered later.
+
+use std::future::IntoFuture;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::Message;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::store::Redelivery;
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{HierarchyId, RuntimeError, Scoop, Subscribed, When};
+
+/// The default age limit of redelivered messages.
+const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The default limit of redelivered messages.
+const LIMIT_DEFAULT: usize = 1_000;
+
+/// The maximum number of messages redelivered in one transaction.
+const PAGE_MAX: usize = 200;
+
+/// The result of a [redelivery](Scoop::redeliver).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Redelivered {
+    /// The hierarchies that handle the messages, one for each. [`Scoop::find`] takes their ids.
+    pub hierarchies: Vec<HierarchyId>,
+    /// Whether the limit was reached, so that there may be more messages.
+    pub more: bool,
+}
+
+/// A redelivery of messages without a handler. Await it.
+#[must_use = "nothing is redelivered before this is awaited"]
+pub struct Redeliver {
+    scoop: Scoop,
+    topic: String,
+    since: Option<SystemTime>,
+    limit: usize,
+}
+
+impl Redeliver {
+    /// Restricts the redelivery to messages launched since this time, by the clock of the server; by default in the
+    /// last day. The cost depends on the number of events since then.
+    pub fn since(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    /// Sets the maximum number of messages; 1,000 by default.
+    pub fn limit(mut self, messages: usize) -> Self {
+        self.limit = messages;
+        self
+    }
+
+    async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
+        let listed = self.scoop.patiently(|_| self.scoop.store().listed_handlers()).await;
+        let listed = listed.map_err(Vain::error("the handlers were looked up"))?;
+        if !listed.iter().any(|listed| listed.topic == self.topic) {
+            let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
+            let message = "Scoop::redeliver".to_owned();
+            return Err(RuntimeError::NoHandler { topic: self.topic, message, subscribed });
+        }
+        let since = self.begin().await?;
+        let mut redelivered = Redelivered { hierarchies: vec![], more: self.limit == 0 };
+        let mut after = None;
+        while !redelivered.more {
+            let room = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
+            // After a lost answer, another attempt could not return the redelivered messages.
+            let page =
+                self.scoop.trial().once().endure(|_| {
+                    uninterrupted(page(self.scoop.clone(), self.topic.clone(), since, after, room))
+                });
+            let page = page.await.map_err(Vain::error("messages were redelivered"))?;
+            redelivered.hierarchies.extend(page.roots.into_iter().map(HierarchyId::from));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            redelivered.more = redelivered.hierarchies.len() >= self.limit;
+        }
+        Ok(redelivered)
+    }
+
+    /// The earliest launch time of redelivered messages.
+    async fn begin(&self) -> Result<OffsetDateTime, RuntimeError> {
+        let now = self.scoop.patiently(|_| self.scoop.store().now()).await;
+        let now = now.map_err(Vain::error("the clock was read"))?;
+        match self.since {
+            Some(since) => When::At(since).instant(now.earliest),
+            None => Ok(now.earliest - LOOKS_BACK),
+        }
+    }
+}
+
+/// Redelivers a page, and notifies the workers.
+async fn page(
+    scoop: Scoop,
+    topic: String,
+    since: OffsetDateTime,
+    after: Option<Uuid>,
+    limit: usize,
+) -> sqlx::Result<Redelivery> {
+    let page = scoop.store().redeliver(&topic, since, after, limit).await?;
+    scoop.announce(&page.handlers.iter().cloned().collect::<Vec<_>>());
+    if let Some(engine) = scoop.engine().filter(|_| page.sets_a_time) {
+        engine.set_a_time();
+    }
+    Ok(page)
+}
+
+impl IntoFuture for Redeliver {
+    type Output = Result<Redelivered, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.carry_out().boxed()
+    }
+}
+
+impl Scoop {
+    /// Delivers messages of this type that had no handler at their launch to the handlers that are subscribed now.
+    /// Await it for the result. [`Redeliver`] has methods that limit the time and the number of messages.
+    ///
+    /// Each message is redelivered at most once ever, to all handlers subscribed at that moment. So the call can be
+    /// repeated, and be made by several processes at once.
+    ///
+    /// * A message that a client launched, or a step detached, continues its hierarchy: a [`Handle`](crate::Handle)
+    ///   of it waits again.
+    /// * A message that a step launched starts a hierarchy of its own, as if it had been
+    ///   [detached](crate::Scope::detach): the step did not wait for it, and its saga may have ended since. A later
+    ///   rollback of that saga does not affect the new hierarchy. The tree of the saga names it.
+    ///
+    /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
+    /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
+    /// [dropped](crate::Retire::dropping_what_waits).
+    ///
+    /// The call reads all events since the given time, ten thousand per query, and redelivers two hundred messages
+    /// per transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic; or if the database fails. Messages that
+    /// were redelivered until then stay redelivered; repeat the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it is ready, some of the messages may have been redelivered. Repeat the call.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let last_week = SystemTime::now() - Duration::from_secs(7 * 24 * 60 * 60);
+    /// while scoop.redeliver::<OrderPlaced>().since(last_week).await?.more {}
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redeliver<M: Message>(&self) -> Redeliver {
+        self.redeliver_topic(M::TOPIC)
+    }
+
+    /// As [`redeliver`](Self::redeliver), with the topic given by name.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let redelivered = scoop.redeliver_topic("orders.placed").limit(10).await?;
+    /// println!("{} orders were left over", redelivered.hierarchies.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redeliver_topic(&self, topic: impl Into<String>) -> Redeliver {
+        Redeliver { scoop: self.clone(), topic: topic.into(), since: None, limit: LIMIT_DEFAULT }
+    }
+}

@@ -1,0 +1,281 @@
+//! Requests about a hierarchy or a part of it: cancellation, rollback, repair.
+
+use std::future::IntoFuture;
+use std::panic::Location;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Failure, Frame};
+use uuid::Uuid;
+
+use crate::repair::{Remedy, RepairAnswer};
+use crate::store::{Asked, Remedied, Target, Undone};
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{RunId, RuntimeError, Scoop, Wanted};
+
+/// The response to a cancellation request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelAnswer {
+    /// The request is recorded, and the unfinished runs that do not roll back yet give up.
+    Accepted,
+    /// A cancellation was requested before. Nothing happens.
+    AlreadyRequested,
+    /// The request is recorded, but no run is left that could give up.
+    NothingToDo,
+}
+
+/// The response to a rollback request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RollbackAnswer {
+    /// The request is recorded, and the rollback begins.
+    Accepted,
+    /// A run of the message, an ancestor or a descendant is unfinished. Nothing happens; repeat the request later, or
+    /// cancel the run.
+    StillRunning,
+    /// The message had no handler, so there is nothing to roll back.
+    Unhandled,
+    /// The runs are rolled back already, by their own failure or on request.
+    AlreadyRolledBack,
+    /// An earlier rollback of the runs or of their descendants failed. Nothing happens before an operator has
+    /// repaired that.
+    FailedBefore,
+}
+
+/// A request about to be made. Await it.
+#[must_use = "nothing is requested before this is awaited"]
+pub struct Request<A> {
+    about: About,
+    kind: Kind<A>,
+}
+
+/// The fields shared by all requests.
+struct About {
+    scoop: Scoop,
+    id: Uuid,
+    wanted: Wanted,
+    reason: String,
+    source: String,
+    asked_at: &'static Location<'static>,
+}
+
+/// The kind of a request, with the type of its response.
+enum Kind<A> {
+    Cancel(fn(CancelAnswer) -> A),
+    Rollback(fn(RollbackAnswer) -> A),
+    Repair(Remedy, fn(RepairAnswer) -> A),
+}
+
+impl Request<RepairAnswer> {
+    /// The request to repair this run.
+    pub(crate) fn repair(
+        scoop: Scoop,
+        remedy: Remedy,
+        run: RunId,
+        note: String,
+        asked_at: &'static Location<'static>,
+    ) -> Self {
+        Self::new(scoop, (run.uuid(), Wanted::Run), note, Kind::Repair(remedy, |answer| answer), asked_at)
+    }
+}
+
+impl<A> Request<A> {
+    /// Names the source of the request, for the record and for the failures of the runs that obey; `scoop` by
+    /// default.
+    pub fn source(mut self, source: impl Into<String>) -> Self {
+        self.about.source = source.into();
+        self
+    }
+
+    fn new(
+        scoop: Scoop,
+        (id, wanted): (Uuid, Wanted),
+        reason: String,
+        kind: Kind<A>,
+        asked_at: &'static Location<'static>,
+    ) -> Self {
+        Self { about: About { scoop, id, wanted, reason, source: "scoop".into(), asked_at }, kind }
+    }
+
+    async fn answer(self) -> Result<A, RuntimeError> {
+        let Self { about, kind } = self;
+        let target = about.target().await?;
+        match kind {
+            Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
+            Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
+            Kind::Repair(remedy, answer) => about.repaired(&target, remedy).await.map(answer),
+        }
+    }
+}
+
+impl About {
+    /// The request as a recorded failure.
+    fn failure(&self, kind: &str) -> Failure {
+        let mut failure = Failure::new(kind, &self.reason, &self.source);
+        failure.stack_trace.push(Frame {
+            file_name: self.asked_at.file().to_owned(),
+            line_number: self.asked_at.line().into(),
+            class_name: None,
+            function_name: None,
+        });
+        failure
+    }
+
+    fn target(&self) -> BoxFuture<'_, Result<Target, RuntimeError>> {
+        async move {
+            let find = |_| self.scoop.store().find_target(self.id);
+            let found = self.scoop.patiently(find).await.map_err(Vain::error("a request was made"))?;
+            let is_hierarchy = |target: &Target| target.lineage.ids().len() == 1;
+            match found {
+                Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
+                _ => Err(self.scoop.misnamed(self.id, self.wanted).await?),
+            }
+        }
+        .boxed()
+    }
+
+    fn cancel<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
+        async move {
+            let (request, asked) = (self.failure("CancellationRequestedException"), Asked::new());
+            let store = self.scoop.store();
+            let cancel = |again| store.cancel(target, &request, asked.again(again));
+            let cancelled = self.scoop.patiently(cancel).await;
+            let cancelled = cancelled.map_err(Vain::error("a cancellation was requested"))?;
+            let answer = match (cancelled.any_marked, cancelled.fresh) {
+                (true, _) => CancelAnswer::Accepted,
+                (false, true) => CancelAnswer::NothingToDo,
+                (false, false) => CancelAnswer::AlreadyRequested,
+            };
+            self.scoop.asked_to_give_up(cancelled.giving_up).await?;
+            Ok(answer)
+        }
+        .boxed()
+    }
+
+    fn rollback<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
+        async move {
+            let (request, asked) = (self.failure("RollbackRequestedException"), Asked::new());
+            let store = self.scoop.store();
+            let undo = |again| store.undo(target, &request, asked.again(again));
+            let undone = self.scoop.patiently(undo).await;
+            Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
+                Undone::Begun(handlers) => {
+                    self.scoop.announce(&handlers);
+                    RollbackAnswer::Accepted
+                }
+                Undone::Unfinished => RollbackAnswer::StillRunning,
+                Undone::Unhandled => RollbackAnswer::Unhandled,
+                Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
+                Undone::FailedBefore => RollbackAnswer::FailedBefore,
+            })
+        }
+        .boxed()
+    }
+
+    fn repaired<'a>(
+        &'a self,
+        target: &'a Target,
+        remedy: Remedy,
+    ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
+        async move {
+            let asked = Asked::new();
+            let (note, source) = (&*self.reason, &*self.source);
+            let repair = |again| async move {
+                let asked = Remedied { remedy, note, source, asked: asked.again(again) };
+                self.scoop.store().repair(target, &asked).await
+            };
+            let repaired = self.scoop.patiently(repair).await;
+            let repaired = repaired.map_err(Vain::error("a failed compensation was repaired"))?;
+            match repaired {
+                Err(refusal) => Ok(refusal.into()),
+                Ok(repaired) => {
+                    self.scoop.repaired(repaired).await?;
+                    Ok(RepairAnswer::Accepted)
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl<A: Send + 'static> IntoFuture for Request<A> {
+    type Output = Result<A, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            // Dropping the future must not interrupt the transaction, nor the wake-up of waiting runs after it.
+            let answer = self.answer();
+            let answer = uninterrupted(async move { Ok(answer.await) }).await;
+            answer.map_err(RuntimeError::database("a request was made"))?
+        }
+        .boxed()
+    }
+}
+
+impl Scoop {
+    /// Cancels a hierarchy or a part of it. `id` is that of a [`Handle`](crate::Handle::id), or of a
+    /// [run](crate::RunInfo::id) of its [`tree`](crate::Handle::tree). Await it.
+    ///
+    /// Unfinished runs are rolled back: running steps end first, and pending runs never begin. Rollbacks in progress
+    /// continue, and so do messages launched by compensations. A running step can notice the request: see
+    /// [`Scope::check`](crate::Scope::check).
+    ///
+    /// A [stuck](Scoop::stuck_runs) run gives up when a program can continue it, and its ancestors wait for that:
+    /// only the saga of the run can roll it back.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; or if
+    /// the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request may be made even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{CancelAnswer, Handle, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// let answer = scoop.cancel(order.id(), "the customer left").await?;
+    /// assert_eq!(answer, CancelAnswer::Accepted);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
+        let kind = Kind::Cancel(|answer| answer);
+        let about = (id.into(), Wanted::RunOrHierarchy);
+        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
+    }
+
+    /// Rolls back a finished hierarchy or a part of it; `id` as in [`Scoop::cancel`]. Await it for the response.
+    ///
+    /// The request applies to all handlers of the message that the run handled. The ancestors of the part are not
+    /// affected.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; or if
+    /// the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request may be made even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, Outcome, RollbackAnswer, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// if scoop.rollback(order.id(), "the goods came back").await? == RollbackAnswer::Accepted {
+    ///     assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
+        let kind = Kind::Rollback(|answer| answer);
+        let about = (id.into(), Wanted::RunOrHierarchy);
+        Request::new(self.clone(), about, reason.into(), kind, Location::caller())
+    }
+}

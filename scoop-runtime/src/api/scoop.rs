@@ -1,0 +1,541 @@
+//! The handle of a running program: launches messages, looks up hierarchies, shuts down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Definition, Message};
+use sqlx::{PgConnection, PgPool};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::launch::{Launch, LaunchAll};
+use crate::api::handle::Handle;
+use crate::api::launch_batcher::LaunchBatcher;
+use crate::completion::StartedAs;
+use crate::embedded::Embedded;
+use crate::engine::{self, Engine};
+use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
+use crate::store::{self, Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::unhandled::UnhandledWarnings;
+use crate::util::detached::uninterrupted;
+use crate::util::ids;
+use crate::util::patience::{Trial, Vain};
+use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
+
+/// A running program with sagas, or a client. Cheap to clone.
+///
+/// When the last clone is dropped, the engine stops as in [`Scoop::shutdown`], in the background.
+#[derive(Clone)]
+pub struct Scoop {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The pool of the user; `None` in memory.
+    pool: Option<PgPool>,
+    /// The store, which has connections of its own.
+    store: Store,
+    engine: Option<Arc<Engine>>,
+    /// Batches launches of a client, which has no engine.
+    batcher: Arc<LaunchBatcher>,
+    unhandled: Arc<UnhandledWarnings>,
+    /// Limits the concurrent launches with a key. Each may have to wait for a transaction of another client, and one
+    /// connection must remain for other statements.
+    keyed: Semaphore,
+    embedded: tokio::sync::Mutex<Option<Embedded>>,
+    limits: Limits,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(engine) = &self.engine {
+            engine.stop();
+        }
+    }
+}
+
+impl Scoop {
+    /// A builder: choose a database, provide the dependencies of the sagas, start.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Starts all sagas of the program on a database in its memory: for fast tests. The engine is the same as on
+    /// PostgreSQL. The data is gone with the last clone.
+    ///
+    /// The clock is that of tokio. If that is paused (`start_paused`, of tokio's feature `test-util`), time is
+    /// virtual: as soon as the program is idle, the clock advances to the next due time. So a sleep of two weeks
+    /// takes no time.
+    ///
+    /// There is no transaction, so a step that needs one ([`Scope::tx`](crate::Scope::tx),
+    /// [`Scope::detach_unique`](crate::Scope::detach_unique)) fails with the reason. Values are not stored as text:
+    /// the changes that PostgreSQL makes to JSON (it sorts keys and drops duplicates) do not happen.
+    ///
+    /// [`InMemory`](crate::InMemory) is for tests with several processes, or with a client.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Setup`] with all mistakes in the program.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Builder::start`].
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { customer: u32 }
+    /// # impl scoop_core::Message for Remind { const TOPIC: &'static str = "remind"; type Reply = (); }
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), scoop_runtime::RuntimeError> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let scoop = scoop::Scoop::in_memory().await?;
+    /// let two_weeks = Duration::from_secs(14 * 24 * 60 * 60);
+    /// scoop.launch(Remind { customer: 7 }).delay(two_weeks).await?.wait().await?;
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub async fn in_memory() -> Result<Self, RuntimeError> {
+        Self::builder().in_memory().start().await
+    }
+
+    /// A client, which launches messages for the processes that run the sagas. The tables must exist: the first
+    /// process that [starts](Builder::start) makes them. [`Builder::client`] checks that they do, and makes a client
+    /// with other settings or [behind a proxy](Builder::behind_proxy).
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # fn example(pool: sqlx::PgPool) {
+    /// let scoop = scoop::Scoop::client(pool);
+    /// # }
+    /// ```
+    pub fn client(pool: PgPool) -> Self {
+        let schema = Schema::new("scoop").expect("the default schema has a good name");
+        let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &Access::default());
+        let store = Store::from(Tables::new(sessions, &schema));
+        Self::new(Some(pool), store, None, None, Settings::default().limits())
+    }
+
+    /// The minimum of `max_connections` of a pool. One connection listens, and three serve the engine to claim,
+    /// settle and wake; these four are opened beside the pool. At least one remains for the transactions of steps.
+    /// [`Builder::start`] fails with less. The guide has the whole budget, and the requirements of a proxy.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scoop;
+    /// use sqlx::postgres::PgPoolOptions;
+    ///
+    /// let steps_at_once = 8;
+    /// let pool = PgPoolOptions::new().max_connections(Scoop::required_connections() - 1 + steps_at_once);
+    /// # let _ = pool;
+    /// ```
+    pub const fn required_connections() -> u32 {
+        ENGINE_CONNECTIONS + 1
+    }
+
+    pub(crate) fn new(
+        pool: Option<PgPool>,
+        store: Store,
+        engine: Option<Arc<Engine>>,
+        embedded: Option<Embedded>,
+        limits: Limits,
+    ) -> Self {
+        let embedded = tokio::sync::Mutex::new(embedded);
+        let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
+        let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
+        let batcher = LaunchBatcher::new(store.clone(), unhandled.clone());
+        let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
+        let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
+        Self { inner: Arc::new(Inner { pool, store, engine, batcher, unhandled, keyed, embedded, limits }) }
+    }
+
+    /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
+    /// committed in batches; a refused launch does not affect the others.
+    ///
+    /// # Errors
+    ///
+    /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
+    /// it is then not launched. [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [patience](Builder::patience) lasts: until then the launch is retried with the same ids, so that it takes
+    /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, it may be launched even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.launch(OrderPlaced { order: 7 }).await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch<M: Message>(&self, message: M) -> Launch<M> {
+        Launch::new(self.clone(), message)
+    }
+
+    /// Launches many messages in one transaction: all or none. Await it for their [`Handle`]s.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, all or none of the messages are launched, even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let orders = scoop.launch_all((0..1000).map(|order| OrderPlaced { order })).await?;
+    /// assert_eq!(orders.len(), 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
+        let limit = self.limits().payload_bytes_max;
+        let prepared = messages.into_iter().map(|message| store::prepare(&message, limit)).collect();
+        LaunchAll::new(self.clone(), prepared, std::any::type_name::<M>())
+    }
+
+    /// Launches a message in a transaction of the caller: the message exists exactly if that commits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the transaction. Roll that back.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop, pool: sqlx::PgPool) -> scoop_core::Result<()> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut *tx).await?;
+    /// let order = scoop.launch_in(&mut tx, OrderPlaced { order: 7 }).await?;
+    /// tx.commit().await?;
+    /// order.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn launch_in<M: Message>(
+        &self,
+        connection: &mut PgConnection,
+        message: M,
+    ) -> Result<Handle, RuntimeError> {
+        self.launch(message).within(connection).await
+    }
+
+    /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
+    /// the schedule does not change.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on this database;
+    /// or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the saga may run even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example<NightlyReport: scoop_runtime::Saga>(
+    /// #     scoop: scoop_runtime::Scoop,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.trigger::<NightlyReport>().await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
+        self.trigger_of(S::DEFINITION).await
+    }
+
+    fn trigger_of(&self, saga: Definition) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+        async move {
+            let Definition { saga, topic, .. } = saga;
+            let (scoop, name) = (self.clone(), saga.to_string());
+            let (root, asked) = (ids::now_v7(), Asked::new());
+            let triggering = uninterrupted(async move {
+                let store = scoop.store();
+                let trigger = |again| store.trigger(&topic, &saga, root, asked.again(again));
+                Ok(scoop.patiently(trigger).await)
+            });
+            let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
+            let triggered = triggered.map_err(Vain::error("a saga was run by hand"))?;
+            self.announce(&triggered.ok_or(RuntimeError::NoSchedule { saga: name })?);
+            Ok(Handle::new(self.clone(), root, asked.id))
+        }
+        .boxed()
+    }
+
+    /// The hierarchy of this id, which [`Handle::id`] returned here or in another process.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
+    /// message; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
+    /// println!("{}", scoop.find(id).await?.tree().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find(
+        &self,
+        id: impl Into<HierarchyId>,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        self.find_root(id.into().uuid())
+    }
+
+    fn find_root(&self, id: Uuid) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+        async move {
+            let message = self.root_message(id).await?;
+            Ok(Handle::new(self.clone(), id, message))
+        }
+        .boxed()
+    }
+
+    /// Looks up the message that started this hierarchy.
+    pub(crate) async fn root_message(&self, id: Uuid) -> Result<Uuid, RuntimeError> {
+        let found = self.patiently(|_| self.store().root_message(id)).await;
+        match found.map_err(Vain::error("a hierarchy was looked up"))? {
+            Some(message) => Ok(message),
+            None => Err(self.misnamed(id, Wanted::Hierarchy).await?),
+        }
+    }
+
+    /// The error for a request with an id that does not name what was `wanted`.
+    pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
+        let named = self.patiently(|_| self.store().named(id)).await;
+        let named = named.map_err(Vain::error("an id was looked up"))?;
+        Ok(match (named, wanted) {
+            (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
+            (None, Wanted::Hierarchy) => RuntimeError::NoSuchMessage { id },
+            (None, Wanted::Run | Wanted::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
+        })
+    }
+
+    /// Stops in good order: no new step begins, and running steps end and are recorded. Their runs continue in other
+    /// processes or after the next start. A private PostgreSQL is stopped, too. Waits for the running steps without a
+    /// limit; [`Scoop::shutdown_within`] has one.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not cancel the shutdown.
+    pub fn shutdown(&self) -> impl Future<Output = Result<(), RuntimeError>> + Send {
+        async move {
+            let stopped = match &self.inner.engine {
+                Some(engine) => {
+                    engine.stop();
+                    engine.stopped().await
+                }
+                None => Ok(()),
+            };
+            self.stop_embedded().await;
+            stopped
+        }
+        .boxed()
+    }
+
+    /// As [`Scoop::shutdown`], but aborts the steps that still run after this time. Each is dropped at its next
+    /// `await`, its transaction is rolled back, and its run is handed to other workers, where the step begins anew. A
+    /// step that blocks its thread cannot be aborted: after two more seconds its run is handed over anyway, and the
+    /// result of the step is discarded.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::StepsStopped`] with the saga, the step and the run of each of these steps; otherwise as
+    /// [`Scoop::shutdown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not cancel the shutdown, but removes the limit: the steps then run to their end.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn example(scoop: scoop_runtime::Scoop) {
+    /// if let Err(error) = scoop.shutdown_within(Duration::from_secs(20)).await {
+    ///     eprintln!("{error}");
+    /// }
+    /// # }
+    /// ```
+    pub fn shutdown_within(&self, limit: Duration) -> impl Future<Output = Result<(), RuntimeError>> + Send {
+        async move {
+            let stopped = match &self.inner.engine {
+                Some(engine) => engine.stop_within(limit).await,
+                None => Ok(()),
+            };
+            self.stop_embedded().await;
+            stopped
+        }
+        .boxed()
+    }
+
+    /// Stops the private PostgreSQL, if there is one.
+    fn stop_embedded(&self) -> BoxFuture<'_, ()> {
+        async move {
+            if let Some(embedded) = self.inner.embedded.lock().await.take() {
+                if let Some(pool) = &self.inner.pool {
+                    pool.close().await;
+                }
+                self.store().close().await;
+                if let Err(error) = embedded.stop().await {
+                    crate::telemetry::embedded_stop_failed(&error);
+                }
+            }
+        }
+        .boxed()
+    }
+
+    /// The pool that steps get their transactions from: the pool of the user, or that of the private PostgreSQL.
+    ///
+    /// # Panics
+    ///
+    /// [In memory](Scoop::in_memory), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
+    pub fn pool(&self) -> &PgPool {
+        let pool = self.inner.pool.as_ref();
+        pool.expect("this program runs in memory, so it has no pool; check `Scoop::is_in_memory` first")
+    }
+
+    /// Whether the program runs [in memory](Scoop::in_memory).
+    pub fn is_in_memory(&self) -> bool {
+        self.inner.pool.is_none()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.inner.engine.as_deref()
+    }
+
+    pub(crate) fn unhandled(&self) -> &Arc<UnhandledWarnings> {
+        &self.inner.unhandled
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
+    pub(crate) fn publish(&self, messages: Vec<Launched>) -> BoxFuture<'_, Result<StartedAs, Vain>> {
+        async move {
+            if !messages.iter().any(|message| message.only_once) {
+                return self.publish_at_once(messages).await;
+            }
+            // Of two launches with one key, the second waits in the server until the first is committed, even if its
+            // future is dropped.
+            let scoop = self.clone();
+            let published = uninterrupted(async move {
+                let _turn = scoop.inner.keyed.acquire().await;
+                Ok(scoop.publish_at_once(messages).await)
+            });
+            published.await.unwrap_or_else(|error| Err(error.into()))
+        }
+        .boxed()
+    }
+
+    /// Launches with retries. The ids of the messages exist already, so a retry finds the messages of an earlier
+    /// attempt.
+    async fn publish_at_once(&self, mut messages: Vec<Launched>) -> Result<StartedAs, Vain> {
+        if let Some(engine) = &self.inner.engine {
+            let (mut messages, mut trial) = (Arc::new(messages), self.trial());
+            loop {
+                let again = trial.is_begun();
+                if let Some(start) = trial.attempt(engine::launch(engine, &mut messages, again)).await {
+                    return start;
+                }
+            }
+        }
+        if let [single] = &messages[..]
+            && !single.only_once
+        {
+            let single = messages.remove(0);
+            self.inner.batcher.launch(single, self.trial()).await?;
+        } else {
+            self.inner.batcher.launch_together(&mut messages, self.trial()).await?;
+        }
+        Ok(StartedAs::Other)
+    }
+
+    /// Retries this for as long as the patience of the program lasts. The argument is whether an attempt was made
+    /// before.
+    pub(crate) async fn patiently<T, F>(&self, attempt: impl FnMut(bool) -> F) -> Result<T, Vain>
+    where
+        F: Future<Output = sqlx::Result<T>>,
+    {
+        self.trial().endure(attempt).await
+    }
+
+    /// Begins an operation with retries.
+    pub(crate) fn trial(&self) -> Trial {
+        Trial::new(self.limits().patience)
+    }
+
+    /// Has the engine poll soon: a transaction of the caller may commit a launch without a notification.
+    pub(crate) fn expect(&self) {
+        if let Some(engine) = &self.inner.engine {
+            engine.expect();
+        }
+    }
+
+    /// Handles marked cancellations: notifies the processes that execute these runs, and wakes the waiting ones.
+    pub(crate) async fn asked_to_give_up(&self, runs: Vec<Parent>) -> Result<(), RuntimeError> {
+        match &self.inner.engine {
+            Some(engine) => engine.asked_to_give_up(runs),
+            None => {
+                let store = self.store();
+                let woken = self.patiently(|_| store.wake(&runs)).await;
+                woken.map_err(Vain::error("a cancellation was requested"))?;
+                // A failed notification is made up for by polling.
+                let _ = store.notify(Uuid::nil()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a repaired run: notifies the processes with its handler, and wakes the parent run.
+    pub(crate) async fn repaired(&self, repaired: Repaired) -> Result<(), RuntimeError> {
+        self.announce(&repaired.handlers);
+        let Some(parent) = repaired.parent.map(|parent| [parent]) else {
+            return Ok(());
+        };
+        let woken = self.patiently(|_| self.store().wake(&parent)).await;
+        let woken = woken.map_err(Vain::error("a failed compensation was repaired"))?;
+        self.announce(&woken);
+        Ok(())
+    }
+
+    /// Notifies the processes with these handlers.
+    pub(crate) fn announce(&self, handlers: &[String]) {
+        match &self.inner.engine {
+            Some(engine) => engine.announce(handlers),
+            None => self.inner.batcher.announce(handlers),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Subscriptions of handlers, for operators: a handler without a program can be retired.
+
+use std::future::IntoFuture;
+
+use futures_util::future::{BoxFuture, FutureExt};
+
+use crate::util::detached::uninterrupted;
+use crate::util::patience::Vain;
+use crate::{ListedHandler, RuntimeError, Scoop};
+
+/// The result of [retiring](Scoop::retire_handler) a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retired {
+    /// Whether it was registered until now.
+    pub was_listed: bool,
+    /// The number of its pending deliveries: their runs have not begun.
+    pub waiting: u64,
+    /// The number of such deliveries that were dropped.
+    pub dropped: u64,
+}
+
+/// A handler about to be retired. Await it.
+#[must_use = "nothing happens before this is awaited"]
+pub struct Retire {
+    scoop: Scoop,
+    topic: String,
+    handler: String,
+    drops: bool,
+}
+
+impl Retire {
+    /// Also drops its pending deliveries. Their runs never begin and leave no record, and the runs that launched the
+    /// messages stop waiting for them.
+    pub fn dropping_what_waits(mut self) -> Self {
+        self.drops = true;
+        self
+    }
+
+    async fn carry_out(self) -> Result<Retired, Vain> {
+        let Self { scoop, topic, handler, drops } = &self;
+        // A retry would not count the runs dropped by the first attempt.
+        let strike = |_| scoop.store().strike_out(topic, handler, *drops);
+        let struck = scoop.trial().once().endure(strike).await?;
+        let wake = |_| scoop.store().wake(&struck.parents);
+        scoop.announce(&scoop.patiently(wake).await?);
+        Ok(Retired {
+            was_listed: struck.was_listed,
+            waiting: u64::try_from(struck.waiting).unwrap_or(0),
+            dropped: u64::try_from(struck.dropped).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+impl IntoFuture for Retire {
+    type Output = Result<Retired, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        // Dropping the future must not prevent the wake-up of waiting runs after the transaction.
+        async move {
+            let retiring = uninterrupted(async move { Ok(self.carry_out().await) });
+            let retired = retiring.await.unwrap_or_else(|error| Err(error.into()));
+            retired.map_err(Vain::error("a handler was retired"))
+        }
+        .boxed()
+    }
+}
+
+impl Scoop {
+    /// The registered handlers: those of all programs that ever started on this schema, unless they were
+    /// [retired](Scoop::retire_handler). Messages are delivered to them.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for listed in scoop.handlers().await? {
+    ///     println!("{} listens on {}", listed.handler, listed.topic);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn handlers(&self) -> impl Future<Output = Result<Vec<ListedHandler>, RuntimeError>> + Send {
+        async move {
+            let listed = self.patiently(|_| self.store().listed_handlers()).await;
+            listed.map_err(Vain::error("the handlers were listed"))
+        }
+        .boxed()
+    }
+
+    /// Retires a handler whose programs are gone: messages launched from now on are not delivered to it. Await it for
+    /// the number of pending deliveries, and see [`Retire::dropping_what_waits`].
+    ///
+    /// Its unfinished runs stay, and wait for a program that has the saga. A running process with the saga continues
+    /// them; the next start of one registers the handler again. A launch in progress may still be delivered to it;
+    /// repeat the call to see.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the handler may be retired even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let retired = scoop.retire_handler("orders.placed", "newsletter").await?;
+    /// if retired.waiting > 0 {
+    ///     scoop.retire_handler("orders.placed", "newsletter").dropping_what_waits().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retire_handler(&self, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
+        Retire { scoop: self.clone(), topic: topic.into(), handler: handler.into(), drops: false }
+    }
+}

@@ -1,0 +1,129 @@
+//! Notifies the clients of this process that wait for the end of a hierarchy.
+//!
+//! A notification only reduces latency: a client also polls. The store in memory notifies the clients of all processes.
+
+use std::collections::HashMap;
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::util::sync::{Mutex, MutexGuard, lock};
+
+/// The clients of this process that wait for the end of a hierarchy.
+#[derive(Default)]
+pub(crate) struct Completions(Mutex<HashMap<Uuid, Entry>>);
+
+/// The sender of completions of a root.
+#[derive(Default)]
+struct Entry {
+    sender: watch::Sender<RunEnd>,
+    bells: usize,
+}
+
+/// The end of a run of a root's message, for the clients that wait for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum RunEnd {
+    Committed,
+    /// To be read from the database.
+    #[default]
+    Unknown,
+}
+
+/// Listens for ends of runs of a root's message in this process. The last listener removes the entry of the root.
+pub(crate) struct CompletionListener<'a> {
+    waiters: &'a Completions,
+    root: Uuid,
+    rung: watch::Receiver<RunEnd>,
+}
+
+impl CompletionListener<'_> {
+    /// Returns the newest end since the last call; at once if there was one.
+    pub(crate) async fn rung(&mut self) -> RunEnd {
+        // The sender lives as long as this listener.
+        let _ = self.rung.changed().await;
+        *self.rung.borrow_and_update()
+    }
+}
+
+impl Drop for CompletionListener<'_> {
+    fn drop(&mut self) {
+        let mut map = self.waiters.map();
+        let last = map.get_mut(&self.root).is_none_or(|ring| {
+            ring.bells -= 1;
+            ring.bells == 0
+        });
+        if last {
+            map.remove(&self.root);
+        }
+    }
+}
+
+impl Completions {
+    /// A listener for this root.
+    pub(crate) fn bell(&self, root: Uuid) -> CompletionListener<'_> {
+        let mut map = self.map();
+        let ring = map.entry(root).or_default();
+        ring.bells += 1;
+        CompletionListener { waiters: self, root, rung: ring.sender.subscribe() }
+    }
+
+    pub(crate) fn root_ended(&self, root: Uuid, end: RunEnd) {
+        if let Some(ring) = self.map().get(&root) {
+            ring.sender.send_replace(end);
+        }
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<Uuid, Entry>> {
+        lock(&self.0)
+    }
+}
+
+/// The start of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartedAs {
+    /// One run in this process, and no other, since no other handler was subscribed. Once it has committed, so has
+    /// everything that was launched.
+    SingleLocalRun,
+    Other,
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use shuttle::future::block_on;
+    use shuttle::thread;
+
+    use super::*;
+    use crate::util::sync::explore;
+
+    /// A client checks the state, then waits for the listener: an end between the two must not be lost.
+    #[test]
+    fn every_bell_rings_and_nothing_is_left_of_it() {
+        explore(|| {
+            let (waiters, root) = (Arc::new(Completions::default()), Uuid::nil());
+            let ended = Arc::new(AtomicBool::new(false));
+            let clients = [(); 3].map(|()| {
+                let (waiters, ended) = (waiters.clone(), ended.clone());
+                thread::spawn(move || {
+                    let mut bell = waiters.bell(root);
+                    while !ended.load(SeqCst) {
+                        thread::yield_now();
+                        if block_on(bell.rung()) == RunEnd::Committed {
+                            assert!(ended.load(SeqCst), "it rang for the end of another");
+                        }
+                    }
+                })
+            });
+            waiters.root_ended(Uuid::max(), RunEnd::Committed);
+            waiters.root_ended(root, RunEnd::Unknown);
+            thread::yield_now();
+            ended.store(true, SeqCst);
+            waiters.root_ended(root, RunEnd::Committed);
+            clients.into_iter().for_each(|client| client.join().unwrap());
+            assert!(waiters.map().is_empty());
+        });
+    }
+}

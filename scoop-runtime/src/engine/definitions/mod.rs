@@ -1,0 +1,192 @@
+//! Which runs this worker may claim, while other workers may have other definitions of the same sagas.
+//!
+//! Each worker lists the definitions of its sagas. Of several definitions of one saga, that of the worker which
+//! started last is *current*: runs continue under it, so that a change reaches runs under way. A worker with
+//! another definition claims only runs that are reserved for its definition, because newer ones refused them
+//! (`run_set_aside.sql`). What a worker knows of the others has a number, which each
+//! claim names: after another worker has started or ended, nothing is claimed before the worker has looked again.
+//!
+//! A saga that a newer program has renamed (`was`) is run under the new name, too ([`refresh`]): that name keeps
+//! its subscription after the newer program has ended.
+//!
+//! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
+//! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
+//! program fails to decode a stored reply as that type ([`refresh::add_reply_type`]): then this worker has another
+//! definition than those that may read it.
+
+pub(super) mod recorded;
+pub(super) mod refresh;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use scoop_core::RecordedStep;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::bug::{Bug, made};
+use crate::saga::registry::{RunnableSaga, Sagas};
+use crate::store::{Lanes, LivingWorker, PublishedDefinition, Registered, Store};
+use crate::util::sync::{Mutex, lock};
+
+/// The definitions of this program, and what is known of those of others.
+pub(super) struct Definitions {
+    known: Mutex<Arc<Known>>,
+    /// Held by the task that changes `known`, or looks.
+    changing: tokio::sync::Mutex<()>,
+    /// When this worker started, once it is registered.
+    started_at: Mutex<Option<OffsetDateTime>>,
+    view: Mutex<Arc<View>>,
+    /// The steps of other definitions, by their numbers. They never change.
+    recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
+}
+
+/// The sagas of this program, under all their names.
+pub(super) struct Known {
+    sagas: Arc<Sagas>,
+    /// The number of the definition of each saga, by its name.
+    own: BTreeMap<String, i32>,
+    /// The same, in the order of [`Sagas::pairs`].
+    numbers: Vec<i32>,
+    reply_types: ReplyTypes,
+}
+
+/// The types of replies that have become part of definitions, by saga.
+type ReplyTypes = BTreeMap<String, BTreeSet<String>>;
+
+/// The current definitions, derived from those of all living workers.
+#[derive(Default)]
+struct View {
+    lanes: Arc<Lanes>,
+    /// The sagas of which another worker has the current definition.
+    superseded: Vec<String>,
+    /// The sagas of this program of which living workers have several definitions.
+    contested: Vec<String>,
+}
+
+impl Definitions {
+    /// Records the definitions of this program.
+    pub(super) async fn publish(store: &Store, sagas: Sagas) -> sqlx::Result<Self> {
+        let known = Mutex::new(Arc::new(Known::publish(store, Arc::new(sagas), ReplyTypes::new()).await?));
+        let (changing, started_at, view, recorded) = Default::default();
+        Ok(Self { known, changing, started_at, view, recorded })
+    }
+
+    /// The sagas of this program, under all names that are known of them.
+    pub(super) fn sagas(&self) -> Arc<Sagas> {
+        lock(&self.known).sagas.clone()
+    }
+
+    pub(super) fn known(&self) -> Arc<Known> {
+        lock(&self.known).clone()
+    }
+
+    /// The number of the definition of a saga of this program.
+    pub(super) fn number_of(&self, saga: &str) -> i32 {
+        lock(&self.known).own.get(saga).copied().unwrap_or_default()
+    }
+
+    /// The registration of this worker.
+    pub(super) fn registered<'a>(&self, known: &'a Known, worker: Uuid) -> Registered<'a> {
+        let (topics, handlers) = known.sagas.pairs();
+        let (definitions, started_at) = (&known.numbers, *lock(&self.started_at));
+        Registered { worker, topics, handlers, definitions, started_at }
+    }
+
+    /// This worker is registered, and counts as started at this time from now on.
+    pub(super) fn started(&self, at: OffsetDateTime) {
+        *lock(&self.started_at) = Some(at);
+    }
+
+    /// The queues that this worker may claim from.
+    pub(super) fn lanes(&self) -> Arc<Lanes> {
+        self.view().lanes.clone()
+    }
+
+    /// Whether another worker has the current definition of a saga of this program.
+    pub(super) fn is_superseded(&self, saga: &str) -> bool {
+        let view = self.view();
+        !view.superseded.is_empty() && view.superseded.iter().any(|name| name == saga)
+    }
+
+    /// Whether living workers have several definitions of a saga of this program.
+    pub(super) fn is_contested(&self, saga: &str) -> bool {
+        let view = self.view();
+        !made(Bug::ForgetOtherDefinitions) && view.contested.iter().any(|name| name == saga)
+    }
+
+    fn view(&self) -> Arc<View> {
+        lock(&self.view).clone()
+    }
+
+    fn derive_view(&self, worker: Uuid, living: &[LivingWorker]) {
+        let mine = self.known();
+        let mut view = View::default();
+        let Some(own) = living.iter().find(|living| living.id == worker) else {
+            // This worker is presumed dead, and claims nothing until it has registered again.
+            *lock(&self.view) = Arc::new(view);
+            return;
+        };
+        // Of each saga the definition of the worker that started last, and whether there are others.
+        let mut newest: HashMap<(&str, &str), (OffsetDateTime, Uuid, i32, bool)> = HashMap::new();
+        for living in living {
+            let sagas = living.topics.iter().zip(&living.handlers).zip(&living.definitions);
+            for ((topic, handler), definition) in sagas {
+                let this = (living.started_at, living.id, *definition);
+                let newest = newest.entry((topic, handler)).or_insert((this.0, this.1, this.2, false));
+                newest.3 |= newest.2 != *definition;
+                if (this > (newest.0, newest.1, newest.2)) != made(Bug::OlderWins) {
+                    (newest.0, newest.1, newest.2) = this;
+                }
+            }
+        }
+        let mut lanes = Lanes { topology: own.topology, ..Lanes::default() };
+        let (topics, _) = mine.sagas.pairs();
+        for ((topic, definition), number) in topics.iter().zip(mine.sagas.definitions()).zip(&mine.numbers) {
+            let newest = newest.get(&(topic.as_str(), &*definition.saga));
+            let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
+            if current == *number {
+                lanes.push(topic, (definition, *number), 0);
+            } else {
+                view.superseded.push(definition.saga.to_string());
+            }
+            if is_contested {
+                view.contested.push(definition.saga.to_string());
+                lanes.push(topic, (definition, *number), *number);
+            }
+        }
+        view.lanes = Arc::new(lanes);
+        *lock(&self.view) = Arc::new(view);
+    }
+}
+
+impl Known {
+    async fn publish(store: &Store, sagas: Arc<Sagas>, reply_types: ReplyTypes) -> sqlx::Result<Self> {
+        let of = |saga: &RunnableSaga| reply_types.get(&*saga.definition.saga);
+        let definitions: Vec<_> = sagas.each().map(|saga| published(saga, of(saga))).collect();
+        let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
+        let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
+        let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
+        let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Self { sagas, own, numbers, reply_types })
+    }
+
+    /// The sagas that the row of this worker does not list with the definition at hand.
+    fn unlisted(&self, row: &LivingWorker) -> Vec<String> {
+        let listed: BTreeMap<_, _> = row.handlers.iter().zip(&row.definitions).collect();
+        let unlisted = self.own.iter().filter(|(handler, number)| listed.get(handler) != Some(number));
+        unlisted.map(|(handler, _)| handler.clone()).collect()
+    }
+}
+
+/// A definition as it is recorded, with the types of replies that have become part of it.
+fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> PublishedDefinition {
+    let RunnableSaga { definition, handler } = saga;
+    let types: Vec<_> =
+        handler.types().into_iter().chain(reply_types.into_iter().flatten().cloned()).collect();
+    PublishedDefinition {
+        handler: definition.saga.to_string(),
+        fingerprint: definition.fingerprint(&types),
+        steps: definition.recorded_steps(),
+    }
+}

@@ -1,0 +1,71 @@
+//! Keeps the knowledge of the definitions of this program and of other workers up to date.
+
+use std::sync::Arc;
+
+use super::Known;
+use crate::bug::{Bug, made};
+use crate::engine::shared::Engine;
+use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
+use crate::telemetry;
+use crate::util::sync::lock;
+
+/// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
+pub(in crate::engine) async fn look(engine: &Engine) -> sqlx::Result<()> {
+    let _changing = engine.definitions.changing.lock().await;
+    add_names(engine).await?;
+    enlist_and_look(engine).await
+}
+
+/// Makes a type of replies part of the definition of a saga of this program.
+pub(in crate::engine) async fn add_reply_type(
+    engine: &Engine,
+    saga: &RunnableSaga,
+    reply_type: &str,
+) -> sqlx::Result<()> {
+    let _changing = engine.definitions.changing.lock().await;
+    let known = engine.definitions.known();
+    let mut reply_types = known.reply_types.clone();
+    if reply_types.entry(saga.definition.saga.to_string()).or_default().insert(reply_type.to_owned()) {
+        let known = Known::publish(&engine.store, known.sagas.clone(), reply_types).await?;
+        *lock(&engine.definitions.known) = Arc::new(known);
+    }
+    // A type that was added before may not have reached the database.
+    enlist_and_look(engine).await?;
+    engine.look_up();
+    Ok(())
+}
+
+/// Has this worker run its sagas under the names that newer programs have given them.
+async fn add_names(engine: &Engine) -> sqlx::Result<()> {
+    let renamed = engine.store.renamed_sagas(&engine.subscriptions).await?;
+    let known = engine.definitions.known();
+    let mut sagas = Sagas::clone(&known.sagas);
+    let added = sagas.add_names(renamed);
+    if added.is_empty() {
+        return Ok(());
+    }
+    let known = Known::publish(&engine.store, Arc::new(sagas), known.reply_types.clone()).await?;
+    *lock(&engine.definitions.known) = Arc::new(known);
+    for Renamed { name, own_name, .. } in added {
+        telemetry::saga_renamed(engine.worker, &own_name, &name);
+    }
+    Ok(())
+}
+
+/// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
+async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
+    let (known, mut living) = (engine.definitions.known(), engine.store.living_workers().await?);
+    let own = living.iter().find(|living| living.id == engine.worker);
+    let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
+    if !changed.is_empty() {
+        let registered = engine.definitions.registered(&known, engine.worker);
+        engine.store.enlist(registered, &changed).await?;
+        living = engine.store.living_workers().await?;
+    }
+    engine.definitions.derive_view(engine.worker, &living);
+    if !engine.definitions.view().contested.is_empty() && !made(Bug::ForgetOtherDefinitions) {
+        // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
+        engine.signals.others.notify_one();
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! A run in execution, the reasons for which its execution ends, and its registration as in flight.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use scoop_core::{Context, Continuation, Failure, Run, Tried};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::outcome::Outcome;
+use super::shared::Engine;
+use super::slots::SlotLease;
+use super::user_code::boundary::Held;
+use crate::error::is_of_contents;
+use crate::saga::registry::RunnableSaga;
+use crate::store::{ClaimKey, FailedPart, HierarchyFlags};
+use crate::telemetry::{self, At};
+use crate::testing::Commit;
+
+/// A run in execution.
+pub(super) struct Execution {
+    pub(super) key: ClaimKey,
+    pub(super) saga: Arc<RunnableSaga>,
+    pub(super) payload: Value,
+    pub(super) message: OnceLock<Held>,
+    pub(super) attempts: i32,
+    pub(super) retries: u32,
+    pub(super) surroundings: HierarchyFlags,
+    /// Whether it may have to give up.
+    pub(super) overdue: bool,
+    pub(super) run: Run,
+    /// The definition under which its newest step completed, as stored.
+    pub(super) definition: Option<i32>,
+    /// Whether it continues under the definition at hand only, which newer ones have refused.
+    pub(super) reserved: bool,
+    /// Its context, as recorded.
+    pub(super) stored: Context,
+    /// The failed attempts before.
+    pub(super) tried: Tried,
+    /// Why it has to give up before the next move, if it has to.
+    pub(super) reasons: Vec<Failure>,
+    /// Its slot, until it leaves that to its parent.
+    pub(super) seat: Option<SlotLease>,
+    /// The faults that a rehearsal has let pass.
+    pub(super) rehearsed: Option<Commit>,
+    /// The decision whose commit has an unknown result.
+    pub(super) undecided: Option<Box<Outcome>>,
+}
+
+impl Execution {
+    /// Whether to leave it to other workers: this one stops, or another one has a newer definition.
+    pub(super) fn is_left(&self, engine: &Engine) -> bool {
+        let superseded = !self.reserved && engine.definitions.is_superseded(&self.saga.definition.saga);
+        superseded || engine.stopping.is_cancelled()
+    }
+}
+
+impl Execution {
+    /// The fields of its events, for this step or part of the rollback.
+    pub(super) fn at<'a>(&'a self, step: &'a str) -> At<'a> {
+        At {
+            saga: &self.saga.definition.saga,
+            step,
+            run: self.key.id,
+            // The first id is that of the hierarchy.
+            root: self.run.lineage.ids().get(1).copied().unwrap_or(self.key.id),
+            hierarchy: self.key.root,
+            topic: &self.saga.definition.topic,
+            attempt: self.attempt(),
+        }
+    }
+
+    /// Failed attempts at the next code.
+    pub(super) fn attempt(&self) -> u32 {
+        u32::try_from(self.attempts).unwrap_or(0) + self.retries
+    }
+
+    /// The next step or part of the rollback; the newest recorded one if the next one is unknown.
+    pub(super) fn step(&self) -> String {
+        match next(self) {
+            Ok(Continuation::Call(call)) => call.step().to_owned(),
+            Ok(Continuation::Record(_)) | Err(_) => {
+                self.run.last.as_ref().map_or_else(String::new, |last| last.step.clone())
+            }
+        }
+    }
+}
+
+/// Why the execution of a run ends.
+pub(super) enum Exit {
+    /// It waits for children, or has ended.
+    Settled,
+    /// Infrastructure failure (database or connection): retry after a backoff.
+    Infrastructure(Why),
+    /// The step failed and is retried after this pause.
+    Retry { why: Why, pause: Duration },
+    /// No definition at hand can continue it.
+    Stuck(Why),
+    /// It has a reply that this program cannot decode as a value of this type.
+    UnfitReply { why: Why, reply_type: String },
+    /// Its rollback failed again.
+    FailedAgain(Box<FailedPart>),
+    /// The result of the last commit is unknown.
+    InDoubt(String),
+    /// Another worker has taken it over.
+    TakenOver,
+    /// Its code was stopped, since the engine stops and does not wait for it any longer.
+    Abandoned,
+}
+
+/// Why a run stops: the recorded reason, and the part of it that may be logged.
+pub(super) struct Why {
+    pub(super) recorded: String,
+    /// Set if the recorded reason must not be logged.
+    pub(super) logged: Option<String>,
+}
+
+impl Why {
+    pub(super) fn logged(&self) -> &str {
+        self.logged.as_deref().unwrap_or(&self.recorded)
+    }
+}
+
+impl From<String> for Why {
+    fn from(recorded: String) -> Self {
+        Self { recorded, logged: None }
+    }
+}
+
+/// Registers a run as in flight in this process until dropped.
+pub(super) struct InFlightGuard {
+    pub(super) engine: Arc<Engine>,
+    key: ClaimKey,
+}
+
+/// An epoch of no claim.
+const NOT_CLAIMED_YET: i64 = i64::MIN;
+
+impl InFlightGuard {
+    pub(super) fn begin(engine: Arc<Engine>, key: ClaimKey) -> Self {
+        engine.in_flight().insert((key.id, key.epoch));
+        Self { engine, key }
+    }
+
+    /// For a run that may be claimed now, under an epoch that is not known yet. Only one at a time may expect the same
+    /// run.
+    pub(super) fn expect(engine: Arc<Engine>, root: Uuid, id: Uuid) -> Self {
+        Self::begin(engine, ClaimKey { root, id, epoch: NOT_CLAIMED_YET })
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        // The same run may be in flight under a later claim, which stays.
+        self.engine.in_flight().remove(&(self.key.id, self.key.epoch));
+        if std::thread::panicking() {
+            self.engine.doubt();
+        }
+    }
+}
+
+/// Why the run has to give up, if it has to.
+pub(super) async fn reasons_to_give_up(engine: &Engine, execution: &Execution) -> Result<Vec<Failure>, Exit> {
+    let reasons = engine.reasons_to_give_up(execution.key, &execution.run, execution.surroundings).await;
+    reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
+}
+
+/// The database failed; or the record differs from the expected one, and only another program may be able to read it.
+pub(super) fn unread(what: &str, error: &sqlx::Error) -> Exit {
+    let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    let why = Why { recorded: format!("{what}: {error}"), logged };
+    if is_of_contents(error) { Exit::Stuck(why) } else { Exit::Infrastructure(why) }
+}
+
+/// The next move of this run by the protocol.
+pub(super) fn next(execution: &Execution) -> Result<Continuation<'_>, Exit> {
+    Continuation::of(&execution.saga.definition, &execution.run)
+        .map_err(|stuck| Exit::Stuck(stuck.to_string().into()))
+}

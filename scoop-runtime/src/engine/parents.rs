@@ -1,0 +1,289 @@
+//! Checks whether parents whose children have ended can continue.
+//!
+//! A check only reduces latency: the sweep finds a parent that was not woken (after a death, after a lost answer, and
+//! once a minute). A parent without a step left commits in the statement that would wake it, which saves a claim and a
+//! commit.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::local_start;
+use super::shared::Engine;
+use super::signals::{ParentCheck, ParentChecks};
+use crate::store::Parent;
+use crate::telemetry;
+
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// The number of parents that one statement checks.
+const BATCH_MAX: usize = 1_000;
+
+/// How often a parent is checked as soon as a child has ended; later checks wait for a pause.
+const ASKED_AT_ONCE: u32 = 4;
+const ASK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The time after which earlier checks of a parent no longer count.
+const FORGET_AFTER: Duration = Duration::from_millis(20);
+
+/// Checks whether parents can continue. Checks that arrive during a query are deduplicated into the next one; parents
+/// that were checked recently are deferred. A shutdown flushes all of them.
+pub(super) async fn serve(engine: Arc<Engine>, mut queue: ParentChecks, drained: CancellationToken) {
+    let (mut batch, mut questions) = (vec![], Questions::default());
+    loop {
+        let next = questions.next();
+        tokio::select! {
+            biased;
+            // The last check committed some parents: their parents are checked next, with those that arrived meanwhile.
+            () = std::future::ready(()), if !batch.is_empty() => {
+                while batch.len() < BATCH_MAX && let Ok(bereft) = queue.try_recv() {
+                    batch.push(bereft);
+                }
+            }
+            // Before the queue is read: a steady inflow must not starve parents that are due.
+            () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            _ = queue.recv_many(&mut batch, BATCH_MAX) => {}
+            () = drained.cancelled() => break,
+        }
+        let now = Instant::now();
+        questions.add_all(&mut batch, now);
+        batch = ask(&engine, questions.take(now), questions.slots.take()).await;
+    }
+    questions.add_all(&mut batch, Instant::now());
+    while let Some(due) = questions.next() {
+        batch = ask(&engine, questions.take(due), questions.slots.take()).await;
+        questions.add_all(&mut batch, Instant::now());
+    }
+}
+
+/// Checks these parents until the database answers. Some commit in that statement; returns the parents of these.
+async fn ask(
+    engine: &Arc<Engine>,
+    mut parents: Vec<Parent>,
+    mut slots: Option<OwnedSemaphorePermit>,
+) -> Vec<ParentCheck> {
+    // In the order in which other transactions lock them.
+    parents.sort_unstable_by_key(|parent| (parent.root, parent.id));
+    let mut anything_new = true;
+    while !parents.is_empty() {
+        match local_start::wake(engine, &parents, slots.take(), anything_new).await {
+            Ok(bereft) => return bereft,
+            Err(error) if engine.stopping.is_cancelled() => {
+                telemetry::operation_abandoned(engine.worker, "wake-up of parents", &error);
+                break;
+            }
+            Err(error) => telemetry::operation_failed(engine.worker, "wake-up of parents", &error),
+        }
+        anything_new = false;
+        tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+    }
+    vec![]
+}
+
+/// The parents to check, and those that were checked recently. A parent of many children loses one all the time, and
+/// nearly always has others: so it is checked a few times at once, then at intervals, and once after its last child. A
+/// parent stays here no longer than until its next check and its expiry.
+#[derive(Default)]
+struct Questions {
+    parents: BTreeMap<Uuid, Asked>,
+    /// Slots for parents that are checked at once, at most one for each.
+    slots: Option<OwnedSemaphorePermit>,
+    /// The parents to check, by time.
+    due: BTreeSet<(Instant, Uuid)>,
+    /// The parents that can be forgotten unless they are checked again, by time.
+    forget: VecDeque<(Instant, Uuid)>,
+}
+
+/// A parent to check.
+#[derive(Default)]
+struct Asked {
+    /// The next check, if there is one.
+    waits: Option<Parent>,
+    /// The number of checks in a row.
+    times: u32,
+    last: Option<Instant>,
+}
+
+impl Questions {
+    fn add_all(&mut self, bereft: &mut Vec<ParentCheck>, now: Instant) {
+        bereft.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
+    }
+
+    /// Adds the parent of a child that has ended.
+    fn add(&mut self, parent: Parent, slot: Option<OwnedSemaphorePermit>, now: Instant) {
+        let id = parent.id;
+        let asked = self.parents.entry(id).or_default();
+        match &mut asked.waits {
+            Some(known) => known.at = known.at.max(parent.at),
+            None => {
+                let at = match asked.last {
+                    Some(last) if asked.times >= ASKED_AT_ONCE => now.max(last + ASK_PAUSE),
+                    _ => now,
+                };
+                asked.waits = Some(parent);
+                self.due.insert((at, id));
+                // A deferred parent needs no slot.
+                if let Some(slot) = slot.filter(|_| at <= now) {
+                    match &mut self.slots {
+                        Some(slots) => slots.merge(slot),
+                        None => self.slots = Some(slot),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The time of the next check.
+    fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Takes the parents to check now.
+    fn take(&mut self, now: Instant) -> Vec<Parent> {
+        self.forget(now);
+        let mut parents = vec![];
+        while let Some((at, id)) = self.due.first().copied()
+            && at <= now
+            && parents.len() < BATCH_MAX
+        {
+            self.due.pop_first();
+            let asked = self.parents.entry(id).or_default();
+            (asked.times, asked.last) = (asked.times.saturating_add(1), Some(now));
+            parents.extend(asked.waits.take());
+            self.forget.push_back((now + FORGET_AFTER, id));
+        }
+        parents
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some((at, id)) = self.forget.front().copied()
+            && at <= now
+        {
+            self.forget.pop_front();
+            let idle = |asked: &Asked| {
+                asked.waits.is_none() && asked.last.is_some_and(|last| last + FORGET_AFTER <= now)
+            };
+            if self.parents.get(&id).is_some_and(idle) {
+                self.parents.remove(&id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn parent(id: u128, second: i64) -> Parent {
+        let at = OffsetDateTime::from_unix_timestamp(second).unwrap();
+        Parent { root: Uuid::nil(), id: Uuid::from_u128(id), at }
+    }
+
+    fn ids(parents: &[Parent]) -> Vec<u128> {
+        parents.iter().map(|parent| parent.id.as_u128()).collect()
+    }
+
+    #[test]
+    fn a_parent_is_asked_for_at_once_and_then_with_pauses() {
+        let (mut questions, start) = (Questions::default(), Instant::now());
+        let mut asked = 0;
+        for micros in 0..100_000 {
+            let now = start + Duration::from_micros(micros);
+            questions.add(parent(1, 0), None, now);
+            asked += u64::try_from(questions.take(now).len()).unwrap();
+            assert!(asked >= u64::from(ASKED_AT_ONCE) || asked > micros);
+        }
+        assert_eq!(asked, u64::from(ASKED_AT_ONCE) + 100 / 5 - 1);
+    }
+
+    #[test]
+    fn the_last_question_comes_after_the_last_child() {
+        let (mut questions, mut now) = (Questions::default(), Instant::now());
+        let mut latest = None;
+        for second in 0..100 {
+            now += Duration::from_micros(30);
+            questions.add(parent(1, second), None, now);
+            latest = questions.take(now).pop().or(latest);
+        }
+        assert_ne!(latest.as_ref().unwrap().at, parent(1, 99).at, "no pause was made");
+        let due = questions.next().expect("a question is left");
+        assert!(due <= now + ASK_PAUSE);
+        assert!(questions.take(due - Duration::from_nanos(1)).is_empty());
+        let last = questions.take(due);
+        assert_eq!((last.len(), last[0].at), (1, parent(1, 99).at));
+        assert_eq!(questions.next(), None);
+    }
+
+    #[test]
+    fn several_children_of_one_parent_are_one_question() {
+        let (mut questions, now) = (Questions::default(), Instant::now());
+        for (id, second) in [(1, 5), (2, 0), (1, 3)] {
+            questions.add(parent(id, second), None, now);
+        }
+        let parents = questions.take(now);
+        assert_eq!(ids(&parents), [1, 2]);
+        assert_eq!(parents[0].at, parent(1, 5).at);
+    }
+
+    #[test]
+    fn who_does_not_come_again_is_forgotten() {
+        let (mut questions, mut now) = (Questions::default(), Instant::now());
+        for id in 0..100_000 {
+            questions.add(parent(id, 0), None, now);
+            questions.take(now);
+            now += Duration::from_micros(10);
+        }
+        let kept = questions.parents.len().max(questions.forget.len());
+        assert!(kept <= 2_001, "{kept} are kept");
+        questions.take(now + FORGET_AFTER);
+        assert!(questions.parents.is_empty() && questions.forget.is_empty() && questions.due.is_empty());
+    }
+
+    #[test]
+    fn who_was_asked_for_lately_is_remembered_from_the_last_time_on() {
+        let (mut questions, start) = (Questions::default(), Instant::now());
+        for millis in [0, 15] {
+            let now = start + Duration::from_millis(millis);
+            questions.add(parent(1, 0), None, now);
+            questions.take(now);
+        }
+        questions.take(start + FORGET_AFTER);
+        assert_eq!(questions.parents.len(), 1, "the second time counts");
+        questions.take(start + Duration::from_millis(15) + FORGET_AFTER);
+        assert!(questions.parents.is_empty());
+    }
+
+    #[test]
+    fn who_is_asked_for_at_once_has_the_slot_of_its_child_and_nobody_else() {
+        let (mut questions, now) = (Questions::default(), Instant::now());
+        let slots = Arc::new(tokio::sync::Semaphore::new(9));
+        let slot = || slots.clone().try_acquire_owned().ok();
+        for id in [1, 1, 2] {
+            questions.add(parent(id, 0), slot(), now);
+        }
+        assert_eq!(questions.slots.take().map(|slots| slots.num_permits()), Some(2), "one for each");
+        for _ in 0..ASKED_AT_ONCE {
+            questions.take(now);
+            questions.slots = None;
+            questions.add(parent(1, 0), slot(), now);
+        }
+        assert!(questions.slots.is_none() && questions.next() > Some(now), "a deferred parent needs no slot");
+        assert_eq!(slots.available_permits(), 9);
+    }
+
+    #[test]
+    fn no_more_are_asked_for_at_once_than_fit() {
+        let (mut questions, now) = (Questions::default(), Instant::now());
+        let count = 2 * BATCH_MAX + 1;
+        (0..count).for_each(|id| questions.add(parent(u128::try_from(id).unwrap(), 0), None, now));
+        let taken = [(); 4].map(|()| questions.take(now).len());
+        assert_eq!(taken, [BATCH_MAX, BATCH_MAX, 1, 0]);
+    }
+}

@@ -1,0 +1,31 @@
+//! Hands a run that this worker cannot execute to a worker with another definition of its saga.
+
+use super::shared::Engine;
+use crate::store::{ClaimKey, Refusing, SetAside};
+use crate::telemetry;
+
+/// Hands a run over to a worker with a definition that may fit. If there is none, and `or_stuck` is set, the run is
+/// stuck.
+pub(super) async fn hand_to_another(
+    engine: &Engine,
+    key: ClaimKey,
+    (saga, or_stuck): (&str, bool),
+    reason: &str,
+) -> SetAside {
+    let (worker, definition) = (engine.worker, engine.definitions.number_of(saga));
+    match engine.store.set_aside(Refusing { key, reason, worker, definition, or_stuck }).await {
+        Ok(set) => {
+            if set == SetAside::HandedOver {
+                engine.signals.others.notify_one();
+                // It may be another definition of this program.
+                engine.signals.claimer.notify_one();
+            }
+            set
+        }
+        Err(error) => {
+            telemetry::release_failed(key.root, key.id, &error);
+            engine.doubt();
+            SetAside::Void
+        }
+    }
+}

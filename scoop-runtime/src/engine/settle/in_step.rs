@@ -1,0 +1,98 @@
+//! Writes a conclusion in the transaction of its step, and commits it.
+
+use crate::engine::execution::Exit;
+use crate::engine::shared::Engine;
+use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
+use crate::store::Unhandled;
+use crate::store::{MARKED, Settled, Settlement, StepTransaction, roll_back};
+
+/// Why the transaction of a step was not committed.
+pub(super) enum CommitError {
+    /// The execution of the run ends.
+    Exit(Exit),
+    /// The step has caused it.
+    Failed(String),
+    /// A message of the step requires a handler, and there is none.
+    Unhandled(Unhandled),
+}
+
+/// Writes the conclusion into the transaction of the step, and commits it.
+pub(super) async fn commit_with(
+    engine: &Engine,
+    settlement: Settlement,
+    mut opened: StepTransaction,
+) -> Result<Settled, CommitError> {
+    if opened.is_nested() {
+        roll_back(Some(opened)).await;
+        return Err(CommitError::Failed(NESTED.into()));
+    }
+    let settled =
+        engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
+    let settled = settled.map_err(not_written)?;
+    let Some(mut settled) = settled else {
+        return Err(match opened.is_open().await {
+            Ok(true) => {
+                roll_back(Some(opened)).await;
+                CommitError::Exit(Exit::TakenOver)
+            }
+            Ok(false) => CommitError::Failed(SELF_ENDED.into()),
+            Err(error) => not_written(error),
+        });
+    };
+    let started = std::mem::take(&mut opened.started);
+    let Some(connections) = &engine.step_transactions else {
+        return Err(CommitError::Failed("there is no database in which a step could have written".into()));
+    };
+    let goes_on = settled.goes_on.then_some(settlement.id().0);
+    match connections.commit(opened, goes_on).await {
+        Ok(()) => {
+            settled.started.extend(started);
+            Ok(settled)
+        }
+        Err(error) if is_rolled_back(&error) => {
+            Err(CommitError::Exit(Exit::Infrastructure(error.to_string().into())))
+        }
+        // What was cancelled may have been the next transaction, which begins in the same message.
+        Err(error) if is_transient_in_step(&error) || is_cancelled(&error) => {
+            Err(CommitError::Exit(Exit::InDoubt(error.to_string())))
+        }
+        Err(error) => {
+            let why = format!("the transaction of the step could not be committed: {error}");
+            Err(CommitError::Failed(why))
+        }
+    }
+}
+
+const SELF_ENDED: &str = "the step ended its transaction itself, or reset the settings of it: the mark of the engine \
+    in it is gone. Statements that do that: COMMIT, END, ROLLBACK, ABORT, PREPARE TRANSACTION, RESET ALL, RESET \
+    scoop_run.claim. Use nested transactions and SET LOCAL, and leave the outer transaction to the engine";
+
+const NESTED: &str = "the step left a nested transaction open, which it neither committed nor dropped \
+    (`std::mem::forget`?), so that its effects belong to no transaction that could be committed";
+
+const WENT_ON: &str = "a statement of the step failed, and the step went on as if it had not; pass its \
+    error on, or guard it with a nested transaction";
+
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// Classifies the error of a commit.
+fn not_written(error: sqlx::Error) -> CommitError {
+    if let Some(unhandled) = Unhandled::of(&error) {
+        return CommitError::Unhandled(unhandled.clone());
+    }
+    if is_transient_within_step(&error) {
+        // The server answered, so the result is known.
+        let answered = error.as_database_error().is_some();
+        let why = error.to_string();
+        return CommitError::Exit(if answered {
+            Exit::Infrastructure(why.into())
+        } else {
+            Exit::InDoubt(why)
+        });
+    }
+    let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+    match &*code {
+        IN_FAILED_TRANSACTION => CommitError::Failed(WENT_ON.into()),
+        _ => CommitError::Failed(format!("what follows from the step could not be written: {error}")),
+    }
+}

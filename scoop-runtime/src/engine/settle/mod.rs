@@ -1,0 +1,281 @@
+//! Persists a conclusion: in the transaction of the step if it opened one ([`in_step`]), otherwise batched with other
+//! runs ([`batched`]).
+
+pub(super) mod batched;
+mod in_step;
+pub(super) mod queue;
+
+use std::collections::BTreeSet;
+
+use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, Tried};
+
+use self::in_step::{CommitError, commit_with};
+use self::queue::SettleError;
+use super::execution::{Execution, Exit, reasons_to_give_up};
+use super::outcome::Outcome;
+use super::rollback_history::recall;
+use super::shared::Engine;
+use super::slots::SlotLease;
+use crate::completion::RunEnd;
+use crate::saga::registry::RunnableSaga;
+use crate::store::Unhandled;
+use crate::store::{FailedPart, Parent, Settled, Settlement, StepTransaction, roll_back};
+use crate::telemetry;
+
+/// The number of events that are coalesced at most.
+const GATHERED_EVENTS_MAX: usize = 100;
+
+/// The failure of a step whose code succeeded, and the context that the code left behind.
+pub(super) struct StepFailed {
+    pub(super) context: Context,
+    pub(super) failure: Failure,
+}
+
+/// The result of a settlement: the run continues, or its step has failed after all.
+type Persisted = Result<Result<(), StepFailed>, Exit>;
+
+/// Persists the conclusion: in the transaction of the step, if it opened one. A step fails after all if what follows
+/// from it cannot be written.
+pub(super) async fn settle(
+    engine: &Engine,
+    execution: &mut Execution,
+    conclusion: Conclusion,
+    opened: Option<StepTransaction>,
+) -> Persisted {
+    if let Some(rehearsal) = &engine.settings.rehearsal {
+        execution.rehearsed =
+            rehearsal.commits(&execution.saga.definition.saga, execution.key.id, &conclusion);
+        if execution.rehearsed.is_none() {
+            roll_back(opened).await;
+            return Err(Exit::InDoubt("the process crashes before the commit, as it was to".into()));
+        }
+    }
+    match opened {
+        None => settle_batched(engine, execution, conclusion).await,
+        Some(opened) => settle_within(engine, execution, conclusion, opened).await,
+    }
+}
+
+/// Coalesces moves without user code, so that they need no commit of their own: the COMMITTED after a last step, and
+/// parts of a rollback that undo nothing.
+async fn gather(engine: &Engine, saga: &RunnableSaga, mut conclusion: Conclusion) -> Conclusion {
+    while !conclusion.involves_others() && conclusion.events.len() < GATHERED_EVENTS_MAX {
+        let Fate::GoesOn(run) = &mut conclusion.fate else {
+            break;
+        };
+        // A record that cannot be read now is read in the next turn.
+        if recall(engine, saga, run).await.is_err() {
+            break;
+        }
+        let Ok(Continuation::Record(record)) = Continuation::of(&saga.definition, run) else {
+            break;
+        };
+        let following = record.conclude();
+        conclusion = conclusion.followed_by(following);
+    }
+    conclusion
+}
+
+fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) -> Settlement {
+    let settlement = Settlement::new(
+        execution.key,
+        &execution.run,
+        (execution.surroundings, &execution.stored),
+        conclusion,
+    );
+    settlement.under(engine.definitions.number_of(&execution.saga.definition.saga), execution.definition)
+}
+
+/// Persists it together with conclusions of other runs.
+async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> Persisted {
+    if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
+        return Err(Exit::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
+    }
+    let conclusion = gather(engine, &execution.saga, conclusion).await;
+    let after = AfterCommit::of(&execution.run, &conclusion);
+    let settlement = settlement(engine, execution, conclusion);
+    let definition = settlement.definition();
+    let sets_a_time = settlement.sets_a_time();
+    match engine.settler.settle(settlement).await {
+        Ok(settled) => {
+            proceed(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
+        }
+        Err(SettleError::TakenOver) => refused(engine, execution, after, false).await,
+        Err(SettleError::Refused(error)) => {
+            Err(Exit::Stuck(format!("the result of the step cannot be written: {error}").into()))
+        }
+        Err(SettleError::Stopped) => {
+            execution.undecided = after.outcome;
+            Err(Exit::InDoubt("the engine stopped".into()))
+        }
+        Err(SettleError::Unhandled(unhandled)) => {
+            Ok(Err(without_handler(engine, execution, after.context, unhandled).await))
+        }
+    }
+}
+
+/// Persists it in the transaction of the step.
+async fn settle_within(
+    engine: &Engine,
+    execution: &mut Execution,
+    conclusion: Conclusion,
+    opened: StepTransaction,
+) -> Persisted {
+    let conclusion = gather(engine, &execution.saga, conclusion).await;
+    let after = AfterCommit::of(&execution.run, &conclusion);
+    // A failure is recorded even if the writes of the cleanup are not.
+    let failing = (after.backward && !execution.run.is_backward()).then(|| conclusion.clone());
+    let settlement = settlement(engine, execution, conclusion);
+    let definition = settlement.definition();
+    let sets_a_time = settlement.sets_a_time();
+    match commit_with(engine, settlement, opened).await {
+        Ok(settled) => {
+            proceed(engine, execution, settled, AfterCommit { definition, ..after }, sets_a_time).map(Ok)
+        }
+        Err(CommitError::Exit(Exit::TakenOver)) => refused(engine, execution, after, true).await,
+        Err(CommitError::Exit(exit)) => {
+            execution.undecided = after.outcome;
+            Err(exit)
+        }
+        Err(CommitError::Unhandled(unhandled)) => {
+            Ok(Err(without_handler(engine, execution, after.context, unhandled).await))
+        }
+        Err(CommitError::Failed(why)) => match failing {
+            Some(conclusion) => {
+                telemetry::cleanup_lost(execution.at(&execution.step()), &why);
+                settle_batched(engine, execution, conclusion).await
+            }
+            None => {
+                let failure = Failure::new("TransactionError", why, &execution.run.source);
+                Ok(Err(StepFailed { context: after.context, failure }))
+            }
+        },
+    }
+}
+
+/// The conclusion was not written, since another worker has the run, or since the run has to give up.
+async fn refused(
+    engine: &Engine,
+    execution: &mut Execution,
+    after: AfterCommit,
+    in_transaction: bool,
+) -> Persisted {
+    let reasons = reasons_to_give_up(engine, execution).await?;
+    if reasons.is_empty() {
+        // The writes of the step are rolled back, so if the run is still held, the step has caused that.
+        if in_transaction && engine.store.is_held(execution.key).await.unwrap_or(false) {
+            let failure = Failure::new("TransactionError", OWN_RUN, &execution.run.source);
+            return Ok(Err(StepFailed { context: after.context, failure }));
+        }
+        execution.undecided = after.outcome;
+        return Err(Exit::TakenOver);
+    }
+    // Changes of the context by the step outlive it.
+    execution.run.context = after.context;
+    execution.reasons = reasons;
+    Ok(Ok(()))
+}
+
+/// The part of a conclusion that is needed after it has been written.
+struct AfterCommit {
+    /// The state of the run, if it continues.
+    run: Option<Run>,
+    backward: bool,
+    context: Context,
+    /// The definition under which its newest step completed.
+    definition: Option<i32>,
+    /// The outcome to report.
+    outcome: Option<Box<Outcome>>,
+    /// The topics of the messages that were launched.
+    topics: Vec<String>,
+}
+
+impl AfterCommit {
+    fn of(before: &Run, conclusion: &Conclusion) -> Self {
+        let context = conclusion.context().cloned().unwrap_or_default();
+        let outcome = Outcome::of(before, conclusion);
+        let topics: BTreeSet<_> = conclusion.emissions.iter().map(|emission| &*emission.topic).collect();
+        let topics = topics.into_iter().map(str::to_owned).collect();
+        let (run, backward) = match &conclusion.fate {
+            Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
+            Fate::Committed => (None, false),
+            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
+        };
+        Self { run, backward, context, definition: None, outcome, topics }
+    }
+}
+
+const OWN_RUN: &str = "the step changed or deleted its own row in the table `run` of the engine";
+
+/// The failure of a step that launched a message which requires a handler, and there is none.
+async fn without_handler(
+    engine: &Engine,
+    execution: &Execution,
+    context: Context,
+    unhandled: Unhandled,
+) -> StepFailed {
+    let text = unhandled.explained(&engine.store).await.to_string();
+    let mut failure = Failure::new("NoHandler", text, &execution.run.source);
+    failure.stack_trace.extend(unhandled.at.map(Frame::from));
+    StepFailed { context, failure }
+}
+
+/// Applies a committed settlement: notifies parents and clients, and the run continues if it can.
+fn proceed(
+    engine: &Engine,
+    execution: &mut Execution,
+    settled: Settled,
+    after: AfterCommit,
+    sets_a_time: bool,
+) -> Result<(), Exit> {
+    if let (Some(rehearsal), Some(commit)) = (&engine.settings.rehearsal, execution.rehearsed.take())
+        && rehearsal.committed(commit)
+    {
+        return Err(Exit::InDoubt("the process crashes after the commit, as it was to".into()));
+    }
+    if let Some(outcome) = after.outcome {
+        outcome.report(execution);
+    }
+    if !after.topics.is_empty() {
+        engine.unhandled.launched(after.topics.iter().map(String::as_str), &settled.started);
+    }
+    engine.announce(&settled.started);
+    if sets_a_time {
+        engine.set_a_time();
+    }
+    if settled.ended {
+        match execution.run.lineage.parent() {
+            Some(parent) if execution.surroundings.has_parent => {
+                let (root, id) = (parent.root_id(), parent.id());
+                let slot = execution.seat.take().and_then(SlotLease::into_slot);
+                engine.signals.child_ended(Parent { root, id, at: settled.last_event_at }, slot);
+            }
+            _ => {
+                let committed = after.run.is_none() && !after.backward;
+                engine.waiters.root_ended(
+                    execution.key.root,
+                    if committed { RunEnd::Committed } else { RunEnd::Unknown },
+                );
+            }
+        }
+    }
+    match after.run {
+        Some(run) if settled.goes_on => {
+            execution.surroundings.undoing |= run.is_backward();
+            execution.stored = run.context.clone();
+            (execution.run, execution.definition) = (run, after.definition);
+            execution.key.epoch += 1;
+            execution.seat.iter_mut().for_each(SlotLease::clear_suspicion);
+            execution.attempts = 0;
+            execution.retries = 0;
+            execution.tried = Tried::default();
+            execution.overdue = settled.overdue;
+            Ok(())
+        }
+        _ => {
+            let newest = execution.run.last.as_ref().map_or("", |last| &last.step);
+            telemetry::left(execution.at(newest), settled.ended);
+            Err(Exit::Settled)
+        }
+    }
+}

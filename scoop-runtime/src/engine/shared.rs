@@ -1,0 +1,216 @@
+//! The state that the tasks of the engine share, and the signals by which they react to each other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use scoop_core::{Failure, Run};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::definitions::Definitions;
+use super::settle::queue::Settler;
+use super::signals::Signals;
+use super::slots::{ReservedSlots, RunningCounts};
+use super::stop_signals::{StopSignal, StopSignals};
+use super::suspects::Suspects;
+use super::user_code::running::Running;
+use crate::RuntimeError;
+use crate::completion::Completions;
+use crate::saga::registry::{Sagas, Scheduled, Subscription};
+use crate::settings::Settings;
+use crate::store::{ClaimKey, HierarchyFlags, Parent, StepTransactions, Store};
+use crate::unhandled::UnhandledWarnings;
+use crate::util::sync::{Mutex, MutexGuard, lock};
+
+/// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
+/// participants.
+pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+
+/// The state that the tasks of the engine share.
+pub(crate) struct Engine {
+    pub(super) store: Store,
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) schedules: Vec<Scheduled>,
+    pub(super) definitions: Definitions,
+    pub(super) settings: Settings,
+    pub(super) worker: Uuid,
+    pub(super) identifier: String,
+    /// The runs in flight, each with its claim. Other runs that the database assigns to this worker are lost, and are
+    /// reconciled.
+    pub(super) in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
+    /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
+    pub(super) in_doubt: AtomicBool,
+    /// Set when it is time to reconcile without a known reason.
+    pub(super) sweeps: AtomicBool,
+    /// The definitions that the worker claims for.
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) reserved: ReservedSlots,
+    pub(super) running_counts: RunningCounts,
+    pub(super) suspects: Suspects,
+    /// None for a database in memory.
+    pub(crate) step_transactions: Option<StepTransactions>,
+    pub(super) settler: Settler,
+    pub(super) signals: Signals,
+    pub(super) watched: StopSignals,
+    pub(crate) waiters: Completions,
+    pub(crate) unhandled: Arc<UnhandledWarnings>,
+    pub(super) stopping: CancellationToken,
+    pub(super) stopped: CancellationToken,
+    /// Cancelled when the task of the engine is gone: after a stop, or with its runtime.
+    pub(super) gone: CancellationToken,
+    pub(super) runs: TaskTracker,
+    pub(super) running: Running,
+    /// The codes of failures with values that their types did not read.
+    pub(super) unread: Mutex<BTreeSet<&'static str>>,
+}
+
+impl Engine {
+    /// Stops the engine. Repeated calls have no effect.
+    pub(crate) fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Returns when the engine has stopped.
+    ///
+    /// # Errors
+    ///
+    /// If it never will, since its runtime is gone.
+    pub(crate) async fn stopped(&self) -> Result<(), RuntimeError> {
+        tokio::select! {
+            biased;
+            () = self.stopped.cancelled() => Ok(()),
+            () = self.gone.cancelled() => Err(RuntimeError::EngineGone),
+        }
+    }
+
+    /// Returns when the engine is gone without having stopped.
+    pub(crate) async fn lost(&self) {
+        self.gone.cancelled().await;
+        if self.stopped.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Stops the engine, and stops the user code that still runs after this time.
+    ///
+    /// # Errors
+    ///
+    /// The user code that was stopped; or as [`Engine::stopped`].
+    pub(crate) async fn stop_within(&self, limit: Duration) -> Result<(), RuntimeError> {
+        self.stop();
+        if let Ok(stopped) = tokio::time::timeout(limit, self.stopped()).await {
+            return stopped;
+        }
+        let steps = self.running.steps();
+        self.running.abandon();
+        self.stopped().await?;
+        if steps.is_empty() { Ok(()) } else { Err(RuntimeError::StepsStopped { limit, steps }) }
+    }
+
+    /// The sagas of this process, under all names that are known of them.
+    pub(super) fn sagas(&self) -> Arc<Sagas> {
+        self.definitions.sagas()
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The signal that this run should stop.
+    pub(crate) fn watch(&self, key: ClaimKey) -> StopSignal {
+        self.watched.watch(key)
+    }
+
+    /// Why a run has to give up. `None` if it need not, or is not held by this worker any more.
+    pub(crate) async fn reasons_to_give_up(
+        &self,
+        key: ClaimKey,
+        run: &Run,
+        surroundings: HierarchyFlags,
+    ) -> sqlx::Result<Vec<Failure>> {
+        let Some(asked) = self.store.give_up(key).await? else {
+            return Ok(vec![]);
+        };
+        let undoing = surroundings.undoing || run.is_backward();
+        let mut reasons = asked.requests;
+        reasons.extend(asked.context.missed_deadlines(undoing, asked.now, asked.since, &run.source));
+        if reasons.is_empty() {
+            reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
+        }
+        Ok(reasons)
+    }
+
+    /// Reacts to a request to cancel, of this process or another one.
+    pub(crate) fn look_up(&self) {
+        self.signals.claimer.notify_one();
+        self.signals.clock.notify_one();
+        self.watched.look();
+    }
+
+    /// Reacts to a request to cancel. Waiting runs that it marked may be ready.
+    pub(crate) fn asked_to_give_up(&self, runs: Vec<Parent>) {
+        for run in runs {
+            self.signals.child_ended(run, None);
+        }
+        self.look_up();
+        self.signals.others.notify_one();
+    }
+
+    /// Whether sagas of this process handle what is launched on this topic.
+    pub(crate) fn has_handlers_of(&self, topic: &str) -> bool {
+        self.sagas().handlers_of(topic).next().is_some()
+    }
+
+    /// Announces ready runs of these handlers.
+    pub(crate) fn announce(&self, handlers: &[String]) {
+        let sagas = self.sagas();
+        let own = handlers.iter().any(|handler| sagas.has(handler));
+        // Where several definitions are in use, the run may be one that is reserved for another worker, or for this
+        // one.
+        let foreign = |handler: &String| !sagas.has(handler) || self.definitions.is_contested(handler);
+        if own {
+            self.signals.claimer.notify_one();
+        }
+        let busy = self.slots.available_permits() == 0 || self.stopping.is_cancelled();
+        if (busy && own) || handlers.iter().any(foreign) {
+            self.signals.others.notify_one();
+        }
+    }
+
+    /// Has the timer look again: something becomes due at a certain time.
+    pub(crate) fn set_a_time(&self) {
+        self.signals.clock.notify_one();
+    }
+
+    /// Has the claimer poll: a transaction of another component may soon commit ready runs without a notification.
+    pub(crate) fn expect(&self) {
+        self.signals.expected.store(true, Ordering::Relaxed);
+        self.signals.claimer.notify_one();
+    }
+
+    /// Has the worker reconcile, since an answer of the database was lost.
+    pub(super) fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Relaxed);
+        self.signals.doubts.notify_one();
+        self.signals.claimer.notify_one();
+    }
+
+    /// Has the worker reconcile, although no answer is known to be lost.
+    pub(super) fn sweep(&self) {
+        self.sweeps.store(true, Ordering::Relaxed);
+        self.signals.doubts.notify_one();
+        self.signals.claimer.notify_one();
+    }
+
+    pub(super) fn in_flight(&self) -> MutexGuard<'_, BTreeSet<(Uuid, i64)>> {
+        lock(&self.in_flight)
+    }
+}

@@ -1,0 +1,61 @@
+//! The signals between the tasks of the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+
+use crate::store::Parent;
+
+/// The receiver of parents to check.
+pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
+
+/// A parent whose child has ended, and the slot of that child if it is left to the parent.
+pub(super) type ParentCheck = (Parent, Option<OwnedSemaphorePermit>);
+
+/// The signals between the tasks of the engine.
+pub(super) struct Signals {
+    /// There may be runs to claim.
+    pub(super) claimer: Notify,
+    /// Reconciliation is due, regardless of free slots.
+    pub(super) doubts: Notify,
+    /// A foreign transaction may soon commit new runs without a notification: poll.
+    pub(super) expected: AtomicBool,
+    /// Something may be due sooner than known.
+    pub(super) clock: Arc<Notify>,
+    /// Something was due, and the next time is unknown.
+    pub(super) was_due: AtomicBool,
+    /// Another process is dead.
+    pub(super) reaper: Notify,
+    /// This worker is not registered any more.
+    pub(super) unlisted: Notify,
+    /// Another process has something to do.
+    pub(super) others: Notify,
+    /// Parents to check. Unbounded, but each run in flight contributes at most one, and each cancellation or check of
+    /// deadlines one batch.
+    parents: mpsc::UnboundedSender<ParentCheck>,
+}
+
+impl Signals {
+    pub(super) fn new() -> (Self, ParentChecks) {
+        let (parents, queue) = mpsc::unbounded_channel();
+        let signals = Self {
+            claimer: Notify::new(),
+            doubts: Notify::new(),
+            expected: AtomicBool::new(false),
+            clock: Arc::new(Notify::new()),
+            was_due: AtomicBool::new(false),
+            reaper: Notify::new(),
+            unlisted: Notify::new(),
+            others: Notify::new(),
+            parents,
+        };
+        (signals, queue)
+    }
+
+    /// Checks the parent of a child whose end is committed: it may be ready, and continue in the slot of the child.
+    pub(super) fn child_ended(&self, parent: Parent, slot: Option<OwnedSemaphorePermit>) {
+        // Without a receiver the engine has stopped, and the sweep of another worker finds the parent.
+        let _ = self.parents.send((parent, slot));
+    }
+}

@@ -1,0 +1,207 @@
+//! The slots, and the number of slots of each handler, so that the next ones go to handlers with few.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::suspects::SuspectPermit;
+use crate::util::sync::{Mutex, MutexGuard, lock};
+
+/// One of so many slots is reserved.
+const RESERVED_PART: usize = 16;
+
+/// The reserved slots: no claim takes them, so a backlog does not either. They are for runs that this process launches
+/// of handlers with hardly any run in flight: these need not wait until a run of the backlog has ended.
+pub(super) struct ReservedSlots {
+    slots: Arc<Semaphore>,
+    /// A handler with so many runs gets none.
+    few: usize,
+}
+
+impl ReservedSlots {
+    /// The reserved ones of so many slots, and how many are free.
+    pub(super) fn of(concurrency: usize) -> (Self, usize) {
+        let reserved = concurrency / RESERVED_PART;
+        let few = reserved.div_ceil(4);
+        (Self { slots: Arc::new(Semaphore::new(reserved)), few }, concurrency - reserved)
+    }
+
+    /// A reserved slot for a run of this handler, if it has few runs.
+    pub(super) fn take(&self, shares: &RunningCounts, handler: &str) -> Option<Slot> {
+        let permit = (shares.of(handler) < self.few).then(|| self.slots.clone().try_acquire_owned());
+        Some(Slot::Reserved(permit?.ok()?))
+    }
+}
+
+/// The right to execute one run.
+pub(super) enum Slot {
+    /// A slot for any run.
+    Shared(OwnedSemaphorePermit),
+    /// A reserved slot, which goes back to the reserved ones.
+    Reserved(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
+}
+
+/// The number of runs in execution by handler. Handlers without one have no entry.
+#[derive(Clone, Default)]
+pub(super) struct RunningCounts(Arc<Mutex<BTreeMap<String, usize>>>);
+
+/// One run of a handler, as long as it has a slot.
+pub(super) struct CountGuard {
+    shares: RunningCounts,
+    handler: String,
+}
+
+/// The slot of a run in execution. The count is dropped first, so that a claim for the slot sees the new count.
+pub(super) struct SlotLease {
+    share: CountGuard,
+    slot: Slot,
+    suspect: Option<SuspectPermit>,
+}
+
+impl SlotLease {
+    pub(super) fn new(share: CountGuard, slot: Slot) -> Self {
+        Self { share, slot, suspect: None }
+    }
+
+    /// For a suspect.
+    pub(super) fn of_suspect(share: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
+        Self { share, slot, suspect: Some(permit) }
+    }
+
+    /// The run has recorded an event, so it is no suspect.
+    pub(super) fn clear_suspicion(&mut self) {
+        self.suspect = None;
+    }
+
+    /// The slot alone, if it is for a run of any handler.
+    pub(super) fn into_slot(self) -> Option<OwnedSemaphorePermit> {
+        let Self { share, slot, suspect } = self;
+        drop((share, suspect));
+        match slot {
+            Slot::Shared(permit) => Some(permit),
+            Slot::Reserved(_) => None,
+        }
+    }
+}
+
+impl RunningCounts {
+    /// Adds one to the count of a handler, until that is dropped.
+    pub(super) fn take(&self, handler: &str) -> CountGuard {
+        *self.map().entry(handler.to_owned()).or_default() += 1;
+        CountGuard { shares: self.clone(), handler: handler.to_owned() }
+    }
+
+    /// The counts, in the form of the claim.
+    pub(super) fn now(&self) -> BTreeMap<String, usize> {
+        self.map().clone()
+    }
+
+    fn of(&self, handler: &str) -> usize {
+        self.map().get(handler).copied().unwrap_or(0)
+    }
+
+    fn map(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        lock(&self.0)
+    }
+}
+
+impl Drop for CountGuard {
+    fn drop(&mut self) {
+        let mut map = self.shares.map();
+        let last = map.get_mut(&self.handler).is_none_or(|count| {
+            *count -= 1;
+            *count == 0
+        });
+        if last {
+            map.remove(&self.handler);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn spare_slots_are_for_handlers_with_few() {
+        let (reserved, common) = ReservedSlots::of(96);
+        assert_eq!((common, reserved.few), (90, 2));
+        let shares = RunningCounts::default();
+        let (_crowd, _one) = ([(); 2].map(|()| shares.take("crowd")), shares.take("lone"));
+        assert!(reserved.take(&shares, "crowd").is_none());
+        let mut taken = vec![];
+        taken.extend(std::iter::from_fn(|| reserved.take(&shares, "lone")));
+        assert_eq!(taken.len(), 6);
+        drop(taken.pop());
+        assert!(reserved.take(&shares, "lone").is_some());
+        assert!(ReservedSlots::of(15).0.take(&shares, "lone").is_none(), "there is none to spare");
+    }
+
+    #[test]
+    fn what_is_dropped_is_not_counted() {
+        let shares = RunningCounts::default();
+        let now = || serde_json::to_value(shares.now()).unwrap();
+        let (one, another, other) = (shares.take("a"), shares.take("a"), shares.take("b"));
+        assert_eq!(now(), json!({ "a": 2, "b": 1 }));
+        drop((one, other));
+        assert_eq!(now(), json!({ "a": 1 }));
+        drop(another);
+        assert_eq!(now(), json!({}));
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings {
+    use serde_json::json;
+    use shuttle::future::block_on;
+    use shuttle::rand::{Rng, thread_rng};
+    use shuttle::thread;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::util::sync::explore;
+
+    /// The count of the former run is gone when its slot is granted; otherwise the next claim would use a wrong count.
+    #[test]
+    fn a_share_is_gone_before_its_slot_is_free() {
+        explore(|| {
+            let (shares, slots) = (RunningCounts::default(), Arc::new(Semaphore::new(1)));
+            let runs = ["a", "b", "a"].map(|handler| {
+                let (shares, slots) = (shares.clone(), slots.clone());
+                thread::spawn(move || {
+                    let slot = block_on(slots.acquire_owned()).unwrap();
+                    let now = |shares: &RunningCounts| serde_json::to_value(shares.now()).unwrap();
+                    assert_eq!(now(&shares), json!({}));
+                    let seat = SlotLease::new(shares.take(handler), Slot::Shared(slot));
+                    assert_eq!(now(&shares), json!({ handler: 1 }));
+                    match thread_rng().gen_bool(0.5) {
+                        true => drop(seat),
+                        false => drop(seat.into_slot()),
+                    }
+                })
+            });
+            runs.into_iter().for_each(|run| run.join().unwrap());
+            assert!(shares.map().is_empty());
+        });
+    }
+
+    #[test]
+    fn all_who_are_there_are_counted() {
+        explore(|| {
+            let shares = RunningCounts::default();
+            let runs = ["a", "b", "a", "a"].map(|handler| {
+                let shares = shares.clone();
+                thread::spawn(move || {
+                    let share = shares.take(handler);
+                    assert!(shares.map()[handler] >= 1);
+                    drop(share);
+                })
+            });
+            runs.into_iter().for_each(|run| run.join().unwrap());
+            assert!(shares.map().is_empty());
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! Starts the engine and its tasks, and ends them in order.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::definitions::{Definitions, refresh};
+use super::settle::batched;
+use super::settle::queue::{Queue, Settler};
+use super::shared::{Engine, IDENTIFIER_PREFIX};
+use super::signals::{ParentChecks, Signals};
+use super::slots::{ReservedSlots, RunningCounts};
+use super::stop_signals::StopSignals;
+use super::suspects::Suspects;
+use super::user_code::boundary::record_locations;
+use super::user_code::running::Running;
+use super::{claim, liveness, notify, parents, schedule, timer};
+use crate::completion::Completions;
+use crate::saga::registry::Registry;
+use crate::settings::Settings;
+use crate::store::{StepTransactions, Store};
+use crate::telemetry;
+use crate::unhandled::UnhandledWarnings;
+use crate::util::ids;
+use crate::util::sync::Mutex;
+
+/// Starts all tasks. Returns when this worker is registered.
+pub(crate) async fn start(
+    store: Store,
+    step_transactions: Option<StepTransactions>,
+    registry: Registry,
+    settings: Settings,
+) -> sqlx::Result<Arc<Engine>> {
+    record_locations();
+    let worker = ids::now_v7();
+    let Registry { sagas, subscriptions, schedules } = registry;
+    let definitions = Definitions::publish(&store, sagas).await?;
+    let (settler, settlements) = Settler::new();
+    let (signals, parents) = Signals::new();
+    let (reserved, slots) = ReservedSlots::of(settings.concurrency);
+    let engine = Arc::new(Engine {
+        slots: Arc::new(Semaphore::new(slots)),
+        reserved,
+        running_counts: RunningCounts::default(),
+        suspects: Suspects::new(signals.clock.clone()),
+        step_transactions,
+        unhandled: UnhandledWarnings::new(store.clone()),
+        store,
+        subscriptions,
+        schedules,
+        definitions,
+        settings,
+        worker,
+        identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
+        in_flight: Mutex::default(),
+        in_doubt: AtomicBool::new(false),
+        sweeps: AtomicBool::new(false),
+        settler,
+        signals,
+        watched: StopSignals::default(),
+        waiters: Completions::default(),
+        stopping: CancellationToken::new(),
+        stopped: CancellationToken::new(),
+        gone: CancellationToken::new(),
+        runs: TaskTracker::new(),
+        running: Running::default(),
+        unread: Mutex::default(),
+    });
+    // Before this worker is registered: workers with former names of these sagas then look for the new ones.
+    engine.store.publish(&engine.subscriptions).await?;
+    let session = liveness::Session::open(&engine).await?;
+    if let Err(error) = publish(&engine).await {
+        session.close().await;
+        return Err(error);
+    }
+    telemetry::started(worker, engine.subscriptions.len() - 1, engine.settings.concurrency);
+    tokio::spawn(serve(engine.clone(), session, settlements, parents));
+    Ok(engine)
+}
+
+/// Registers the schedules of this program, and warns of runs that wait for its sagas.
+async fn publish(engine: &Engine) -> sqlx::Result<()> {
+    schedule::publish(engine).await?;
+    refresh::look(engine).await?;
+    for (topic, saga) in engine.store.abandoned_sagas().await? {
+        telemetry::saga_missing(engine.worker, &saga, &topic);
+    }
+    claim::disown(engine).await
+}
+
+/// Runs until it is stopped, then shuts down: no new claims; running steps end and are settled; their runs are
+/// handed back, and the other workers are notified.
+async fn serve(engine: Arc<Engine>, session: liveness::Session, settlements: Queue, parents: ParentChecks) {
+    let _gone = engine.gone.clone().drop_guard();
+    let drained = CancellationToken::new();
+    // After a panic below, the session ends, so that other workers take the runs over.
+    let _drained = drained.clone().drop_guard();
+    let helpers = TaskTracker::new();
+    let spawn =
+        |task: BoxFuture<'static, ()>| helpers.spawn(helped_by(engine.clone(), task, drained.clone()));
+    spawn(liveness::keep(engine.clone(), session, drained.clone()).boxed());
+    spawn(liveness::reap(engine.clone()).boxed());
+    spawn(schedule::serve(engine.clone()).boxed());
+    spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
+    spawn(timer::keep(engine.clone(), drained.clone()).boxed());
+    spawn(timer::watch(engine.clone(), drained.clone()).boxed());
+    spawn(notify::serve(engine.clone(), drained.clone()).boxed());
+    for _ in 0..batched::SETTLERS {
+        spawn(batched::serve(engine.clone(), settlements.clone(), drained.clone()).boxed());
+    }
+    claim::serve(engine.clone()).await;
+
+    engine.runs.close();
+    runs_end(&engine).await;
+    drained.cancel();
+    helpers.close();
+    helpers.wait().await;
+    // Runs that were woken and claimed in the last moment are handed back.
+    runs_end(&engine).await;
+    match engine.store.leave(engine.worker, engine.settings.backoff).await {
+        Ok(freed) => telemetry::unknown_too_often(&freed.stuck),
+        Err(error) => telemetry::operation_abandoned(engine.worker, "deregistration", &error),
+    }
+    telemetry::stopped(engine.worker);
+    engine.stopped.cancel();
+}
+
+/// Runs a helper task. If it panics, the engine stops and the session ends, so that other workers take the runs over.
+async fn helped_by(engine: Arc<Engine>, task: BoxFuture<'static, ()>, drained: CancellationToken) {
+    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        telemetry::engine_failed(engine.worker);
+        engine.stop();
+        drained.cancel();
+    }
+}
+
+/// Returns when no run is in flight, or the runs in flight are given up: they become free when this worker leaves.
+async fn runs_end(engine: &Engine) {
+    tokio::select! {
+        biased;
+        () = engine.runs.wait() => {}
+        () = engine.running.given_up() => {}
+    }
+}

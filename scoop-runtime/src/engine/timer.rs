@@ -1,0 +1,132 @@
+//! The timer: wakes the claimer when a run becomes ready by the clock, has waiting runs give up at their deadlines, and
+//! signals running steps to stop. The same statement checks for dead workers, so that an idle process sends one
+//! statement at a time.
+//!
+//! Due times are in indexes of the database. This process only knows when to look next.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::definitions::refresh;
+use super::shared::Engine;
+use crate::bug::{Bug, made};
+use crate::store::ClaimKey;
+use crate::telemetry;
+
+/// The number of runs that one statement checks.
+const BATCH_MAX: i64 = 1_000;
+
+/// The interval at which watched runs are checked without a signal.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
+
+/// The pause before another look after something was due. It may still be there, since another transaction has locked
+/// it or claims miss it for the moment; so the pause doubles each time, up to the longest.
+const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
+const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
+
+/// Waits for the next due time, again and again.
+pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
+    let mut pause = PAUSE_WHEN_DUE;
+    loop {
+        let wait = match look(&engine).await {
+            Ok(Some(wait)) => {
+                pause = PAUSE_WHEN_DUE;
+                wait
+            }
+            Ok(None) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_WHEN_DUE_MAX);
+                engine.settings.poll_interval
+            }
+            Err(error) => {
+                telemetry::operation_failed(engine.worker, "timer lookup", &error);
+                PAUSE_AFTER_FAILURE
+            }
+        };
+        tokio::select! {
+            biased;
+            () = drained.cancelled() => return,
+            () = engine.signals.clock.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Handles what is due. Returns the time until the next one, if it is known yet.
+async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
+    let poll = engine.settings.poll_interval;
+    if made(Bug::NotificationsOnly) {
+        return Ok(Some(poll));
+    }
+    let lanes = engine.definitions.lanes();
+    let due = engine.store.due(&lanes, engine.worker, engine.suspects.may_claim()).await?;
+    match due.topology {
+        Some(topology) if topology != lanes.topology => {
+            refresh::look(engine).await?;
+            engine.signals.claimer.notify_one();
+        }
+        Some(_) => {}
+        None => engine.signals.unlisted.notify_one(),
+    }
+    if due.is_worker_dead {
+        engine.signals.reaper.notify_one();
+    }
+    let Some(seconds) = due.seconds else {
+        return Ok(Some(poll));
+    };
+    if seconds > 0.0 {
+        return Ok(Some(Duration::try_from_secs_f64(seconds).unwrap_or(poll).min(poll)));
+    }
+    let overdue = engine.store.overdue(BATCH_MAX).await?;
+    for parent in overdue {
+        engine.signals.child_ended(parent, None);
+    }
+    if let Some(suspect) = due.suspect {
+        engine.suspects.found(suspect);
+    }
+    // The claimer signals when it has taken all; only then is the next time known.
+    engine.signals.was_due.store(true, Ordering::Relaxed);
+    engine.signals.claimer.notify_one();
+    Ok(None)
+}
+
+/// Raises the signals of the runs that should stop.
+pub(super) async fn watch(engine: Arc<Engine>, drained: CancellationToken) {
+    loop {
+        let keys = engine.watched.keys();
+        let wait = match look_after(&engine, &keys).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                telemetry::operation_failed(engine.worker, "stop signal lookup", &error);
+                PAUSE_AFTER_FAILURE
+            }
+        };
+        tokio::select! {
+            biased;
+            () = drained.cancelled() => return,
+            () = engine.watched.changed.notified() => {}
+            () = tokio::time::sleep(wait), if !keys.is_empty() => {}
+        }
+    }
+}
+
+/// Raises signals, and returns the time of the next check.
+async fn look_after(engine: &Engine, keys: &[ClaimKey]) -> sqlx::Result<Duration> {
+    let mut wait = WATCH_INTERVAL;
+    if keys.is_empty() {
+        return Ok(wait);
+    }
+    for (run, seconds) in engine.store.stops(keys).await? {
+        if seconds <= 0.0 {
+            engine.watched.raise(run);
+        } else {
+            wait = wait.min(Duration::try_from_secs_f64(seconds).unwrap_or(WATCH_INTERVAL));
+        }
+    }
+    Ok(wait)
+}

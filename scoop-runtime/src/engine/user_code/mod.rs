@@ -1,0 +1,389 @@
+//! Calls the user code of one move of a run, and derives the conclusion from its result.
+
+pub(super) mod boundary;
+pub(super) mod running;
+
+use std::any::Any;
+use std::fmt::Display;
+use std::time::Duration;
+
+use scoop_core::{
+    Action, Call, Conclusion, Context, Error, Failure, Fate, Returned, SLEEP_HANDLER, StepKind,
+};
+use tracing::Instrument as _;
+
+use self::boundary::{Held, Stopped};
+use self::running::Stop;
+use super::execution::{Execution, Exit, Why};
+use super::refusal::hand_to_another;
+use super::shared::Engine;
+use crate::bug::{Bug, made};
+use crate::error::is_of_infrastructure;
+use crate::saga::Attempted;
+use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitValue};
+use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
+use crate::telemetry::{self, Code};
+use crate::util::payload::{self, Unstorable};
+use crate::util::sync::lock;
+
+/// Calls the user code. After a success its transaction is still open, if it opened one.
+pub(super) async fn call_and_conclude(
+    engine: &Engine,
+    execution: &Execution,
+    call: Call<'_>,
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let message = match decode(execution) {
+        Ok(message) => message,
+        Err(Unfit::Begun(why)) => return Err(Exit::Stuck(why)),
+        Err(Unfit::Fresh(why)) => {
+            let saga = &execution.saga.definition.saga;
+            if hand_to_another(engine, execution.key, (saga, false), &why.recorded).await
+                == SetAside::HandedOver
+            {
+                telemetry::handed_over(execution.at(call.step()), why.logged());
+                return Err(Exit::Settled);
+            }
+            let failure = Failure::new("PayloadMismatch", why.recorded, &execution.run.source);
+            return Ok((call.conclude(execution.run.context.clone(), Err(failure)), None));
+        }
+    };
+    if made(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
+        let _ = perform(engine, execution, &call, message).await;
+    }
+    let (outcome, opened, context) = perform(engine, execution, &call, message).await;
+    let error = match outcome {
+        Err(Failed::Abandoned) => {
+            roll_back(opened).await;
+            return Err(Exit::Abandoned);
+        }
+        Ok(returned) => {
+            let conclusion = call.conclude(context, Ok(returned));
+            // A jump out of bounds is the step's failure, although its code returned.
+            if matches!(&conclusion.fate, Fate::GoesOn(run) if run.path == execution.run.path) {
+                return Ok((conclusion, opened));
+            }
+            roll_back(opened).await;
+            return Ok((conclusion, None));
+        }
+        Err(Failed::Error(error)) => error,
+    };
+    // The transaction of a failed step is rolled back before anything else happens.
+    let undone = roll_back(opened).await;
+    let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
+        if let Some(unfit) = UnfitValue::of(error) {
+            let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
+            let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
+            return Ok(Some(match &unfit.reply_type {
+                Some(reply_type) => Exit::UnfitReply { why, reply_type: reply_type.clone() },
+                None => Exit::Stuck(why),
+            }));
+        }
+        let pause = pause_before_retry(execution, &call, error)?;
+        Ok(pause.map(|pause| Exit::Retry { why: why(&format!("step `{}`", call.step()), error), pause }))
+    })?;
+    conclude_failed(engine, execution, call, context, failure).await
+}
+
+/// Turns an error of user code into the failure of the step, or a reason to run it again, and drops the error. A panic
+/// in any function of the error, or of a function that gets it, is the failure.
+fn judge(
+    execution: &Execution,
+    what: &str,
+    error: Error,
+    undone: RolledBack,
+    otherwise: impl FnOnce(&Error) -> Result<Option<Exit>, Failure>,
+) -> Result<Failure, Exit> {
+    let source = &execution.run.source;
+    let of_error = || boundary::named(format!("`Display` or `source` of the error of {what}"));
+    let exit = boundary::run(source, || {
+        let of_infrastructure = undone == RolledBack::LostConnection
+            || is_of_infrastructure(&error, undone == RolledBack::Transaction);
+        if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
+    });
+    let exit = exit.map_err(of_error()).flatten();
+    let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
+    // In a call of its own: a panic in this during the unwinding of another one could not be caught.
+    let dropped = boundary::discard(source, error);
+    let dropped = dropped.map_err(boundary::named(format!("`Drop` of the error of {what}")));
+    let (exit, panic) = match exit {
+        Ok(exit) => (exit, dropped.err()),
+        Err(panic) => (None, Some(panic)),
+    };
+    match (panic, exit) {
+        (Some(panic), _) if panic == failure => Ok(failure),
+        (Some(panic), _) => Ok(panic.caused_by([failure])),
+        (None, Some(exit)) => Err(exit),
+        (None, None) => Ok(failure),
+    }
+}
+
+/// The reason for which a run stops after this error, which may quote data.
+fn why(what: &str, error: &Error) -> Why {
+    let logged = telemetry::quotes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    Why { recorded: format!("{what}: {error}"), logged }
+}
+
+/// Concludes the failure of user code, which left this context behind, after the cleanup of the steps that were tried.
+pub(super) async fn conclude_failed(
+    engine: &Engine,
+    execution: &Execution,
+    call: Call<'_>,
+    context: Context,
+    failure: Failure,
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let steps = cleanups_of(execution, call.action());
+    match decode(execution) {
+        Ok(message) if !steps.is_empty() => {
+            clean_up(engine, execution, call, message, (steps, context, failure)).await
+        }
+        _ => Ok((call.conclude(context, Err(failure)), None)),
+    }
+}
+
+/// The pause before the failed code is retried, if it is to be; or the panic of the user's condition.
+fn pause_before_retry(
+    execution: &Execution,
+    call: &Call<'_>,
+    error: &Error,
+) -> Result<Option<Duration>, Failure> {
+    let (step, what) = match call.action() {
+        Action::Invoke { step, .. } => (*step, Attempted::Step),
+        Action::Compensate { step, .. } => (*step, Attempted::Compensation),
+        Action::HandleChildFailure { .. } => return Ok(None),
+    };
+    let pause = boundary::run(&execution.run.source, || {
+        execution.saga.handler.retry(step, what)?.pause(error, execution.retries, execution.key.id)
+    });
+    pause.map_err(boundary::named(format!("`retry(when = ..)` of step `{}`", call.step())))
+}
+
+/// The steps to clean up after if the run ends here: the next one, if it was tried, and those that another program
+/// tried in its place.
+pub(super) fn cleanups_of(execution: &Execution, action: &Action) -> Vec<usize> {
+    let Action::Invoke { step, .. } = action else {
+        return vec![];
+    };
+    let cleans_up = |step: &usize| {
+        let next = execution.saga.definition.steps.get(step + 1);
+        next.is_some_and(|next| next.kind == StepKind::Finally)
+    };
+    let own = Some(*step).filter(|_| execution.tried.next);
+    own.into_iter().chain(execution.tried.others.iter().copied()).filter(cleans_up).collect()
+}
+
+/// Cleans up after failed steps. Its writes are committed together with the record of the failure; its launches are
+/// not, since the failed step has no instance that could wait for them.
+async fn clean_up(
+    engine: &Engine,
+    execution: &Execution,
+    call: Call<'_>,
+    message: &(dyn Any + Send + Sync),
+    (steps, context, failure): (Vec<usize>, Context, Failure),
+) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
+    let definition = &execution.saga.definition;
+    let mut scope = Scope::new(engine, place(execution, &call), context);
+    let mut outcome = Ok(Ok(()));
+    for step in steps {
+        let name = &*definition.steps[step].name;
+        scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
+        let _entry = engine.running.enter(&definition.saga, execution.key.id, name);
+        let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
+        let code = code.instrument(telemetry::step_span(execution.at(name), Code::Finally));
+        outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
+        if !matches!(outcome, Ok(Ok(()))) {
+            break;
+        }
+    }
+    engine.watched.forget(execution.key.id);
+    let ScopeOutput { opened, context, .. } = scope.into_remains();
+    let Ok(outcome) = outcome else {
+        // It has no limit.
+        roll_back(opened).await;
+        return Err(Exit::Abandoned);
+    };
+    let Err(error) = outcome else {
+        return Ok((call.conclude(context, Err(failure)), opened));
+    };
+    let undone = roll_back(opened).await;
+    // If the database failed, the failure of the step is not recorded yet: both run again.
+    let of_cleanup =
+        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| Ok(None))?;
+    Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
+}
+
+/// The reason for which the payload is not a message of the saga.
+enum Unfit {
+    /// The run has not begun: this is a mistake of the emitter, unless another program can decode the payload.
+    Fresh(Why),
+    /// The payload fitted when the run began: this is a mistake of the program at hand.
+    Begun(Why),
+}
+
+/// Decodes the payload as the message of the saga, once for all steps.
+fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
+    if let Some(message) = execution.message.get() {
+        return Ok(message.get());
+    }
+    let decoded = boundary::run(&execution.run.source, || {
+        execution.saga.handler.decode(&execution.payload).map_err(|error| error.to_string())
+    });
+    match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
+        Ok(message) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
+        Err(error) => {
+            let definition = &execution.saga.definition;
+            let text = format!(
+                "the payload of message {} on topic `{}` does not fit the message type of saga `{}`",
+                execution.run.message, definition.topic, definition.saga,
+            );
+            let unfit = if execution.run.last.is_none() { Unfit::Fresh } else { Unfit::Begun };
+            Err(unfit(Why { recorded: format!("{text}: {error}"), logged: Some(text) }))
+        }
+    }
+}
+
+/// Results of user code other than success.
+enum Failed {
+    Error(Error),
+    /// It was stopped, which has no consequence for its run.
+    Abandoned,
+}
+
+/// Calls the user code. Returns its value, the transaction that it opened, and its context.
+async fn perform(
+    engine: &Engine,
+    execution: &Execution,
+    call: &Call<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> (Result<Returned, Failed>, Option<StepTransaction>, Context) {
+    let _entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
+    let mut scope = Scope::new(engine, place(execution, call), execution.run.context.clone());
+    let source = &execution.run.source;
+    if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
+        call.action()
+    {
+        warn_of_unread_values(engine, execution, call.step(), failure);
+    }
+    let limit = boundary::run(source, || execution.saga.handler.timeout(call.action().step()));
+    let outcome = match limit.map_err(boundary::named(format!("`timeout` of step `{}`", call.step()))) {
+        Ok(limit) => {
+            let code = invoke(execution, call, &mut scope, message);
+            match boundary::call(source, engine.running.stop(limit), code).await {
+                Ok(outcome) => outcome.map_err(Failed::Error),
+                Err(Stopped { why: Stop::Late(limit), panic }) => {
+                    let dropped = format!("the drop of step `{}` at its timeout", call.step());
+                    let late =
+                        took_longer(execution, call, limit).caused_by(panic.map(boundary::named(dropped)));
+                    Err(Failed::Error(Error::failure(late)))
+                }
+                Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),
+            }
+        }
+        Err(panic) => Err(Failed::Error(Error::failure(panic))),
+    };
+    engine.watched.forget(execution.key.id);
+    let ScopeOutput { opened, emissions, context, replies } = scope.into_remains();
+    let outcome = outcome.and_then(|returned| {
+        let limit = engine.settings.payload_bytes_max;
+        let what = || format!("what step `{}` returned", call.step());
+        let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
+        let output = output.map_err(|error| Failed::Error(error.into()))?;
+        Ok(Returned { output, emissions, replies, ..returned })
+    });
+    let rehearsed =
+        |returned| rehearsed(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)));
+    let outcome = outcome.and_then(rehearsed);
+    (outcome, opened, context)
+}
+
+/// Warns of values in a failure that the code which gets it cannot find, once for each failure code.
+fn warn_of_unread_values(engine: &Engine, execution: &Execution, step: &str, failure: &Failure) {
+    // A panic in a function of the type: whether it reads the value is unknown.
+    let unread = boundary::run(&execution.run.source, || failure.unread_types().collect::<Vec<_>>());
+    for coded in unread.unwrap_or_default() {
+        if lock(&engine.unread).insert(coded.code()) {
+            telemetry::failure_unread(execution.at(step), coded.code(), coded.type_name());
+        }
+    }
+}
+
+fn took_longer(execution: &Execution, call: &Call<'_>, limit: Duration) -> Failure {
+    let text = format!("step `{}` took longer than its limit of {limit:?}", call.step());
+    Failure::new("StepTimeout", text, &execution.run.source)
+}
+
+/// The reason for which a step that succeeded fails nevertheless.
+fn rehearsed(engine: &Engine, execution: &Execution, call: &Call<'_>) -> Option<Error> {
+    let rehearsal = engine.settings.rehearsal.as_ref()?;
+    let (saga, source) = (&execution.saga.definition.saga, &execution.run.source);
+    let Action::Invoke { iteration, .. } = call.action() else {
+        return None;
+    };
+    if saga == SLEEP_HANDLER {
+        return None;
+    }
+    rehearsal.fails(saga, execution.key.id, call.step(), *iteration, source).map(Error::failure)
+}
+
+/// The place of the call, as recorded by its scope.
+fn place<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
+    let (iteration, handler_iteration) = match call.action() {
+        Action::Invoke { iteration, .. } | Action::Compensate { iteration, .. } => (*iteration, None),
+        Action::HandleChildFailure { iteration, handler_iteration, .. } => {
+            (*iteration, Some(*handler_iteration))
+        }
+    };
+    let outputs = match call.action() {
+        Action::Compensate { outputs, .. } => outputs,
+        Action::Invoke { .. } | Action::HandleChildFailure { .. } => &execution.run.outputs,
+    };
+    CallSite {
+        key: execution.key,
+        surroundings: execution.surroundings,
+        run: &execution.run,
+        definition: &execution.saga.definition,
+        step: call.step(),
+        iteration,
+        handler_iteration,
+        attempt: execution.attempt(),
+        outputs,
+        cleanup: false,
+    }
+}
+
+async fn invoke(
+    execution: &Execution,
+    call: &Call<'_>,
+    scope: &mut Scope<'_>,
+    message: &(dyn Any + Send + Sync),
+) -> Result<Returned, Error> {
+    let handler = &execution.saga.handler;
+    let span = |code| telemetry::step_span(execution.at(call.step()), code);
+    match call.action() {
+        Action::Invoke { step, .. } => {
+            let code = match execution.saga.definition.steps[*step].kind {
+                StepKind::Finally => Code::Finally,
+                StepKind::Code | StepKind::Wait => Code::Step,
+            };
+            let end = handler.invoke(*step, scope, message).instrument(span(code)).await?;
+            let of = (&*execution.saga.definition.saga, call.step());
+            let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
+            Ok(Returned { next: Some(end.next), output, ..Returned::nothing() })
+        }
+        Action::Compensate { step, cause, finally, .. } => {
+            if execution.saga.definition.steps[*step].compensated {
+                let undoing = handler.compensate(*step, scope, message, cause);
+                undoing.instrument(span(Code::Compensation)).await?;
+            }
+            if *finally {
+                scope.cleans_up();
+                handler.finally(*step, scope, message).instrument(span(Code::Finally)).await?;
+            }
+            Ok(Returned::nothing())
+        }
+        Action::HandleChildFailure { step, failure, .. } => {
+            let handling = handler.on_child_failure(*step, scope, message, failure);
+            let next = handling.instrument(span(Code::ChildFailure)).await?;
+            Ok(Returned { next, ..Returned::nothing() })
+        }
+    }
+}

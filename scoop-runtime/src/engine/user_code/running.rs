@@ -1,0 +1,101 @@
+//! The user code that runs at this moment, and its end when the engine stops waiting for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use scoop_core::Escaped;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::RunId;
+use crate::util::sync::{Mutex, lock};
+
+/// The time for abandoned code to end. Code that blocks its thread never does.
+const LETTING_GO_MAX: Duration = Duration::from_secs(2);
+
+/// A step, or a part of a rollback, whose code runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunningStep {
+    /// The saga.
+    pub saga: String,
+    /// The name under which the call is recorded.
+    pub step: String,
+    /// The run.
+    pub run: RunId,
+}
+
+impl fmt::Display for RunningStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { saga, step, run } = self;
+        write!(f, "step `{}` of saga `{}`, run {run}", Escaped(step), Escaped(saga))
+    }
+}
+
+/// The user code that runs in this process.
+#[derive(Default)]
+pub(in crate::engine) struct Running {
+    steps: Mutex<BTreeMap<Uuid, RunningStep>>,
+    abandoned: CancellationToken,
+}
+
+/// Why the engine stops waiting for user code.
+pub(in crate::engine) enum Stop {
+    /// It has taken longer than this, its limit.
+    Late(Duration),
+    /// The engine has abandoned it.
+    Abandoned,
+}
+
+/// A call of user code.
+pub(in crate::engine) struct Entry<'a>(&'a Running, Uuid);
+
+impl Running {
+    /// Enters the call of this step.
+    pub(in crate::engine) fn enter(&self, saga: &str, run: Uuid, step: &str) -> Entry<'_> {
+        lock(&self.steps)
+            .insert(run, RunningStep { saga: saga.to_owned(), step: step.to_owned(), run: run.into() });
+        Entry(self, run)
+    }
+
+    /// All of it.
+    pub(in crate::engine) fn steps(&self) -> Vec<RunningStep> {
+        lock(&self.steps).values().cloned().collect()
+    }
+
+    /// Has all of it stopped, at its next `await`.
+    pub(in crate::engine) fn abandon(&self) {
+        self.abandoned.cancel();
+    }
+
+    /// Returns when code with this limit is to be stopped.
+    pub(in crate::engine) async fn stop(&self, limit: Option<Duration>) -> Stop {
+        let late = async {
+            match limit {
+                Some(limit) => {
+                    tokio::time::sleep(limit).await;
+                    Stop::Late(limit)
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            stop = late => stop,
+            () = self.abandoned.cancelled() => Stop::Abandoned,
+        }
+    }
+
+    /// Returns when the engine stops waiting for abandoned code that has not ended.
+    pub(in crate::engine) async fn given_up(&self) {
+        self.abandoned.cancelled().await;
+        tokio::time::sleep(LETTING_GO_MAX).await;
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.steps).remove(&self.1);
+    }
+}

@@ -1,0 +1,40 @@
+//! Rebuilds the working set from the protocol's tables, after it was damaged or lost.
+
+#[cfg(test)]
+mod fuzz;
+mod run_history;
+#[cfg(test)]
+mod tests;
+mod working_set;
+
+use uuid::Uuid;
+
+use crate::HierarchyId;
+
+pub(crate) use self::run_history::{Recorded, Revival};
+pub(crate) use self::working_set::{Listened, Rebuilt, newest_outputs, rebuild};
+/// The result of a [rebuild](crate::Scoop::rebuild_working_set) of the working set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rebuild {
+    /// The number of runs before the rebuild.
+    pub before: u64,
+    /// The number of runs after the rebuild.
+    pub after: u64,
+    /// The hierarchies that cannot be rebuilt. Their runs are unchanged.
+    pub skipped: Vec<SkippedHierarchy>,
+}
+
+/// A hierarchy that cannot be [rebuilt](crate::Scoop::rebuild_working_set): a record is damaged or unreadable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkippedHierarchy {
+    /// Its id.
+    pub hierarchy: HierarchyId,
+    /// The reason.
+    pub reason: String,
+}
+
+pub(crate) fn root_of(row: &Recorded) -> Uuid {
+    row.lineage.root_id()
+}

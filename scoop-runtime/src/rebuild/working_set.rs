@@ -1,0 +1,463 @@
+//! Computes the working set of one hierarchy from its recorded events: a pure function.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scoop_core::{Context, EventKind, Lineage, read_output_name};
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::util::ids;
+
+use super::run_history::{Past, Pasts, Phase, Recorded, Revival};
+
+/// A period of subscription of a handler to a topic.
+#[derive(Clone, Debug)]
+pub(crate) struct Listened {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) since: OffsetDateTime,
+    pub(crate) until: Option<OffsetDateTime>,
+    /// Whether its pending deliveries were dropped.
+    pub(crate) dropped: bool,
+}
+
+/// A row of the working set.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rebuilt {
+    pub(crate) lineage: Vec<Uuid>,
+    pub(crate) parent: Option<Uuid>,
+    pub(crate) message_id: Uuid,
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) state: &'static str,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) ready_at: OffsetDateTime,
+    pub(crate) begun: bool,
+    pub(crate) backward: bool,
+    pub(crate) told: bool,
+    pub(crate) failed_before: bool,
+    pub(crate) step: Option<String>,
+    pub(crate) jump: Option<String>,
+    pub(crate) definition: Option<i32>,
+    pub(crate) iteration: Option<i32>,
+    pub(crate) handler_iteration: Option<i32>,
+    pub(crate) suspensions: usize,
+    /// The number of completions of each step; `None` during a rollback.
+    pub(crate) completions: Option<BTreeMap<String, u32>>,
+    /// The values of its steps; to be read if [`Rebuilt::remembers`] is true.
+    pub(crate) outputs: Option<BTreeMap<String, Value>>,
+    pub(crate) context: Context,
+    pub(crate) replied: bool,
+    pub(crate) gives_up: bool,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) give_up_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) undoing_since: Option<OffsetDateTime>,
+    pub(crate) failure: Option<Value>,
+    pub(crate) rollback_failure: Option<Value>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) turned_back_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) last_event_at: OffsetDateTime,
+    pub(crate) reason: Option<String>,
+}
+
+impl Rebuilt {
+    pub(crate) fn root(&self) -> Uuid {
+        self.lineage.first().copied().unwrap_or_default()
+    }
+
+    /// Whether its row contains the values of its steps. A run with a requested rollback reads them from the record.
+    pub(crate) fn remembers(&self) -> bool {
+        self.begun && !self.told && self.state != "ended"
+    }
+}
+
+/// Computes the working set of a hierarchy from its rows, which are in order.
+pub(crate) fn rebuild(
+    rows: &[Recorded],
+    revivals: &[Revival],
+    topology: &[Listened],
+    now: OffsetDateTime,
+) -> Vec<Rebuilt> {
+    let pasts = Pasts::of(rows, revivals);
+    let mut hierarchy = Hierarchy {
+        going: BTreeSet::new(),
+        held: BTreeSet::new(),
+        above_those_back: BTreeSet::new(),
+        pasts,
+        topology,
+        now,
+    };
+    hierarchy.find_unfinished();
+    let mut rebuilt = hierarchy.unfinished();
+    rebuilt.extend(hierarchy.unnoted());
+    rebuilt.extend(hierarchy.not_begun());
+    let awaited = rebuilt.iter().filter(|run| run.state != "ended").filter_map(|run| run.parent);
+    let awaited: BTreeSet<_> = awaited.collect();
+    for run in &mut rebuilt {
+        if run.state == "ready" && run.lineage.last().is_some_and(|id| awaited.contains(id)) {
+            run.state = "waiting";
+        }
+    }
+    rebuilt
+}
+
+struct Hierarchy<'a> {
+    pasts: Pasts<'a>,
+    /// The unfinished runs that do not await an operator.
+    going: BTreeSet<Uuid>,
+    /// The runs that await an operator.
+    held: BTreeSet<Uuid>,
+    /// Those of `held` that are back because a descendant was repaired.
+    above_those_back: BTreeSet<Uuid>,
+    topology: &'a [Listened],
+    now: OffsetDateTime,
+}
+
+impl<'a> Hierarchy<'a> {
+    fn is_alive(&self, run: Uuid) -> bool {
+        self.going.contains(&run) || self.held.contains(&run)
+    }
+
+    /// Finds the unfinished runs. Children come before their parents: a failed rollback continues after the repair of
+    /// its children.
+    fn find_unfinished(&mut self) {
+        let mut runs: Vec<_> =
+            self.pasts.runs.values().map(|run| (run.seen.lineage.ids().len(), run.id())).collect();
+        runs.sort_unstable();
+        for (_, id) in runs.iter().rev() {
+            let run = &self.pasts.runs[id];
+            match self.pasts.phase(run) {
+                Phase::Done => {}
+                Phase::Forward | Phase::Backward | Phase::Told => drop(self.going.insert(*id)),
+                Phase::Failed => self.find_revived(*id),
+            }
+        }
+        self.let_go();
+        for (_, id) in &runs {
+            if self.going.contains(id) || self.above_those_back.contains(id) {
+                self.find_held(*id);
+            }
+        }
+    }
+
+    /// Removes abandoned requests: a requested rollback that had not started when the requester stopped waiting never
+    /// starts.
+    fn let_go(&mut self) {
+        let told = self.going.iter().filter(|id| self.pasts.phase(&self.pasts.runs[id]) == Phase::Told);
+        let let_go = told.filter(|id| !self.is_sent_for(&self.pasts.runs[id]));
+        let let_go: Vec<_> = let_go.copied().collect();
+        for id in let_go {
+            self.going.remove(&id);
+        }
+    }
+
+    /// Whether the run that requested the rollback of this one still waits for it; true if no run requested it.
+    fn is_sent_for(&self, run: &Past<'_>) -> bool {
+        let Some(told) = self.pasts.told(run).filter(|told| told.handler.is_some()) else {
+            return true;
+        };
+        let Some(teller) = self.pasts.runs.get(&told.lineage.id()) else {
+            return true;
+        };
+        match self.pasts.phase(teller) {
+            Phase::Backward => teller.is_newest_window(told) && !self.is_overdue(teller),
+            Phase::Failed => self.is_alive(teller.id()) && teller.told_again(told),
+            Phase::Done => false,
+            Phase::Forward | Phase::Told => true,
+        }
+    }
+
+    /// Whether the run has to give up: it was cancelled or has missed a deadline.
+    fn is_overdue(&self, run: &Past<'_>) -> bool {
+        let row = self.row(run);
+        row.gives_up || row.give_up_at.is_some_and(|deadline| deadline <= self.now)
+    }
+
+    /// A failed rollback is active again if an operator intervened on the run or on a descendant, even if it failed
+    /// again.
+    fn find_revived(&mut self, id: Uuid) {
+        let run = &self.pasts.runs[&id];
+        let again = run.failed().zip(run.suspended()).filter(|(failed, last)| last.at > failed.at);
+        let went_on = again.is_some_and(|(_, last)| !self.pasts.is_settled_above(run, last.at));
+        let mut children = self.pasts.below(run).filter(|child| run.failed_after(child));
+        let below = children.any(|child| self.is_alive(child.id()) || self.leaves_it_to(child, run));
+        let is_back = run.failed_again() && !self.pasts.is_settled_above(run, run.last().at);
+        if self.pasts.is_revived(run) || went_on || below && run.failed_with_children() {
+            self.going.insert(id);
+        } else if below || is_back {
+            self.held.insert(id);
+            self.above_those_back.extend(below.then_some(id));
+        }
+    }
+
+    /// Whether this child is now rolled back, so that its parent can continue. Not so if the parent has failed again
+    /// since then, or if an operator has settled a further ancestor, which then stopped waiting for the parent.
+    fn leaves_it_to(&self, child: &Past<'_>, run: &Past<'_>) -> bool {
+        let done_at = child.last().at;
+        self.pasts.phase(child) == Phase::Done
+            && run.failed().is_none_or(|failed| failed.at < done_at)
+            && !self.pasts.is_settled_above(run, done_at)
+    }
+
+    /// Marks the failed children that block an active run: they await an operator.
+    fn find_held(&mut self, id: Uuid) {
+        let run = &self.pasts.runs[&id];
+        if self.pasts.phase(run) != Phase::Failed {
+            return;
+        }
+        let children = self.pasts.below(run).filter(|child| run.failed_after(child) && run.waits_for(child));
+        let failed = children.filter(|child| self.pasts.phase(child) == Phase::Failed);
+        let held: Vec<_> = failed.map(Past::id).filter(|child| !self.going.contains(child)).collect();
+        self.held.extend(held);
+    }
+
+    /// The run that waits for this one.
+    fn parent(&self, run: &Past<'_>) -> Option<Uuid> {
+        let above =
+            || run.seen.lineage.parent().filter(|above| above.ids().len() > 1).map(|above| above.id());
+        match self.pasts.phase(run) {
+            Phase::Forward => above(),
+            Phase::Failed if self.is_alive(run.id()) => {
+                // A run that awaits an operator does not wait for its children.
+                let parent = self.pasts.above(run).filter(|parent| self.going.contains(&parent.id()));
+                parent.filter(|parent| parent.waits_for(run)).map(Past::id)
+            }
+            phase if phase == Phase::Told || run.was_told() => {
+                let told = self.pasts.told(run)?;
+                told.handler.is_some().then(|| told.lineage.id())
+            }
+            _ => above(),
+        }
+    }
+
+    /// The rows of the runs that have begun and are not finished.
+    fn unfinished(&self) -> Vec<Rebuilt> {
+        let alive = self.pasts.runs.values().filter(|run| self.is_alive(run.id()));
+        alive.map(|run| self.row(run)).collect()
+    }
+
+    fn row(&self, run: &Past<'_>) -> Rebuilt {
+        let phase = self.pasts.phase(run);
+        let parent = self.parent(run);
+        let undoing_since = self.pasts.undoing_since(run);
+        let told = match phase {
+            Phase::Forward => false,
+            Phase::Told => true,
+            Phase::Failed => parent.is_none() || !self.pasts.compensates(run),
+            Phase::Backward | Phase::Done => run.was_told(),
+        };
+        let mut row = self.blank(&run.seen.lineage, run.seen, parent);
+        row.begun = phase != Phase::Told;
+        row.backward = phase != Phase::Forward;
+        row.told = told;
+        row.undoing_since = undoing_since;
+        row.gives_up = undoing_since.is_none() && self.pasts.is_asked(&run.seen.lineage);
+        row.turned_back_at = run.turned().map(|turned| turned.at);
+        row.failure = match phase {
+            Phase::Told => self.pasts.told(run),
+            _ => run.turned(),
+        }
+        .and_then(|turned| turned.exception.clone());
+        row.context = self.context(run);
+        self.place(run, &mut row);
+        // The deadlines of a requested rollback are looked up with its first move.
+        let moved = !(told && phase != Phase::Failed && run.suspended_backward().is_none());
+        let deadlines = row.context.give_up_at(undoing_since.is_some());
+        let counts = |deadline: &OffsetDateTime| undoing_since.is_none_or(|since| *deadline > since);
+        row.give_up_at = deadlines.into_iter().filter(counts).min().filter(|_| moved);
+        if phase == Phase::Failed {
+            self.mended(run, &mut row);
+        }
+        row
+    }
+
+    /// Sets the position of the run.
+    fn place(&self, run: &Past<'_>, row: &mut Rebuilt) {
+        let told = run.was_told() || !row.begun;
+        let backward = run.suspended_backward();
+        let last = if told { backward } else { run.suspended() };
+        row.suspensions = if told { 0 } else { run.forward().count() };
+        row.completions = Some(run.completions()).filter(|counts| !row.backward && !counts.is_empty());
+        if let Some(last) = last {
+            row.step = last.step.clone();
+            row.jump.clone_from(&last.jump);
+            row.definition = last.definition;
+            row.iteration = Some(if run.turned().is_some() { 0 } else { run.iteration() });
+            row.handler_iteration = last.handling;
+        }
+    }
+
+    /// The context of the run: that of its newest event. A just requested rollback combines its own context with that
+    /// of the request.
+    fn context(&self, run: &Past<'_>) -> Context {
+        let newest = run.last();
+        let told = match newest.kind {
+            EventKind::Committed => self.pasts.told(run),
+            EventKind::RollingBack if run.was_told() => Some(newest),
+            _ => None,
+        };
+        let Some(told) = told else {
+            return newest.context.clone();
+        };
+        run.committed().map_or_else(Context::default, |own| own.context.clone()).overlaid_by(&told.context)
+    }
+
+    /// Adapts the row of a failed rollback that is active again.
+    fn mended(&self, run: &Past<'_>, row: &mut Rebuilt) {
+        row.failed_before = true;
+        row.undoing_since = Some(self.now);
+        // A deadline that was missed before the intervention has had its effect.
+        let back_at = self.pasts.back_at(run).unwrap_or(self.now);
+        row.give_up_at =
+            row.context.give_up_at(true).into_iter().filter(|deadline| *deadline > back_at).min();
+        if self.held.contains(&run.id()) {
+            row.state = "stuck";
+            row.reason = Some(run.why_held());
+            row.give_up_at = None;
+        }
+    }
+
+    /// The rows of runs that have ended without success, if the parent has not yet recorded that.
+    fn unnoted(&self) -> Vec<Rebuilt> {
+        let ended = self.pasts.runs.values().filter(|run| !self.is_alive(run.id()));
+        ended.filter_map(|run| self.unnoted_row(run)).collect()
+    }
+
+    fn unnoted_row(&self, run: &Past<'_>) -> Option<Rebuilt> {
+        let (end, turned) = run.end().zip(run.turned())?;
+        let unrolled = run.failed().filter(|_| end.kind == EventKind::RollbackFailed);
+        let told = match run.failed() {
+            Some(_) if unrolled.is_none() => !self.pasts.compensates(run),
+            _ => run.was_told(),
+        };
+        if unrolled.is_none() && (told || self.pasts.is_resolved(run)) {
+            return None;
+        }
+        // A run that awaits an operator does not wait for repaired children.
+        let waits = |parent: &&Past<'_>| match run.failed().filter(|_| unrolled.is_none()) {
+            Some(_) => self.going.contains(&parent.id()),
+            None => self.is_alive(parent.id()),
+        };
+        let parent = self.pasts.runs.get(&self.parent(run)?).filter(waits)?;
+        let last = parent.last();
+        // The beginning of a rollback records only the rolled back children.
+        let kept = last.kind == EventKind::RollingBack && unrolled.is_some() && parent.waits_for(run);
+        if last.at > end.at && !kept {
+            return None;
+        }
+        let mut row = self.blank(&run.seen.lineage, run.seen, Some(parent.id()));
+        (row.state, row.begun, row.backward, row.told) = ("ended", true, true, told);
+        row.failure = turned.exception.clone();
+        row.rollback_failure = unrolled.and_then(|failed| failed.exception.clone());
+        row.turned_back_at = Some(turned.at);
+        Some(row)
+    }
+
+    /// The pending deliveries, unless the run that launched the message does not wait any more.
+    fn not_begun(&self) -> Vec<Rebuilt> {
+        let mut begun: BTreeSet<(&str, Uuid)> = BTreeSet::new();
+        begun.extend(self.pasts.runs.values().map(|run| (run.handler(), run.seen.message)));
+        let awaited = self.pasts.emissions.values().filter(|emission| self.is_awaited(emission));
+        let mut rows = vec![];
+        for emission in awaited {
+            let listened = |entry: &&Listened| {
+                let at = delivered_at(emission);
+                entry.topic == emission.topic
+                    && entry.since <= at
+                    && entry.until.is_none_or(|until| at < until)
+                    && !entry.dropped
+                    && !begun.contains(&(&*entry.handler, emission.message))
+            };
+            rows.extend(
+                self.topology.iter().filter(listened).map(|entry| self.delivery(emission, &entry.handler)),
+            );
+        }
+        rows
+    }
+
+    /// Whether pending deliveries of this message are still to begin.
+    fn is_awaited(&self, emission: &Recorded) -> bool {
+        if emission.handler.is_none() {
+            return true;
+        }
+        let emitter = self.pasts.runs.get(&emission.lineage.id());
+        let Some(emitter) = emitter.filter(|run| self.going.contains(&run.id())) else {
+            return false;
+        };
+        if !emitter.is_newest_window(emission) {
+            return false;
+        }
+        !self.is_overdue(emitter)
+    }
+
+    fn delivery(&self, emission: &Recorded, handler: &str) -> Rebuilt {
+        let parent = emission.handler.is_some().then(|| emission.lineage.id());
+        let lineage = emission.lineage.child(ids::now_v7());
+        let mut row = self.blank(&lineage, emission, parent);
+        row.handler = handler.to_owned();
+        row.undoing_since = parent.and_then(|_| self.pasts.undoing_when_emitted(emission));
+        row.gives_up = row.undoing_since.is_none() && self.pasts.is_asked(&lineage);
+        let deadlines = emission.context.give_up_at(row.undoing_since.is_some());
+        let counts = |deadline: &OffsetDateTime| row.undoing_since.is_none_or(|since| *deadline > since);
+        row.give_up_at = deadlines.into_iter().filter(counts).min();
+        let due = emission.context.not_before().unwrap_or(delivered_at(emission));
+        row.ready_at = row.give_up_at.map_or(due, |deadline| deadline.min(due));
+        row
+    }
+
+    /// A row for a run of this message and lineage that has no other events.
+    fn blank(&self, lineage: &Lineage, of: &Recorded, parent: Option<Uuid>) -> Rebuilt {
+        Rebuilt {
+            lineage: lineage.ids().to_vec(),
+            parent,
+            message_id: of.message,
+            topic: of.topic.clone(),
+            handler: of.handler.clone().unwrap_or_default(),
+            state: "ready",
+            ready_at: of.at,
+            begun: false,
+            backward: false,
+            told: false,
+            failed_before: false,
+            step: None,
+            jump: None,
+            definition: None,
+            iteration: None,
+            handler_iteration: None,
+            suspensions: 0,
+            completions: None,
+            outputs: None,
+            context: of.context.clone(),
+            replied: false,
+            gives_up: false,
+            give_up_at: None,
+            undoing_since: None,
+            failure: None,
+            rollback_failure: None,
+            turned_back_at: None,
+            last_event_at: self.pasts.newest_at,
+            reason: None,
+        }
+    }
+}
+
+/// The time at which the handlers of a message were determined: at its launch, or at its redelivery.
+fn delivered_at(emission: &Recorded) -> OffsetDateTime {
+    emission.redelivered_at.unwrap_or(emission.at)
+}
+
+/// The newest output of each step.
+pub(crate) fn newest_outputs(values: Vec<(String, Value)>) -> Option<BTreeMap<String, Value>> {
+    let mut numbered: BTreeMap<(u32, String), Value> = BTreeMap::new();
+    for (name, value) in values {
+        if let Some((step, number)) = read_output_name(&name) {
+            numbered.insert((number, step.to_owned()), value);
+        }
+    }
+    let outputs: BTreeMap<_, _> = numbered.into_iter().map(|((_, step), value)| (step, value)).collect();
+    Some(outputs).filter(|outputs| !outputs.is_empty())
+}

@@ -1,0 +1,172 @@
+//! Repairs of failed rollbacks and of stuck runs: what an operator sees, and what follows from a decision.
+
+mod decision;
+
+use std::fmt;
+use std::time::Duration;
+
+use scoop_core::{Escaped, Failure, Lineage};
+use uuid::Uuid;
+
+use crate::util::stored_time::StoredTime;
+use crate::{HierarchyId, RunId};
+
+pub(crate) use self::decision::{
+    Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written, held_again,
+};
+
+/// The response to a repair request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RepairAnswer {
+    /// The intervention is recorded, and the run continues, or its ancestors do.
+    Accepted,
+    /// The run has no failed rollback, or it was settled before. Nothing happens.
+    NotFailed,
+    /// A repair of this run or of a descendant is in progress, or its parent has not yet recorded the failure.
+    /// Nothing happens; repeat the request later.
+    StillRunning,
+    /// The rollback of the run failed because of descendants. Retry those first; the run then continues
+    /// automatically. Nothing happens.
+    FailedBelow,
+    /// The run has not failed, but is [stuck](crate::Scoop::stuck_runs): it can only be retried. Nothing happens.
+    ///
+    /// If its code will never come back, cancel it, and start a program that has empty steps in place of those that its
+    /// reason names: it rolls back then.
+    Stuck,
+}
+
+impl From<Refusal> for RepairAnswer {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFailed => Self::NotFailed,
+            Refusal::Busy => Self::StillRunning,
+            Refusal::FailedBelow => Self::FailedBelow,
+            Refusal::Stuck => Self::Stuck,
+        }
+    }
+}
+
+/// A run whose rollback failed, until an operator has settled it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FailedCompensation {
+    /// Its lineage: the ids of its ancestors and its own id.
+    pub lineage: Lineage,
+    /// The saga.
+    pub handler: String,
+    /// The topic of the message.
+    pub topic: String,
+    /// The message.
+    pub message_id: Uuid,
+    /// The part of its rollback that failed.
+    pub step: String,
+    /// The failure; the latest one if it was retried.
+    pub failure: Failure,
+    /// The time of the first failure, since 1970.
+    pub at: Duration,
+    /// The state of its repair.
+    pub mending: Mending,
+    /// `at` as stored.
+    pub(crate) stored_at: StoredTime,
+}
+
+/// The state of the repair of a failed rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mending {
+    /// The run waits for an operator to retry, skip or resolve it.
+    Awaited,
+    /// The run failed because of descendants, and continues when those are settled. To skip or resolve it settles
+    /// them, too.
+    FailedBelow,
+    /// The run continues, or waits for descendants that do.
+    UnderWay,
+}
+
+/// A run that no living program can continue.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StuckRun {
+    /// Its lineage: the ids of its ancestors and its own id.
+    pub lineage: Lineage,
+    /// The saga.
+    pub handler: String,
+    /// The topic of the message.
+    pub topic: String,
+    /// The message.
+    pub message_id: Uuid,
+    /// The latest completed step, if there is one.
+    pub step: Option<String>,
+    /// Whether it is rolling back.
+    pub backward: bool,
+    /// The reason for which it is stuck.
+    pub reason: String,
+    /// The time since which it is stuck, since 1970.
+    pub since: Duration,
+    /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
+    /// wait.
+    pub gives_up: bool,
+    /// `since` as stored.
+    pub(crate) stored_since: StoredTime,
+}
+
+/// An intervention of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Intervention {
+    /// The run.
+    pub run: RunId,
+    /// Its saga.
+    pub handler: String,
+    /// The part of its rollback that had failed; `None` if the run was stuck.
+    pub step: Option<String>,
+    /// The kind: `retry`, `skip` or `resolve`.
+    pub kind: String,
+    /// The reason.
+    pub note: Option<String>,
+    /// The source of the request.
+    pub source: String,
+    /// The time of the request, since 1970.
+    pub at: Duration,
+}
+
+impl fmt::Display for Intervention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", Escaped(&self.kind), Escaped(&self.source))?;
+        self.note.as_ref().map_or(Ok(()), |note| write!(f, ": {}", Escaped(note)))
+    }
+}
+
+impl FailedCompensation {
+    /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry), [`Scoop::skip`](crate::Scoop::skip) and
+    /// [`Scoop::resolve`](crate::Scoop::resolve).
+    pub fn id(&self) -> RunId {
+        self.lineage.id().into()
+    }
+
+    /// The hierarchy that it belongs to.
+    pub fn hierarchy(&self) -> HierarchyId {
+        self.lineage.root_id().into()
+    }
+}
+
+/// The reason for which a run is stuck if no living program has its saga.
+pub(crate) fn no_program(saga: &str) -> String {
+    format!(
+        "no living program has saga `{saga}`; start one that has it, or if the saga was renamed, write \
+         `#[saga(was = \"{saga}\")]`"
+    )
+}
+
+impl StuckRun {
+    /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry).
+    pub fn id(&self) -> RunId {
+        self.lineage.id().into()
+    }
+
+    /// The hierarchy that it belongs to.
+    pub fn hierarchy(&self) -> HierarchyId {
+        self.lineage.root_id().into()
+    }
+}

@@ -1,0 +1,361 @@
+//! The trait that `#[saga]` implements, and its form without types that the engine runs.
+
+pub(crate) mod children;
+#[doc(hidden)]
+pub mod private;
+pub(crate) mod registry;
+pub(crate) mod retry;
+pub(crate) mod scope;
+pub(crate) mod shape;
+mod sleep;
+pub(crate) mod tick;
+pub(crate) mod timetable;
+
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{Definition, Failure, Message, Next, Result, Schedule, StepKind};
+use serde_json::Value;
+
+use crate::{Retry, Scope};
+
+/// A saga: a handler of one message type, written as a list of steps.
+///
+/// `#[saga]` on an `impl` block implements it; do not implement it by hand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a saga",
+    label = "not a saga",
+    note = "write `#[saga]` and `#[subscribes(YourMessage)]` on `impl {Self}`"
+)]
+pub trait Saga: Send + Sync + Sized + 'static {
+    /// The message type that it handles.
+    type Message: Handled;
+
+    /// Its steps, as an enum.
+    type Step: Step;
+
+    /// Name, topic and steps, as data.
+    const DEFINITION: Definition;
+
+    /// Former names of the saga: it takes over the runs that are stored under them.
+    const FORMER_NAMES: &'static [&'static str] = &[];
+
+    /// Its schedule, if it has one.
+    const SCHEDULE: Option<Schedule> = None;
+
+    /// The timeout of a step; `None` is no limit.
+    fn timeout(step: Self::Step) -> Option<Duration> {
+        let _ = step;
+        None
+    }
+
+    /// The retry policy of a step or its compensation; `None` is no retry.
+    fn retry(step: Self::Step, what: Attempted) -> Option<Retry> {
+        let _ = (step, what);
+        None
+    }
+
+    /// The time for which the saga sleeps after the code of the step; `None` is no sleep.
+    fn sleep(step: Self::Step) -> Option<Duration> {
+        let _ = step;
+        None
+    }
+
+    /// The shapes of the values of its steps, each with the name of the step.
+    #[doc(hidden)]
+    fn value_shapes() -> Vec<String> {
+        vec![]
+    }
+
+    /// Executes a step.
+    fn invoke(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+    ) -> impl Future<Output = Result<StepEnd>> + Send;
+
+    /// The time before which a step must not run. Called only for a step that has a step of kind [`StepKind::Wait`]
+    /// before it.
+    fn due(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+    ) -> impl Future<Output = Result<SystemTime>> + Send {
+        let _ = (step, scope, message);
+        async { Ok(SystemTime::UNIX_EPOCH) }
+    }
+
+    /// Cleans up after a step. Called only for a step that has a step of kind [`StepKind::Finally`] after it.
+    fn finally(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (step, scope, message);
+        async { Ok(()) }
+    }
+
+    /// Compensates a completed step. A step without a compensation leaves nothing to undo.
+    fn compensate(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+        failure: &Failure,
+    ) -> impl Future<Output = Result<()>> + Send {
+        let _ = (step, scope, message, failure);
+        async { Ok(()) }
+    }
+
+    /// Handles the failure of a child of a step. `None` continues as the step had determined. By default the failure
+    /// becomes that of the step.
+    fn on_child_failure(
+        &self,
+        step: Self::Step,
+        scope: &mut Scope<'_>,
+        message: &Self::Message,
+        failure: &Failure,
+    ) -> impl Future<Output = Result<Option<Next<Self::Step>>>> + Send {
+        let _ = (step, scope, message);
+        async { private::unhandled(failure) }
+    }
+}
+
+/// A message as seen by the saga that handles it. Every [`Message`] is one.
+///
+/// This trait does not inherit the bounds of a message. So the compiler reports a message that cannot be stored where
+/// the type is defined, and not at each saga again.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message",
+    label = "not a message",
+    note = "write `#[derive(Message, Serialize, Deserialize)]` on `{Self}`"
+)]
+pub trait Handled: Send + Sync + 'static {
+    /// [`Message::TOPIC`].
+    #[doc(hidden)]
+    const TOPIC: &'static str;
+
+    /// Decodes the message from its stored `payload`.
+    #[doc(hidden)]
+    fn decode(payload: &Value) -> serde_json::Result<Self>
+    where
+        Self: Sized;
+
+    /// The shapes of the stored message and of its stored replies.
+    #[doc(hidden)]
+    fn shapes() -> [String; 2];
+}
+
+#[diagnostic::do_not_recommend]
+impl<M: Message> Handled for M {
+    const TOPIC: &'static str = M::TOPIC;
+
+    fn decode(payload: &Value) -> serde_json::Result<Self> {
+        M::read_stored(payload)
+    }
+
+    fn shapes() -> [String; 2] {
+        [shape::of::<M>(), format!("{} {}", M::MANY_REPLIES, shape::of::<M::Reply>())]
+    }
+}
+
+/// The steps of one saga, as an enum. `#[saga]` generates it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a step of a saga",
+    note = "`Next` takes the enum that `#[saga]` generates: for `impl Checkout` that is `CheckoutStep`"
+)]
+pub trait Step: Copy + Send + Sync + 'static {
+    /// The variant of each step of [`Saga::DEFINITION`]. A step of the user may be two or three of those steps, one
+    /// after another: see [`StepKind`].
+    const ALL: &'static [Self];
+
+    /// The position in [`Saga::DEFINITION`] of the first of them, which is the target of a jump to this step.
+    fn index(self) -> usize;
+}
+
+/// The target of a [retry policy](Saga::retry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempted {
+    /// The step.
+    Step,
+    /// Its compensation.
+    Compensation,
+}
+
+/// The result of a successful step: where to continue, and the returned value.
+#[derive(Debug)]
+pub struct StepEnd {
+    pub(crate) next: Next,
+    pub(crate) output: Option<serde_json::Result<Value>>,
+}
+
+/// A saga whose types are erased: steps are positions, the message is `Any`.
+pub trait Handler: Send + Sync + 'static {
+    /// Decodes the payload as the saga's message type.
+    ///
+    /// # Errors
+    ///
+    /// If the payload does not fit the type.
+    fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error>;
+
+    /// The shapes of the types that it reads from the database and writes there: its message, its replies, and the
+    /// values of its steps.
+    fn types(&self) -> Vec<String>;
+
+    /// See [`Saga::timeout`].
+    fn timeout(&self, step: usize) -> Option<Duration>;
+
+    /// See [`Saga::retry`].
+    fn retry(&self, step: usize, what: Attempted) -> Option<Retry>;
+
+    /// See [`Saga::invoke`], [`Saga::due`] and [`Saga::finally`], depending on the kind of the step.
+    fn invoke<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<StepEnd>>;
+
+    /// See [`Saga::finally`]; `step` is the step before that.
+    fn finally<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// See [`Saga::compensate`].
+    fn compensate<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<()>>;
+
+    /// See [`Saga::on_child_failure`].
+    fn on_child_failure<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<Option<Next>>>;
+}
+
+impl<S: Saga> Handler for S {
+    fn decode(&self, payload: &Value) -> Result<Box<dyn Any + Send + Sync>, serde_json::Error> {
+        Ok(Box::new(S::Message::decode(payload)?))
+    }
+
+    fn types(&self) -> Vec<String> {
+        S::Message::shapes().into_iter().chain(S::value_shapes()).collect()
+    }
+
+    fn timeout(&self, step: usize) -> Option<Duration> {
+        S::timeout(S::Step::ALL[step])
+    }
+
+    fn retry(&self, step: usize, what: Attempted) -> Option<Retry> {
+        S::retry(S::Step::ALL[step], what)
+    }
+
+    fn invoke<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<StepEnd>> {
+        let (kind, step, message) = (S::DEFINITION.steps[step].kind, S::Step::ALL[step], typed::<S>(message));
+        async move {
+            match kind {
+                StepKind::Code => {
+                    let end = Saga::invoke(self, step, scope, message).await?;
+                    if let Some(pause) = S::sleep(step) {
+                        scope.sleep(pause).await?;
+                    }
+                    Ok(end)
+                }
+                StepKind::Wait => {
+                    let due = Saga::due(self, step, scope, message).await?;
+                    scope.sleep(due).await?;
+                    Ok(private::done(()))
+                }
+                StepKind::Finally => Ok(private::done(Saga::finally(self, step, scope, message).await?)),
+            }
+        }
+        .boxed()
+    }
+
+    fn finally<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+    ) -> BoxFuture<'a, Result<()>> {
+        Saga::finally(self, S::Step::ALL[step], scope, typed::<S>(message)).boxed()
+    }
+
+    fn compensate<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<()>> {
+        Saga::compensate(self, S::Step::ALL[step], scope, typed::<S>(message), failure).boxed()
+    }
+
+    fn on_child_failure<'a>(
+        &'a self,
+        step: usize,
+        scope: &'a mut Scope<'_>,
+        message: &'a (dyn Any + Send + Sync),
+        failure: &'a Failure,
+    ) -> BoxFuture<'a, Result<Option<Next>>> {
+        let step = S::Step::ALL[step];
+        let handled = Saga::on_child_failure(self, step, scope, typed::<S>(message), failure);
+        async move { Ok(handled.await?.map(|next| next.map(Step::index))) }.boxed()
+    }
+}
+
+/// The message as [`Handler::decode`] of the same saga boxed it.
+fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
+    message.downcast_ref().expect("the message was decoded by this handler")
+}
+
+/// One saga of the linked program: what `#[saga]` submits to `inventory`.
+pub struct Registration {
+    pub(crate) definition: fn() -> Definition,
+    pub(crate) schedule: fn() -> Option<Schedule>,
+    pub(crate) former_names: fn() -> &'static [&'static str],
+    pub(crate) saga_type: fn() -> (TypeId, &'static str),
+    pub(crate) message_type: fn() -> (TypeId, &'static str),
+    pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
+}
+
+inventory::collect!(Registration);
+
+impl Registration {
+    /// The saga as plain data.
+    pub fn definition(&self) -> Definition {
+        (self.definition)()
+    }
+
+    /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
+    pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
+        Self {
+            definition: || S::DEFINITION,
+            schedule: || S::SCHEDULE,
+            former_names: || S::FORMER_NAMES,
+            saga_type: || (TypeId::of::<S>(), std::any::type_name::<S>()),
+            message_type: || (TypeId::of::<S::Message>(), std::any::type_name::<S::Message>()),
+            default,
+        }
+    }
+}

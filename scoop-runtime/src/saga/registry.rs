@@ -1,0 +1,309 @@
+//! The sagas of this program: those that the attributes registered at link time, completed with their dependencies
+//! and checked before anything starts.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scoop_core::{CodedError, Definition, SLEEP_HANDLER, SLEEP_TOPIC, Schedule};
+
+use crate::saga::sleep::Sleeper;
+use crate::saga::timetable::Timetable;
+use crate::saga::{Handler, Registration, Saga};
+use crate::telemetry;
+use crate::{RuntimeError, SetupError, Tick};
+
+/// Sagas provided by the user, by their type.
+#[derive(Default)]
+pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
+
+impl Provided {
+    /// Adds a provided saga. Of two of one type, the later counts.
+    pub(crate) fn add<S: Saga>(&mut self, saga: S) {
+        self.0.push((TypeId::of::<S>(), std::any::type_name::<S>(), Arc::new(saga)));
+    }
+
+    fn find(&self, id: TypeId) -> Option<Arc<dyn Handler>> {
+        self.0.iter().rev().find(|(of, ..)| *of == id).map(|(.., saga)| saga.clone())
+    }
+}
+
+/// The sagas of a program, with their subscriptions and schedules.
+pub(crate) struct Registry {
+    pub(crate) sagas: Sagas,
+    /// The sagas that messages are delivered to.
+    pub(crate) subscriptions: Vec<Subscription>,
+    /// The scheduled sagas.
+    pub(crate) schedules: Vec<Scheduled>,
+}
+
+/// The sagas that a program runs, by topic and name: under their own names, their former ones, and those that newer
+/// programs have given them.
+#[derive(Clone)]
+pub(crate) struct Sagas {
+    by_name: BTreeMap<(String, String), Arc<RunnableSaga>>,
+    topics: Vec<String>,
+    names: Vec<String>,
+}
+
+/// The name that a newer program has given a saga of this one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Renamed {
+    pub(crate) topic: String,
+    pub(crate) name: String,
+    /// The name in this program.
+    pub(crate) own_name: String,
+}
+
+/// A scheduled saga.
+pub(crate) struct Scheduled {
+    pub(crate) topic: String,
+    pub(crate) name: String,
+    pub(crate) schedule: Schedule,
+    pub(crate) timetable: Timetable,
+}
+
+/// A saga that messages on a topic are delivered to.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    /// Former names of the saga. No messages are delivered to them any more.
+    pub(crate) was: Vec<String>,
+}
+
+/// A saga that can be run.
+pub(crate) struct RunnableSaga {
+    pub(crate) definition: Definition,
+    pub(crate) handler: Arc<dyn Handler>,
+}
+
+impl Registry {
+    /// Collects the sagas of the linked program; only those of `only`, if that is given.
+    ///
+    /// All mistakes of the program are reported at once.
+    pub(crate) fn collect(provided: &Provided, only: Option<&[TypeId]>) -> Result<Self, Vec<SetupError>> {
+        let chosen = |id: TypeId| only.is_none_or(|only| only.contains(&id));
+        let mut linked: Vec<_> = inventory::iter::<Registration>()
+            .filter(|registration| chosen((registration.saga_type)().0))
+            .collect();
+        linked.sort_by_key(|registration| (registration.saga_type)().1);
+
+        let mut errors = check_names(&linked);
+        errors.extend(check_topics(&linked));
+        errors.extend(check_provided(&linked, provided));
+        errors.extend(check_codes());
+        let schedules = schedules(&linked, &mut errors);
+        let (mut sagas, mut subscriptions) = (BTreeMap::new(), vec![]);
+        for registration in linked {
+            let definition = (registration.definition)();
+            let (id, type_name) = (registration.saga_type)();
+            match provided.find(id).or_else(registration.default) {
+                Some(handler) => {
+                    let was = (registration.former_names)();
+                    subscriptions.push(Subscription::new(&definition, was));
+                    for former in was.iter().map(|was| under_name(&definition, was)) {
+                        let runnable = RunnableSaga { definition: former, handler: handler.clone() };
+                        sagas.insert(runnable.key(), Arc::new(runnable));
+                    }
+                    let runnable = RunnableSaga { definition, handler };
+                    sagas.insert(runnable.key(), Arc::new(runnable));
+                }
+                None => {
+                    let name = definition.saga.to_string();
+                    errors.push(SetupError::NotProvided { name, type_name });
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let is_empty = sagas.is_empty();
+        let sleeper = RunnableSaga { definition: Sleeper::DEFINITION, handler: Arc::new(Sleeper) };
+        subscriptions.push(Subscription::new(&sleeper.definition, &[]));
+        sagas.insert((SLEEP_TOPIC.into(), SLEEP_HANDLER.into()), Arc::new(sleeper));
+        if is_empty {
+            telemetry::no_sagas();
+        }
+        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules })
+    }
+}
+
+impl Sagas {
+    fn new(by_name: BTreeMap<(String, String), Arc<RunnableSaga>>) -> Self {
+        let (topics, names) = by_name.keys().cloned().unzip();
+        Self { by_name, topics, names }
+    }
+
+    /// Runs sagas under these names, too. Returns the names that are new.
+    pub(crate) fn add_names(&mut self, renamed: Vec<Renamed>) -> Vec<Renamed> {
+        let mut added = vec![];
+        for renamed in renamed {
+            let Renamed { topic, name, own_name } = &renamed;
+            // The names of sagas are unique in a program, also across topics.
+            if let (Some(saga), false) = (self.find(topic, own_name).cloned(), self.has(name)) {
+                let definition = under_name(&saga.definition, name);
+                let runnable = RunnableSaga { definition, handler: saga.handler.clone() };
+                self.by_name.insert(runnable.key(), Arc::new(runnable));
+                added.push(renamed);
+            }
+        }
+        *self = Self::new(std::mem::take(&mut self.by_name));
+        added
+    }
+
+    /// Topics and names of all sagas, pair by pair; with their other names.
+    pub(crate) fn pairs(&self) -> (&[String], &[String]) {
+        (&self.topics, &self.names)
+    }
+
+    /// The definitions of all sagas, in the order of [`Self::pairs`].
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.each().map(|saga| &saga.definition)
+    }
+
+    /// The sagas, in the order of [`Self::pairs`].
+    pub(crate) fn each(&self) -> impl Iterator<Item = &RunnableSaga> {
+        self.by_name.values().map(|saga| &**saga)
+    }
+
+    /// Whether a saga of that name is run here.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+
+    /// The names of the sagas on that topic.
+    pub(crate) fn handlers_of(&self, topic: &str) -> impl Iterator<Item = &str> {
+        let from = (topic.to_owned(), String::new());
+        self.by_name
+            .range(from..)
+            .map(|((of, name), _)| (of, name))
+            .take_while(move |(of, _)| *of == topic)
+            .map(|(_, name)| &**name)
+    }
+
+    /// The saga of that name on that topic.
+    pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
+        self.by_name.get(&(topic.to_owned(), name.to_owned()))
+    }
+}
+
+impl Subscription {
+    /// Subscriptions of these topics and handlers, pair by pair.
+    #[cfg(test)]
+    pub(crate) fn pairs(topics: &[String], handlers: &[String]) -> Vec<Self> {
+        let pairs = topics.iter().zip(handlers);
+        let subscription = |(topic, handler): (&String, &String)| {
+            let (topic, handler) = (topic.clone(), handler.clone());
+            Self { topic, handler, was: vec![] }
+        };
+        pairs.map(subscription).collect()
+    }
+
+    fn new(definition: &Definition, was: &[&str]) -> Self {
+        let (topic, handler) = (definition.topic.to_string(), definition.saga.to_string());
+        Self { topic, handler, was: was.iter().map(|was| (*was).to_owned()).collect() }
+    }
+}
+
+impl RunnableSaga {
+    fn key(&self) -> (String, String) {
+        (self.definition.topic.to_string(), self.definition.saga.to_string())
+    }
+}
+
+/// The definition for runs that are stored under another name of the saga.
+fn under_name(definition: &Definition, name: &str) -> Definition {
+    Definition { saga: name.to_owned().into(), ..definition.clone() }
+}
+
+/// Finds names that cannot be stored, and names of several sagas.
+fn check_names(linked: &[&Registration]) -> Vec<SetupError> {
+    let mut errors = vec![];
+    let mut types: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    for registration in linked {
+        let definition = (registration.definition)();
+        if let Err(mistakes) = definition.check() {
+            errors.extend(mistakes.into_iter().map(SetupError::Name));
+        }
+        for name in (registration.former_names)().iter().copied().chain([&*definition.saga]) {
+            types.entry(name.to_owned()).or_default().push((registration.saga_type)().1);
+        }
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    errors.extend(repeated.map(|(name, types)| SetupError::SameName { name, types: quoted(&types) }));
+    errors
+}
+
+/// Finds topics whose handlers expect different messages.
+fn check_topics(linked: &[&Registration]) -> Vec<SetupError> {
+    let mut types: BTreeMap<String, Vec<(TypeId, &'static str)>> = BTreeMap::new();
+    for registration in linked {
+        let message = (registration.message_type)();
+        let known = types.entry((registration.definition)().topic.to_string()).or_default();
+        if !known.contains(&message) {
+            known.push(message);
+        }
+    }
+    let contested = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let name = |types: Vec<(TypeId, &'static str)>| {
+        quoted(&types.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
+    };
+    contested.map(|(topic, types)| SetupError::SameTopic { topic, types: name(types) }).collect()
+}
+
+/// Finds codes of several types of errors, in all linked sagas.
+fn check_codes() -> Vec<SetupError> {
+    let mut types: BTreeMap<&str, Vec<&'static str>> = BTreeMap::new();
+    for coded in CodedError::all() {
+        types.entry(coded.code()).or_default().push(coded.type_name());
+    }
+    let repeated = types.into_iter().filter(|(_, types)| types.len() > 1);
+    let error = |(code, mut types): (&str, Vec<&'static str>)| {
+        types.sort_unstable();
+        SetupError::SameCode { code: code.to_owned(), types: quoted(&types) }
+    };
+    repeated.map(error).collect()
+}
+
+/// The scheduled sagas. The attributes have checked most of this, but not a handwritten `impl Saga`
+/// or a renamed import of `Tick`.
+fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Scheduled> {
+    let mut schedules = vec![];
+    for registration in linked {
+        let Definition { saga, topic, .. } = (registration.definition)();
+        let handles_ticks = (registration.message_type)().0 == TypeId::of::<Tick>();
+        let why = match (registration.schedule)() {
+            None if handles_ticks => "no program launches a `Tick`; write `#[saga(every = \"1h\")]`".into(),
+            None => continue,
+            Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
+            Some(schedule) => match Timetable::of(&schedule) {
+                Ok(timetable) => {
+                    let (topic, name) = (topic.into(), saga.into());
+                    schedules.push(Scheduled { topic, name, schedule, timetable });
+                    continue;
+                }
+                Err(unfit) => unfit.to_string(),
+            },
+        };
+        errors.push(SetupError::Schedule { name: saga.into(), why });
+    }
+    schedules
+}
+
+/// Finds provided values that are no registered saga.
+fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupError> {
+    let wanted = |id: &TypeId| linked.iter().any(|registration| (registration.saga_type)().0 == *id);
+    let unwanted = provided.0.iter().filter(|(id, ..)| !wanted(id));
+    unwanted.map(|(_, type_name, _)| SetupError::NotASaga { type_name }).collect()
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl From<Vec<SetupError>> for RuntimeError {
+    fn from(errors: Vec<SetupError>) -> Self {
+        Self::Setup(errors)
+    }
+}

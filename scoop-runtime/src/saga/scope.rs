@@ -1,0 +1,561 @@
+//! The scope of a step: its transaction, its launches, and information about itself and its children.
+
+mod children;
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::{
+    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
+    SLEEP_TOPIC,
+};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::api::launch_options::{self, Options, launch_options};
+use crate::bug::{Bug, made};
+use crate::engine::{Engine, StopSignal};
+use crate::error::{CHAIN_MAX, is_transient_within_step};
+use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
+use crate::unhandled::launch_within;
+use crate::util::ids;
+use crate::util::payload::{self, Unstorable};
+use crate::{RuntimeError, When};
+
+/// The scope of one execution of a step: its transaction, its launches, and information about itself.
+///
+/// Nothing that is done through a scope exists before the step has succeeded: the transaction is committed together
+/// with the launched messages and the record that the step is done.
+pub struct Scope<'a> {
+    engine: &'a Engine,
+    place: CallSite<'a>,
+    context: Context,
+    replies: Vec<(String, Value)>,
+    opened: Option<StepTransaction>,
+    emissions: Vec<Emission>,
+}
+
+/// Identifies one call of user code.
+#[derive(Clone, Copy)]
+pub(crate) struct CallSite<'a> {
+    pub(crate) key: ClaimKey,
+    pub(crate) surroundings: HierarchyFlags,
+    pub(crate) run: &'a Run,
+    pub(crate) definition: &'a Definition,
+    pub(crate) step: &'a str,
+    pub(crate) iteration: u32,
+    /// In a child failure handler, the number of its earlier calls for this step.
+    pub(crate) handler_iteration: Option<u32>,
+    pub(crate) attempt: u32,
+    pub(crate) outputs: &'a BTreeMap<String, Value>,
+    /// Whether this is the `finally` of the step of this name.
+    pub(crate) cleanup: bool,
+}
+
+impl<'a> CallSite<'a> {
+    fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<StepTransaction>> {
+        async move {
+            let connections = engine.step_transactions.as_ref().ok_or_else(|| self.in_memory())?;
+            connections.begin(&self.definition.saga, self.key.id).await.map_err(|error| {
+                let step = self.step;
+                Error::infrastructure(format!("step `{step}` could not begin a transaction: {error}"))
+            })
+        }
+        .boxed()
+    }
+
+    /// The saga and the step.
+    fn code(self) -> (&'a str, &'a str) {
+        (&self.definition.saga, self.step)
+    }
+
+    /// The error for a transaction in memory.
+    fn in_memory(self) -> Error {
+        let Self { run, definition, step, .. } = self;
+        let text = format!(
+            "step `{step}` of saga `{}` asks for a transaction, but this program runs in memory, without a \
+             database; hand what it needs over with `.provide(..)`, so that a test can give it something else, \
+             or run it on `.postgres(pool)` or `.embedded()`",
+            definition.saga,
+        );
+        Error::failure(Failure::new("NoDatabase", text, &run.source)).into_permanent()
+    }
+}
+
+/// The results of a call of user code.
+pub(crate) struct ScopeOutput {
+    pub(crate) opened: Option<StepTransaction>,
+    pub(crate) emissions: Vec<Emission>,
+    pub(crate) context: Context,
+    pub(crate) replies: Vec<(String, Value)>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(engine: &'a Engine, place: CallSite<'a>, context: Context) -> Self {
+        Self { engine, place, context, replies: vec![], opened: None, emissions: vec![] }
+    }
+
+    /// The next call is the `finally` of the step that was called before.
+    pub(crate) fn cleans_up(&mut self) {
+        self.place.cleanup = true;
+    }
+
+    /// The next call is the `finally` of this step, whose attempts failed in this iteration.
+    pub(crate) fn cleans_up_after(&mut self, step: &'a str, iteration: u32) {
+        (self.place.step, self.place.iteration) = (step, iteration);
+        self.cleans_up();
+    }
+
+    pub(crate) fn into_remains(self) -> ScopeOutput {
+        let Self { opened, emissions, context, replies, .. } = self;
+        ScopeOutput { opened, emissions, context, replies }
+    }
+
+    /// The step's own transaction, opened by the first call.
+    ///
+    /// Its effects happen exactly once: they are committed together with the record that the step is done, or not at
+    /// all. Nested transactions are possible. The step fails if its code runs `COMMIT` or `ROLLBACK` itself.
+    ///
+    /// # Errors
+    ///
+    /// If the pool has no connection in time. The step is then retried after a pause. There is no transaction [in
+    /// memory](crate::Builder::in_memory), where the step fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves the scope unchanged; a transaction that was being opened is
+    /// rolled back.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// sqlx::query("UPDATE stock SET reserved = reserved + 1 WHERE sku = $1")
+    ///     .bind("chair")
+    ///     .execute(scope.tx().await?)
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn tx(&mut self) -> Result<&mut PgConnection> {
+        if self.opened.is_none() {
+            self.opened = Some(self.place.open(self.engine).await?);
+        }
+        let opened = self.opened.as_mut().expect("it was just opened");
+        Ok(&mut *opened.transaction)
+    }
+
+    /// Launches a message. The next step starts only when every handler of the message has finished.
+    ///
+    /// Nothing happens before the returned builder is awaited, and the message is visible to others only after the
+    /// step has succeeded. If the message requires a handler and none is subscribed then, the step fails with
+    /// `NoHandler` when it ends; the failure names the place of this call.
+    ///
+    /// # Errors
+    ///
+    /// If the message cannot be written as JSON, is too large, or contains a NUL character; or if its runs would
+    /// exceed [`Builder::depth_max`](crate::Builder::depth_max).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready launches nothing.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct ReserveCourier { order: u32 }
+    /// # impl scoop_core::Message for ReserveCourier { const TOPIC: &'static str = "courier"; type Reply = (); }
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let message = scope.launch(ReserveCourier { order: 7 }).await?;
+    /// # let _: uuid::Uuid = message;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn launch<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
+        self.emit(message, None)
+    }
+
+    /// Launches a message that starts a hierarchy of its own: the step does not wait for it, and the rollback of this
+    /// saga does not affect it. Like everything in a step, the message exists once the step has succeeded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::launch`].
+    #[track_caller]
+    pub fn detach<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
+        self.emit(message, Some(ids::now_v7()))
+    }
+
+    #[track_caller]
+    fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
+        Emit {
+            engine: self.engine,
+            code: self.place.code(),
+            context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
+            emissions: &mut self.emissions,
+            payload: payload::of_message(&message),
+            // A lineage has one id more than runs, and the child is one run deeper.
+            depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
+            detached_root,
+            options: Options::default(),
+            at: Location::caller(),
+            message: PhantomData,
+        }
+    }
+
+    /// Launches a message as [`Scope::detach`] does, unless a message with the same topic and key was launched
+    /// before: then nothing happens. Returns the id of the hierarchy in either case, and whether the message was
+    /// launched now.
+    ///
+    /// Unlike the other launches, this one is sent to the database at once, through [`Scope::tx`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::launch`] and [`Scope::tx`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the message may be part of the step's transaction.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Invoice { order: u32 }
+    /// # impl scoop_core::Message for Invoice { const TOPIC: &'static str = "invoices"; type Reply = (); }
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let (id, launched) = scope.detach_unique(Invoice { order: 7 }, "order 7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<(Uuid, bool)> {
+        let limit = self.engine.settings().payload_bytes_max;
+        let launched = store::prepare(&message, limit);
+        let launched = launched.map_err(|error| Unstorable::in_step(self.place.code(), error))?.unique(key);
+        let root = launched.root;
+        let store = self.engine.store();
+        let launch = launch_within(store, &self.engine.unhandled, self.tx().await?, launched).await;
+        let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
+            true => Error::from(error).into_infrastructure(),
+            false => error.into(),
+        })?;
+        if let Some(opened) = &mut self.opened {
+            opened.started.extend(launch.handlers);
+        }
+        Ok((root, launch.launched > 0))
+    }
+
+    /// The element of this type in the context, if there is one.
+    ///
+    /// A run inherits the context from the step or client that launched its message. The context applies to the steps
+    /// of the run, to the messages that they launch, and to the rollback. It is never passed back to a parent run.
+    ///
+    /// # Errors
+    ///
+    /// If the value stored under its key is of another type. The error names the key.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use scoop_core::ContextKey;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Tenant { name: String }
+    /// # impl ContextKey for Tenant { const KEY: &'static str = "Tenant"; }
+    ///
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let name = scope.get::<Tenant>()?.map_or("anonymous".into(), |tenant| tenant.name);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get<K: ContextKey>(&self) -> Result<Option<K>> {
+        Ok(self.context.get()?)
+    }
+
+    /// Adds an element to the context: for the later steps, for messages that this step launches from now on, and for
+    /// the compensations. It is kept even if the step fails.
+    ///
+    /// # Errors
+    ///
+    /// If the element cannot be stored, if the context would be too large, or if the value stored under its key is of
+    /// another type. The context is then unchanged.
+    pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
+        let mut context = self.context.clone();
+        context.set(element).map_err(|error| Unstorable::in_step(self.place.code(), error.into()))?;
+        launch_options::within(self.engine.settings().context_bytes_max, &context)?;
+        self.context = context;
+        Ok(())
+    }
+
+    /// Removes an element from the context. Returns whether there was one.
+    pub fn remove<K: ContextKey>(&mut self) -> bool {
+        self.context.remove(K::KEY)
+    }
+
+    /// The whole context, including elements that this program does not know.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Delays the next step: it starts no sooner than after this time, or at this instant. The call returns at once.
+    /// While the run sleeps it holds no task and no connection, and it survives restarts.
+    ///
+    /// # Errors
+    ///
+    /// If the time is beyond the year 9999, or the clock of the server cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready adds no sleep.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # use std::time::Duration;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// scope.sleep(Duration::from_secs(14 * 24 * 60 * 60)).await?;    // the next step: in two weeks
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn sleep(&mut self, time: impl Into<When>) -> Result<()> {
+        let mut options = Options::default();
+        options.not_before(time.into());
+        let context = self.context.clone();
+        let limit = self.engine.settings().context_bytes_max;
+        let context =
+            options.context(context, self.handler(), self.engine.store(), Duration::ZERO, limit).await?;
+        let (message, topic) = (ids::now_v7(), SLEEP_TOPIC.to_owned());
+        let (payload, detached_root, required) = (json!({}), None, None);
+        self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
+        Ok(())
+    }
+
+    /// Returns an error if the run has to give up, since it was cancelled or has missed a deadline. The engine checks
+    /// this before and after each step; a long step may check in between. Pass the error on. Do not call it from
+    /// cleanup code: it would fail again.
+    ///
+    /// # Errors
+    ///
+    /// The failure of a run that gives up, with the reasons; or an error if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            let CallSite { key, run, surroundings, step, .. } = self.place;
+            let reasons = self.engine.reasons_to_give_up(key, run, surroundings).await.map_err(|error| {
+                Error::infrastructure(format!(
+                    "the cancellation state of step `{step}` could not be read: {error}"
+                ))
+            })?;
+            match reasons.is_empty() {
+                true => Ok(()),
+                false => Err(Error::failure(Failure::gave_up(&run.source, reasons)).into_permanent()),
+            }
+        }
+        .boxed()
+    }
+
+    /// A signal that is raised when this run has to give up. It can be awaited beside a long operation.
+    /// [`Scope::check`] then returns the reason.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// # async fn something_long() {}
+    /// let stop = scope.stop_signal();
+    /// tokio::select! {
+    ///     () = something_long() => {}
+    ///     () = stop.raised() => scope.check().await?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stop_signal(&self) -> StopSignal {
+        self.engine.watch(self.place.key)
+    }
+
+    /// The number of times that this step directly preceded itself: 0, then 1 when it is repeated, and so on. In a
+    /// compensation it is that of the step execution which it compensates.
+    pub fn iteration(&self) -> u32 {
+        self.place.iteration
+    }
+
+    /// The number of earlier calls of the child failure handler for this step; 0 in any other function.
+    pub fn handler_iteration(&self) -> u32 {
+        self.place.handler_iteration.unwrap_or(0)
+    }
+
+    /// The number of failed attempts before this one: the step failed and is retried, or the database or its
+    /// connection failed.
+    pub fn attempt(&self) -> u32 {
+        self.place.attempt
+    }
+
+    /// An idempotency key for effects outside the database. It is the same whenever this step execution is repeated,
+    /// after a crash or by another process, and different for every other one. Pass it to the service that performs
+    /// the effect, so that the effect is performed once.
+    ///
+    /// The key is derived from the run, the first name of the step, and the number of times that the step has
+    /// completed in this run. So it stays the same when a new version of the program renames the step, or inserts,
+    /// removes or reorders other steps. The first name is the oldest one in `#[step(was = ["oldest", "older"])]`.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// let request = format!("POST /charges\nIdempotency-Key: {}", scope.idempotency_key());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn idempotency_key(&self) -> Uuid {
+        let CallSite { definition, handler_iteration, step, run, cleanup, .. } = self.place;
+        // The recorded name of a part of a rollback is unique in the run.
+        let forward = definition.step_index(step).map(|at| &definition.steps[at]);
+        let (step, completions) =
+            forward.map_or((step, 0), |step| (step.first_name(), run.completions_of(step)));
+        let finally = if cleanup { "#finally" } else { "" };
+        let instance = format!("{step}#{completions}#{handler_iteration:?}{finally}");
+        Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
+    }
+
+    /// The id of the message that this run handles.
+    pub fn message_id(&self) -> Uuid {
+        self.place.run.message
+    }
+
+    /// The lineage of this run: the ids of its ancestors and its own id.
+    pub fn lineage(&self) -> &Lineage {
+        &self.place.run.lineage
+    }
+
+    /// The name of the saga.
+    pub fn handler(&self) -> &str {
+        &self.place.definition.saga
+    }
+
+    /// The recorded name of this call.
+    pub fn step(&self) -> &str {
+        self.place.step
+    }
+
+    /// Decodes the value that `step` returned.
+    pub(crate) fn output<T>(&self, step: &str, read: fn(&Value) -> serde_json::Result<T>) -> Result<T> {
+        self.output_if_any(step, read)?.ok_or_else(|| {
+            Error::msg(format!(
+                "step `{step}` has not returned anything that `{}` could use; was it skipped? Then take an \
+                 `Option` of it",
+                self.place.step
+            ))
+        })
+    }
+
+    /// The newest value of a step, under its name or a former one.
+    fn returned_by(&self, step: &str) -> Option<&Value> {
+        let outputs = self.place.outputs;
+        let definition = self.place.definition.steps.iter().find(|it| it.name == step);
+        let definition = definition.filter(|_| !made(Bug::ForgetFormerNames));
+        let former = definition.map_or(&[][..], |it| it.was).iter().rev();
+        outputs.get(step).or_else(|| former.filter_map(|was| outputs.get(*was)).next())
+    }
+
+    /// Decodes the value that `step` returned, if it has run.
+    pub(crate) fn output_if_any<T>(
+        &self,
+        step: &str,
+        read: fn(&Value) -> serde_json::Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.returned_by(step) else {
+            return Ok(None);
+        };
+        read(value).map(Some).map_err(|error| {
+            let expected = std::any::type_name::<T>();
+            let what = format!("what step `{step}` returned is not a `{expected}` any more");
+            Error::from(UnfitValue { what, why: error.to_string(), reply_type: None })
+        })
+    }
+}
+
+/// A stored value that this program cannot decode. Another version of the program may be able to.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {why}")]
+pub(crate) struct UnfitValue {
+    /// The description of the value, without its data.
+    pub(crate) what: String,
+    pub(crate) why: String,
+    /// The message and the type of the reply, if it is one.
+    pub(crate) reply_type: Option<String>,
+}
+
+impl UnfitValue {
+    /// Finds it in the chain of sources of an error.
+    pub(crate) fn of(error: &Error) -> Option<&Self> {
+        error.chain().take(CHAIN_MAX).find_map(|cause| cause.downcast_ref())
+    }
+}
+
+/// A message about to be launched from a step. Await it.
+#[must_use = "nothing is launched without `.await`: write `.await?` after it"]
+pub struct Emit<'s, M> {
+    engine: &'s Engine,
+    /// The saga and the step that launch it.
+    code: (&'s str, &'s str),
+    context: Context,
+    emissions: &'s mut Vec<Emission>,
+    payload: Result<Value, RuntimeError>,
+    /// The depth of its runs in their hierarchy.
+    depth: usize,
+    detached_root: Option<Uuid>,
+    options: Options,
+    /// The place of the launch.
+    at: &'static Location<'static>,
+    message: PhantomData<fn() -> M>,
+}
+
+impl<M: Message> Emit<'_, M> {
+    launch_options!();
+
+    /// The error if its runs would exceed the maximum depth.
+    fn depth_exceeded(&self) -> Option<Error> {
+        let (depth, limit) = (self.depth, self.engine.settings().depth_max);
+        let (saga, step) = self.code;
+        let (saga, step) = (saga.to_owned(), step.to_owned());
+        let error = RuntimeError::DepthExceeded { saga, step, topic: M::TOPIC, depth, limit };
+        (depth > limit).then(|| Error::permanent(error))
+    }
+}
+
+impl<'s, M: Message> IntoFuture for Emit<'s, M> {
+    /// The id of the message.
+    type Output = Result<Uuid>;
+    type IntoFuture = BoxFuture<'s, Result<Uuid>>;
+
+    #[track_caller]
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            if let Some(error) = self.depth_exceeded() {
+                return Err(error);
+            }
+            let settings = self.engine.settings();
+            let what = || format!("a message for topic `{}`", M::TOPIC);
+            let payload = self.payload.map_err(|error| Unstorable::in_step(self.code, error))?;
+            let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
+            let limit = settings.context_bytes_max;
+            let required = M::REQUIRES_HANDLER || self.options.required;
+            let required = required.then(|| Required { message: std::any::type_name::<M>(), at: self.at });
+            let context = self
+                .options
+                .context(self.context, self.code.0, self.engine.store(), Duration::ZERO, limit)
+                .await
+                .map_err(|error| Unstorable::in_step(self.code, error))?;
+            let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
+            self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
+            Ok(message)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,209 @@
+//! Messages that a program launches.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{Context, Lineage, Message, Run};
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::types::{ClaimKey, Claimed, HierarchyFlags, timestamps};
+use crate::RuntimeError;
+use crate::util::ids;
+use crate::util::payload::{measured, of_message};
+
+/// A message that starts a hierarchy of its own.
+#[derive(Debug, Serialize)]
+pub(crate) struct Launched {
+    pub(crate) id: Uuid,
+    pub(crate) root: Uuid,
+    pub(crate) topic: &'static str,
+    pub(crate) payload: Value,
+    pub(super) context: Context,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(super) due: Option<OffsetDateTime>,
+    #[serde(serialize_with = "timestamps")]
+    deadlines: Vec<OffsetDateTime>,
+    /// The runs for which the launching worker has slots, by handler.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) here: BTreeMap<String, Uuid>,
+    /// The Rust type of the message if the launch is refused without a handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) required: Option<&'static str>,
+    /// How large it is about, in bytes of JSON.
+    #[serde(skip)]
+    pub(crate) bytes: usize,
+    /// It may be there already.
+    #[serde(skip)]
+    pub(crate) only_once: bool,
+}
+
+/// A worker that claims runs of the messages that it launches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimer<'a> {
+    pub(crate) worker: Uuid,
+    /// Its identifier in events.
+    pub(crate) identifier: &'a str,
+    /// The value of `worker.topology` that it knows. By another value it claims nothing.
+    pub(crate) topology: i64,
+}
+
+/// The messages for an attempt to launch them: after another one they may be there already.
+pub(crate) fn known_before(messages: &mut [Launched], again: bool) -> &[Launched] {
+    if again {
+        messages.iter_mut().for_each(Launched::again);
+    }
+    messages
+}
+
+/// Under which ids messages are known that may be launched only once.
+const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
+
+impl Launched {
+    /// A message with fresh ids.
+    pub(crate) fn new(topic: &'static str, payload: Value, bytes: usize) -> Self {
+        let (id, root) = (ids::now_v7(), ids::now_v7());
+        let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
+        Self {
+            id,
+            root,
+            topic,
+            payload,
+            context,
+            due: None,
+            deadlines,
+            here,
+            required: None,
+            bytes,
+            only_once: false,
+        }
+    }
+
+    /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
+    pub(crate) fn unique(mut self, key: &str) -> Self {
+        let namespace = Uuid::new_v5(&UNIQUE, self.topic.as_bytes());
+        self.id = Uuid::new_v5(&namespace, key.as_bytes());
+        self.root = Uuid::new_v5(&self.id, b"root");
+        self.only_once = true;
+        self
+    }
+
+    /// Launches it unless it is there. Its runs are left to any worker with room.
+    pub(crate) fn again(&mut self) {
+        self.only_once = true;
+        self.here.clear();
+    }
+
+    /// The same message, with this context.
+    pub(crate) fn with(mut self, context: Context) -> Self {
+        self.due = context.not_before();
+        self.deadlines = context.give_up_at(false);
+        self.bytes += context.bytes();
+        self.context = context;
+        self
+    }
+
+    /// Whether something becomes due at a certain time because of this.
+    pub(crate) fn sets_a_time(&self) -> bool {
+        self.due.is_some() || !self.deadlines.is_empty()
+    }
+
+    /// Whether it may be there already or be refused, of which only `0010_launch.sql` and `message_launch.sql` know.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.only_once || self.required.is_some()
+    }
+
+    /// Whether it is launched in any case, and nothing of it is to be done at a certain time.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_conditional() && !self.sets_a_time()
+    }
+
+    /// Until when its runs have to be done.
+    pub(super) fn give_up_at(&self) -> Option<OffsetDateTime> {
+        self.deadlines.iter().min().copied()
+    }
+
+    /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
+    pub(crate) fn run_here(&mut self, handler: &str) -> ClaimKey {
+        let run = ids::now_v7();
+        self.here.insert(handler.to_owned(), run);
+        ClaimKey { root: self.root, id: run, epoch: 1 }
+    }
+
+    /// The run that was claimed when this was launched, as any claim would have it. `worker` is the
+    /// identifier in events.
+    pub(crate) fn claimed(&self, key: ClaimKey, handler: String, worker: &str) -> Claimed {
+        let source = format!("{handler}[{worker}]");
+        let mut begun = Run::new(Lineage::root(self.root).child(key.id), self.id, source);
+        begun.context = self.context.clone();
+        Claimed {
+            key,
+            topic: self.topic.to_owned(),
+            handler,
+            payload: self.payload.clone(),
+            attempts: 0,
+            retries: 0,
+            tried_under: vec![],
+            surroundings: HierarchyFlags { has_parent: false, undoing: false },
+            overdue: false,
+            definition: None,
+            reserved_for: 0,
+            run: begun,
+        }
+    }
+}
+
+/// What became of a launch.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// How many of the messages were not there before.
+    pub(crate) launched: i64,
+    /// Who has something to do.
+    pub(crate) handlers: Vec<String>,
+    /// The runs that were claimed.
+    pub(crate) claimed: Vec<Uuid>,
+}
+
+/// How many bytes of payloads one statement has, about; more only if a single message has more. The conditional
+/// launches keep them in memory within the usual `work_mem`.
+pub(super) const PAYLOADS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Whether the messages are launched by several statements.
+pub(crate) fn is_bulky(messages: &[Launched]) -> bool {
+    messages.len() > 1 && messages.iter().map(|message| message.bytes).sum::<usize>() > PAYLOADS_BYTES_MAX
+}
+
+/// The items in parts of bounded size, at least one in each.
+pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    let mut sum = 0;
+    items.chunk_by(move |item, next| {
+        sum += bytes(item);
+        let fits = sum + bytes(next) <= PAYLOADS_BYTES_MAX;
+        sum = if fits { sum } else { 0 };
+        fits
+    })
+}
+
+/// Prepares a message for the store, with fresh ids.
+pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<Launched, RuntimeError> {
+    let what = || format!("a message for topic `{}`", M::TOPIC);
+    let (payload, bytes) = measured(of_message(message)?, limit, what)?;
+    let mut launched = Launched::new(M::TOPIC, payload, bytes);
+    launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
+    Ok(launched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_as_large_as_they_may_be() {
+        let lengths = |items: &[usize]| parts(items, |bytes| *bytes).map(<[_]>::len).collect::<Vec<_>>();
+        let all = PAYLOADS_BYTES_MAX;
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&[all / 2, all / 2, 1, all - 1, all]), [2, 2, 1]);
+        assert_eq!(lengths(&[2 * all, 1, 2 * all, 2 * all]), [1, 1, 1, 1]);
+    }
+}

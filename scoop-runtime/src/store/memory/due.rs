@@ -1,0 +1,108 @@
+//! Due times, deadlines, and the runs that have to give up.
+
+use scoop_core::EventKind;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Memory;
+use super::definitions::named;
+use super::row::Row;
+use super::state::State;
+use crate::store::{ClaimKey, Due, DueStorage, GiveUp, Lanes, Parent};
+use crate::util::when::Now;
+
+impl DueStorage for Memory {
+    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+        self.run("due", |state| {
+            let ready = named(lanes).filter_map(|lane| {
+                let is_suspect = |run| state.row(run).is_some_and(Row::is_suspect);
+                let first = state.ready.get(&lane)?.iter().find(|(.., run)| !is_suspect(*run));
+                first.map(|(at, ..)| *at)
+            });
+            let suspect = state.suspect(lanes).filter(|_| claims_suspects);
+            let overdue = state.overdue.first().map(|(at, _)| *at);
+            let first = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue).min();
+            Ok(Due {
+                seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
+                is_worker_dead: state.dead(worker).next().is_some(),
+                topology: state.workers.get(&worker).map(|worker| worker.topology),
+                suspect: suspect.filter(|suspect| suspect.ready_at <= state.now()),
+            })
+        })
+        .await
+    }
+
+    async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+        self.run("overdue", |state| {
+            let (now, limit) = (state.now(), usize::try_from(limit).unwrap_or(usize::MAX));
+            let late = state.overdue.iter().take_while(|(at, _)| *at <= now).take(limit);
+            let late: Vec<_> = late.map(|(_, run)| *run).collect();
+            let parents = late.into_iter().filter_map(|run| {
+                let dropped = state.children(run).filter(|child| child.is_untouched());
+                let dropped: Vec<_> = dropped.map(Row::id).collect();
+                dropped.into_iter().for_each(|child| drop(state.remove((run.0, child))));
+                let row = state.change(run, |row| row.gives_up = true)?;
+                Some(Parent { root: run.0, id: run.1, at: row.last_event_at })
+            });
+            Ok(parents.collect())
+        })
+        .await
+    }
+
+    async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+        self.run("stops", |state| {
+            let seconds = |row: &Row| match (row.gives_up, row.give_up_at) {
+                (true, _) => Some(0.0),
+                (false, at) => at.map(|at| (at - state.now()).as_seconds_f64()),
+            };
+            let held = keys.iter().filter_map(|key| {
+                let row = state.row((key.root, key.id)).filter(|row| row.epoch == key.epoch)?;
+                Some((key.id, seconds(row)?))
+            });
+            Ok(held.collect())
+        })
+        .await
+    }
+
+    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
+        self.run("give_up", |state| {
+            let now = state.now();
+            let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
+                return Ok(None);
+            };
+            let requests = match row.undoing_since {
+                Some(_) => vec![],
+                None => state.requests_of(row),
+            };
+            Ok(Some(GiveUp { requests, context: row.context.clone(), now, since: row.undoing_since }))
+        })
+        .await
+    }
+
+    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
+        self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
+    }
+
+    async fn now(&self) -> sqlx::Result<Now> {
+        self.run("now", |state| {
+            let now: OffsetDateTime = state.now();
+            Ok(Now { earliest: now, latest: now })
+        })
+        .await
+    }
+}
+
+impl State {
+    /// The requests to this run or to its ancestors, oldest first.
+    fn requests_of(&self, row: &Row) -> Vec<scoop_core::Failure> {
+        let Some(hierarchy) = self.hierarchy(row.root()) else {
+            return vec![];
+        };
+        // A request is about a message of the run, or of one above it, and has the lineage of either.
+        let events = row.lineage.ids().iter().flat_map(|id| hierarchy.record.of_run(*id));
+        let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
+        let mut asked: Vec<_> = asked.collect();
+        asked.sort_by_key(|event| (event.at, event.place));
+        asked.into_iter().filter_map(|event| event.exception.clone()).collect()
+    }
+}

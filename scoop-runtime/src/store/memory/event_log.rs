@@ -1,0 +1,181 @@
+//! The record of a hierarchy: its messages, events and return values, as in the protocol's tables, and the
+//! interventions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use scoop_core::{Context, EventKind, Failure, Lineage};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::store::types::micros_of;
+use crate::util::ids;
+
+/// A row of `message_event`.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    /// Its place in the order in which all events of the database were written.
+    pub(super) place: u64,
+    pub(super) id: Uuid,
+    pub(super) message: Uuid,
+    pub(super) kind: EventKind,
+    pub(super) handler: Option<Arc<str>>,
+    pub(super) identifier: Option<Arc<str>>,
+    pub(super) step: Option<String>,
+    pub(super) lineage: Lineage,
+    pub(super) at: OffsetDateTime,
+    pub(super) exception: Option<Failure>,
+    pub(super) context: Context,
+    pub(super) next_step: Option<i32>,
+    pub(super) jump: Option<String>,
+    pub(super) definition: Option<i32>,
+    pub(super) handling: Option<i32>,
+}
+
+/// A row of `message`.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) topic: Arc<str>,
+    pub(super) payload: Value,
+}
+
+/// A row of `intervention`.
+#[derive(Clone, Debug)]
+pub(super) struct Intervened {
+    pub(super) run: Uuid,
+    pub(super) handler: String,
+    pub(super) part: Option<String>,
+    pub(super) kind: &'static str,
+    pub(super) repeats: bool,
+    pub(super) note: Option<String>,
+    pub(super) source: String,
+    pub(super) at: OffsetDateTime,
+}
+
+/// A row of `redelivery`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Redelivered {
+    /// The hierarchy of the runs.
+    pub(super) root: Uuid,
+    /// The message launched in place of one that a run had launched.
+    pub(super) copy: Option<Uuid>,
+    pub(super) at: OffsetDateTime,
+}
+
+/// The record of one hierarchy, in the order in which it was written.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) messages: BTreeMap<Uuid, Message>,
+    pub(super) events: Vec<Event>,
+    /// The outputs and replies of each run, by name.
+    pub(super) values: BTreeMap<Uuid, BTreeMap<String, Value>>,
+    pub(super) interventions: Vec<Intervened>,
+    /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
+    pub(super) repeated_failures: Vec<Event>,
+    /// The messages that had no handler at their launch, and were delivered later.
+    pub(super) redeliveries: BTreeMap<Uuid, Redelivered>,
+    /// Positions in `events`, by the last of the lineage.
+    by_run: BTreeMap<Uuid, Vec<usize>>,
+    /// The same, by message and kind.
+    by_message: BTreeMap<(Uuid, u8), Vec<usize>>,
+}
+
+impl Event {
+    /// An event without the fields that are rarely set.
+    pub(super) fn new(kind: EventKind, message: Uuid, lineage: Lineage, at: OffsetDateTime) -> Self {
+        Self {
+            place: 0,
+            id: ids::now_v7(),
+            message,
+            kind,
+            handler: None,
+            identifier: None,
+            step: None,
+            lineage,
+            at,
+            exception: None,
+            context: Context::default(),
+            next_step: None,
+            jump: None,
+            definition: None,
+            handling: None,
+        }
+    }
+}
+
+impl Record {
+    /// Whether the unique indices of the table admit this event.
+    pub(super) fn admits(&self, event: &Event) -> bool {
+        let mut same = self.of_message(event.message, event.kind);
+        match event.kind {
+            EventKind::Suspended => true,
+            EventKind::Emitted | EventKind::RollbackEmitted => same.next().is_none(),
+            EventKind::CancellationRequested => !same.any(|other| other.lineage == event.lineage),
+            EventKind::Seen
+            | EventKind::Committed
+            | EventKind::RollingBack
+            | EventKind::RolledBack
+            | EventKind::RollbackFailed => !same.any(|other| other.handler == event.handler),
+        }
+    }
+
+    /// Adds an event that is [admitted](Self::admits).
+    pub(super) fn append(&mut self, event: Event) {
+        debug_assert!(self.admits(&event), "a second {:?} of {}", event.kind, event.lineage);
+        let at = self.events.len();
+        self.by_run.entry(event.lineage.id()).or_default().push(at);
+        self.by_message.entry((event.message, event.kind as u8)).or_default().push(at);
+        self.events.push(event);
+    }
+
+    /// When the message of this launch was delivered to handlers registered later, if it started the hierarchy.
+    pub(super) fn redelivered_at(&self, event: &Event) -> Option<OffsetDateTime> {
+        let redelivered =
+            self.redeliveries.get(&event.message).filter(|_| event.kind == EventKind::Emitted)?;
+        redelivered.copy.is_none().then_some(redelivered.at)
+    }
+
+    /// The events whose lineage ends with this id, oldest first.
+    pub(super) fn of_run(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &Event> {
+        self.by_run.get(&run).into_iter().flatten().map(|at| &self.events[*at])
+    }
+
+    /// The same up to `until`, in microseconds since 1970, newest first.
+    pub(super) fn of_run_until(&self, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
+        let all = self.by_run.get(&run).map_or(&[][..], Vec::as_slice);
+        let end = all.partition_point(|at| micros_of(self.events[*at].at) <= until);
+        all[..end].iter().rev().map(|at| &self.events[*at])
+    }
+
+    /// The events of this kind about a message, oldest first.
+    pub(super) fn of_message(&self, message: Uuid, kind: EventKind) -> impl Iterator<Item = &Event> {
+        self.by_message.get(&(message, kind as u8)).into_iter().flatten().map(|at| &self.events[*at])
+    }
+
+    /// The one event of this kind that a handler has for a message.
+    pub(super) fn of_handler(&self, message: Uuid, kind: EventKind, handler: &str) -> Option<&Event> {
+        self.of_message(message, kind).find(|event| event.handler.as_deref() == Some(handler))
+    }
+
+    /// The newest failure of a rollback, of which this is the first.
+    pub(super) fn newest_failure<'a>(&'a self, first: &'a Event) -> &'a Event {
+        let again = self.repeated_failures.iter().rev();
+        again.into_iter().find(|again| again.lineage == first.lineage).unwrap_or(first)
+    }
+
+    /// The newest end of a run, if it has ended.
+    pub(super) fn end_of(&self, run: Uuid, message: Uuid) -> Option<&Event> {
+        let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
+        self.of_run(run).rev().find(|event| event.message == message && ends.contains(&event.kind))
+    }
+
+    /// The newest SUSPENDED of a run.
+    pub(super) fn suspended(&self, run: Uuid) -> Option<&Event> {
+        self.of_run(run).rev().find(|event| event.kind == EventKind::Suspended)
+    }
+
+    pub(super) fn topic_of(&self, message: Uuid) -> Arc<str> {
+        self.messages.get(&message).map_or_else(|| "".into(), |message| message.topic.clone())
+    }
+}

@@ -1,0 +1,134 @@
+//! The contents of a database in memory, for tests.
+
+use std::time::SystemTime;
+
+use scoop_core::{Context, EventKind, Failure, Lineage};
+use uuid::Uuid;
+
+use super::Memory;
+use super::event_log::{Event, Record};
+use super::row::Row;
+
+/// An event, as in the protocol's table `message_event`, with the topic of its message.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LoggedEvent {
+    /// Its id.
+    pub id: Uuid,
+    /// The message that it is about.
+    pub message_id: Uuid,
+    /// The topic of that message.
+    pub topic: String,
+    /// The type of the event.
+    pub kind: EventKind,
+    /// The saga; none for an event without a run: a launch from outside, a request.
+    pub handler: Option<String>,
+    /// The recording process, as in the column `coroutine_identifier`.
+    pub worker: Option<String>,
+    /// The step.
+    pub step: Option<String>,
+    /// The lineage of the run, or of the launch or request.
+    pub lineage: Lineage,
+    /// The time, by the clock of the database.
+    pub at: SystemTime,
+    /// The failure or the request.
+    pub exception: Option<Failure>,
+    /// The context of the run or the message; empty where the table has null.
+    pub context: Context,
+    /// The position of the next step.
+    pub next_step: Option<i32>,
+    /// How often the failures of the children had been handled before.
+    pub child_failure_handler_iteration: Option<i32>,
+}
+
+/// An unfinished run, as in the working set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkingRun {
+    /// The lineage of the run.
+    pub lineage: Lineage,
+    /// The message that it handles.
+    pub message_id: Uuid,
+    /// The topic of that message.
+    pub topic: String,
+    /// The saga.
+    pub handler: String,
+    /// The state: `ready`, `running`, `waiting`, `ended` or `stuck`.
+    pub state: &'static str,
+    /// The time from which it can be claimed, if it is ready; the time since when it is stuck.
+    pub ready_at: SystemTime,
+    /// Raised by each claim and settlement.
+    pub epoch: i64,
+    /// The process that executes it, if it is running.
+    pub owner: Option<Uuid>,
+    /// Why it is stuck, or why the last attempt failed.
+    pub reason: Option<String>,
+}
+
+impl Memory {
+    /// All events, in the order in which they were written.
+    pub(crate) fn event_log(&self) -> Vec<LoggedEvent> {
+        let state = self.lock();
+        let records = state.hierarchies.values().map(|hierarchy| &hierarchy.record);
+        let mut events: Vec<_> =
+            records.flat_map(|record| record.events.iter().map(move |event| (record, event))).collect();
+        events.sort_unstable_by_key(|(_, event)| event.place);
+        events.into_iter().map(|(record, event)| event.logged(record)).collect()
+    }
+
+    /// The events of one hierarchy, in the order in which they were written.
+    pub(crate) fn event_log_of(&self, root: Uuid) -> Vec<LoggedEvent> {
+        let state = self.lock();
+        let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
+        let events =
+            record.into_iter().flat_map(|record| record.events.iter().map(|event| event.logged(record)));
+        events.collect()
+    }
+
+    /// All unfinished runs.
+    pub(crate) fn working_set(&self) -> Vec<WorkingRun> {
+        let state = self.lock();
+        state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values()).map(Row::shown).collect()
+    }
+
+    /// Forgets the hierarchies that have ended, and returns their number.
+    pub(crate) fn forget_ended(&self) -> usize {
+        self.lock().forget_ended()
+    }
+}
+
+impl Event {
+    fn logged(&self, record: &Record) -> LoggedEvent {
+        LoggedEvent {
+            id: self.id,
+            message_id: self.message,
+            topic: record.topic_of(self.message).to_string(),
+            kind: self.kind,
+            handler: self.handler.as_deref().map(str::to_owned),
+            worker: self.identifier.as_deref().map(str::to_owned),
+            step: self.step.clone(),
+            lineage: self.lineage.clone(),
+            at: self.at.into(),
+            exception: self.exception.clone(),
+            context: self.context.clone(),
+            next_step: self.next_step,
+            child_failure_handler_iteration: self.handling,
+        }
+    }
+}
+
+impl Row {
+    fn shown(&self) -> WorkingRun {
+        WorkingRun {
+            lineage: self.lineage.clone(),
+            message_id: self.message,
+            topic: self.topic.to_string(),
+            handler: self.handler.to_string(),
+            state: self.state.as_str(),
+            ready_at: self.ready_at.into(),
+            epoch: self.epoch,
+            owner: self.owner,
+            reason: self.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The progress of a message, and the tree of its hierarchy; see `message_standing.sql` and `run_tree.sql`.
+
+use scoop_core::{EventKind, Failure};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Memory;
+use super::event_log::{Event, Record};
+use super::requests::children_of;
+use super::row::Row;
+use super::state::{Hierarchy, State};
+use crate::RunEvent;
+use crate::store::{HandlerOutcome, Standing, StatusStorage};
+use crate::tree::{Extent, RunRow, Stands, TreeRows};
+use crate::util::shown::system_time;
+
+impl StatusStorage for Memory {
+    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+        self.run("standing", |state| {
+            let hierarchy = state.hierarchy(root);
+            let record = hierarchy.map(|hierarchy| &hierarchy.record);
+            let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
+            let rows = hierarchy.into_iter().flat_map(|hierarchy| hierarchy.rows.values());
+            let unfinished = rows.filter(|row| row.message == message).count();
+            let handled = record.into_iter().flat_map(|record| {
+                let seen = record.of_message(message, EventKind::Seen);
+                seen.map(move |seen| outcome_of(record, seen))
+            });
+            let handlers = if unfinished == 0 { handled.collect() } else { vec![] };
+            Ok(Standing { emitted, unfinished: i64::try_from(unfinished).unwrap_or(i64::MAX), handlers })
+        })
+        .await
+    }
+
+    async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
+        self.run("root_message", |state| {
+            let events =
+                state.hierarchy(root).into_iter().flat_map(|hierarchy| hierarchy.record.of_run(root));
+            let mut emitted = events.filter(|event| event.kind == EventKind::Emitted);
+            Ok(emitted.next().map(|event| event.message))
+        })
+        .await
+    }
+
+    async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+        self.run("tree", |state| {
+            let Some(hierarchy) = state.home_of(message) else {
+                return Ok(TreeRows::new(vec![], false, extent));
+            };
+            let (mut rows, has_more) = hierarchy.tree(message, extent, state.now());
+            let workers = state.workers.values();
+            let is_alive =
+                |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
+            rows.iter_mut().for_each(|row| row.check_alive(is_alive));
+            rows.extend(state.unhandled_in(hierarchy).filter(|row| extent.reaches(row.lineage())));
+            Ok(TreeRows::new(rows.into_iter().map(Ok).collect(), has_more, extent))
+        })
+        .await
+    }
+}
+
+impl State {
+    /// The messages that had no handler when they were emitted.
+    fn unhandled_in<'a>(&'a self, hierarchy: &'a Hierarchy) -> impl Iterator<Item = RunRow> + 'a {
+        let record = &hierarchy.record;
+        let emitted = record.events.iter().filter(|event| event.kind == EventKind::Emitted);
+        let unhandled = emitted.filter(|event| {
+            let topic = record.topic_of(event.message);
+            let listened = self.topology.iter().any(|listed| {
+                let until = listed.until.is_none_or(|until| until > event.at);
+                listed.topic == topic && listed.since <= event.at && until
+            });
+            let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
+            !listened && !seen && !hierarchy.rows.values().any(|row| row.message == event.message)
+        });
+        unhandled.map(|event| {
+            let topic = record.topic_of(event.message);
+            let redelivered = record.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
+            RunRow::unhandled(
+                event.lineage.clone(),
+                (event.message, &topic),
+                Some(system_time(event.at)),
+                redelivered,
+            )
+        })
+    }
+}
+
+fn outcome_of(record: &Record, seen: &Event) -> HandlerOutcome {
+    let handler = seen.handler.as_deref().unwrap_or_default();
+    let end = record.end_of(seen.lineage.id(), seen.message);
+    let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
+    match end.map(|end| end.kind) {
+        Some(EventKind::Committed) => HandlerOutcome::Committed,
+        Some(EventKind::RolledBack) => HandlerOutcome::RolledBack(cause()),
+        Some(EventKind::RollbackFailed) => {
+            HandlerOutcome::RollbackFailed { failure: failure_of(end), cause: cause() }
+        }
+        _ => HandlerOutcome::Unfinished,
+    }
+}
+
+/// The failure that an event has to have.
+pub(super) fn failure_of(event: Option<&Event>) -> Failure {
+    let unknown = || Failure::new("Unknown", "no failure is on record", "scoop");
+    event.and_then(|event| event.exception.clone()).unwrap_or_else(unknown)
+}
+
+impl Hierarchy {
+    /// The runs down to a depth, one more than the limit if there are more; and whether some at that depth have
+    /// launched messages.
+    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
+        let mut begun: Vec<&Event> = self.record.of_message(message, EventKind::Seen).collect();
+        let (mut at, mut has_more) = (0, false);
+        while let Some(run) = begun.get(at).copied() {
+            if extent.ends_at(&run.lineage) {
+                let mut own = self.record.of_run(run.lineage.id());
+                has_more |= own.any(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
+            } else {
+                begun.extend(children_of(&self.record, run));
+            }
+            at += 1;
+        }
+        let untouched = self.rows.values().filter(|row| row.epoch == 0 && !row.told);
+        let untouched = untouched.filter(|row| extent.reaches(&row.lineage));
+        let begun = begun.into_iter().map(|seen| self.begun(seen, now));
+        let rows = begun.chain(untouched.map(|row| shown(row, vec![], now)));
+        let mut rows: Vec<_> = rows.take(extent.runs.unwrap_or(usize::MAX).saturating_add(1)).collect();
+        rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
+        (rows, has_more)
+    }
+
+    fn begun(&self, seen: &Event, now: OffsetDateTime) -> RunRow {
+        let own = self.record.of_run(seen.lineage.id());
+        let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
+        let events: Vec<_> = own.map(told).collect();
+        match self.rows.get(&seen.lineage.id()) {
+            Some(row) => shown(row, events, now),
+            None => {
+                let handler = seen.handler.as_deref().unwrap_or_default();
+                let topic = self.record.topic_of(seen.message);
+                let read_at = Some(system_time(now));
+                RunRow::new(seen.lineage.clone(), seen.message, (handler, &topic), None, events, read_at)
+            }
+        }
+    }
+}
+
+fn shown(row: &Row, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
+    let stands = Stands {
+        state: row.state.as_str().to_owned(),
+        attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
+        reason: row.reason.clone(),
+        backward: row.backward,
+        ready_at: Some(system_time(row.ready_at)),
+        give_up_at: row.give_up_at.map(system_time),
+        gives_up: row.gives_up,
+        is_abandoned: false,
+        owner: row.owner,
+    };
+    let (pair, read_at) = ((&*row.handler, &*row.topic), Some(system_time(now)));
+    RunRow::new(row.lineage.clone(), row.message, pair, Some(stands), events, read_at)
+}
+
+fn told(event: &Event) -> RunEvent {
+    let worker = event.identifier.as_deref().map(str::to_owned);
+    RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at))).written_by(
+        worker,
+        event.handling.is_some(),
+        event.exception.clone(),
+    )
+}

@@ -1,0 +1,193 @@
+//! The subscriptions of handlers; see `handler_*.sql`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Memory;
+use super::row::{Lane, Row, RunState};
+use super::state::{Listed, Pair, RunId, State};
+use crate::ListedHandler;
+use crate::bug::{Bug, made};
+use crate::saga::registry::{Renamed, Subscription};
+use crate::store::{Parent, Struck, SubscriptionStorage};
+use crate::util::when::since_1970;
+
+impl SubscriptionStorage for Memory {
+    async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+        self.run("publish", |state| {
+            let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
+            let now = state.now();
+            for listed in state.topology.iter_mut().filter(|listed| listed.until.is_none()) {
+                let here = || subscriptions.iter().filter(|it| *it.topic == *listed.topic);
+                let is_former = here().any(|it| it.was.iter().any(|was| **was == *listed.handler));
+                let is_newer = here().any(|it| listed.was.contains(&it.handler));
+                if is_former || !own(&listed.handler) && is_newer {
+                    listed.until = Some(now);
+                }
+            }
+            for subscription in subscriptions {
+                let (handler, topic): Pair =
+                    (subscription.handler.as_str().into(), subscription.topic.as_str().into());
+                let was = subscription.was.clone();
+                let mut listed = state.topology.iter_mut();
+                if let Some(listed) = listed.find(|listed| listed.is(&topic, &handler)) {
+                    listed.was = was;
+                } else {
+                    let since = state.now();
+                    if made(Bug::LateListeners) {
+                        state.deliver_late(&(handler.clone(), topic.clone()));
+                    }
+                    state.topology.push(Listed { topic, handler, since, until: None, dropped: false, was });
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+        self.run("renamed_sagas", |state| {
+            let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
+            let mut renamed = BTreeSet::new();
+            // Of the rows of a name only the newest one counts.
+            let newest: BTreeMap<_, _> =
+                state.topology.iter().map(|listed| ((&listed.topic, &listed.handler), listed)).collect();
+            for listed in newest.into_values().filter(|listed| !own(&listed.handler)) {
+                let former = subscriptions
+                    .iter()
+                    .filter(|it| *it.topic == *listed.topic && listed.was.contains(&it.handler));
+                renamed.extend(former.map(|it| Renamed {
+                    topic: it.topic.clone(),
+                    name: listed.handler.to_string(),
+                    own_name: it.handler.clone(),
+                }));
+            }
+            Ok(renamed.into_iter().collect())
+        })
+        .await
+    }
+
+    async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+        self.run("abandoned_sagas", |state| {
+            let queues = state.abandoned_queues();
+            let sagas: BTreeSet<_> =
+                queues.map(|(handler, topic, _)| (topic.to_string(), handler.to_string())).collect();
+            Ok(sagas.into_iter().collect())
+        })
+        .await
+    }
+
+    async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+        self.run("listed_handlers", |state| {
+            let mut listed: Vec<_> = state.topology.iter().filter(|listed| listed.until.is_none()).collect();
+            listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
+            let told = |listed: &Listed| ListedHandler {
+                topic: listed.topic.to_string(),
+                handler: listed.handler.to_string(),
+                since: since_1970(listed.since),
+            };
+            Ok(listed.into_iter().map(told).collect())
+        })
+        .await
+    }
+
+    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+        self.run("strike_out", |state| {
+            let now = state.now();
+            let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
+            let was_listed = own.next().map(|listed| listed.until = Some(now)).is_some();
+            let mut waiting = state.not_begun(topic, handler);
+            let (mut dropped, mut parents) = (0, vec![]);
+            if drops {
+                state.mark_dropped(topic, handler);
+                let gone = std::mem::take(&mut waiting).into_iter().filter_map(|run| state.remove(run));
+                let gone: Vec<_> = gone.collect();
+                dropped = gone.len();
+                let parent =
+                    |row: &Row| row.parent.map(|id| Parent { root: row.root(), id, at: row.last_event_at });
+                parents = gone.iter().filter_map(parent).collect();
+            }
+            let waiting = i64::try_from(waiting.len()).unwrap_or(i64::MAX);
+            Ok(Struck { was_listed, waiting, dropped, parents })
+        })
+        .await
+    }
+}
+
+impl Memory {
+    /// All subscriptions, from the beginning on.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn listings(&self) -> Vec<crate::simulation::Listing> {
+        let told = |listed: &Listed| crate::simulation::Listing {
+            topic: listed.topic.to_string(),
+            handler: listed.handler.to_string(),
+            since: since_1970(listed.since),
+            until: listed.until.map(since_1970),
+            dropped: listed.dropped,
+        };
+        self.lock().topology.iter().map(told).collect()
+    }
+}
+
+impl Listed {
+    /// Whether this is the current subscription of the handler.
+    fn is(&self, topic: &str, handler: &str) -> bool {
+        *self.topic == *topic && *self.handler == *handler && self.until.is_none()
+    }
+}
+
+impl State {
+    /// An injected bug: delivers earlier messages to a new handler, if their launcher still waits.
+    fn deliver_late(&mut self, (handler, topic): &Pair) {
+        let now = self.now();
+        let waiting = self.waiting().collect::<Vec<_>>();
+        let mut rows = vec![];
+        for (root, id) in waiting {
+            let Some(hierarchy) = self.hierarchy(root) else {
+                continue;
+            };
+            let emitted = hierarchy.record.events.iter().filter(|event| {
+                let kind = event.kind == scoop_core::EventKind::Emitted;
+                kind && event.lineage.id() == id && hierarchy.record.topic_of(event.message) == *topic
+            });
+            for event in emitted {
+                let pair = (topic.clone(), handler.clone());
+                let mut row = Row::new(super::state::child_of(&event.lineage), event.message, pair, now);
+                row.parent = Some(id);
+                rows.push(row);
+            }
+        }
+        rows.into_iter().for_each(|row| self.insert(row));
+    }
+
+    /// The deliveries to a handler that have not begun.
+    fn not_begun(&self, topic: &str, handler: &str) -> Vec<RunId> {
+        let (handler, topic): Pair = (handler.into(), topic.into());
+        let from = (handler.clone(), topic.clone(), i32::MIN);
+        let queues = self.ready.range(from..=(handler, topic, i32::MAX));
+        let ready = queues.flat_map(|(_, queue)| queue).map(|(.., run)| *run);
+        let untouched = |row: &Row| row.state == RunState::Ready && row.epoch == 0 && !row.told;
+        ready.filter(|run| self.row(*run).is_some_and(untouched)).collect()
+    }
+
+    /// The queues of ready runs without a living worker of their saga.
+    fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
+        let is_alive = |(handler, topic, _): &&Lane| {
+            self.workers.values().any(|worker| worker.position(topic, handler).is_some())
+        };
+        self.ready.keys().filter(move |lane| !is_alive(lane))
+    }
+
+    /// The due runs without a living worker of their saga.
+    pub(super) fn abandoned(&self) -> impl Iterator<Item = &Row> {
+        let runs = self.abandoned_queues().flat_map(|lane| &self.ready[lane]);
+        runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
+    }
+
+    fn mark_dropped(&mut self, topic: &str, handler: &str) {
+        for listed in &mut self.topology {
+            if *listed.topic == *topic && *listed.handler == *handler && listed.until.is_some() {
+                listed.dropped = true;
+            }
+        }
+    }
+}

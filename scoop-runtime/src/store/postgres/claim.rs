@@ -1,0 +1,176 @@
+//! Claims ready runs. If the database refuses a claim because of one of its runs, that run is marked stuck.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Tables;
+use super::decode::time;
+use super::query_ext::Alone;
+use crate::error::is_of_contents;
+use crate::store::{ClaimStorage, Claimed, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::util::ids;
+
+/// How many runs of each handler a worker executes.
+type Shares = BTreeMap<String, usize>;
+
+/// The arguments of a claim.
+struct Claim<'a, S> {
+    worker: Uuid,
+    identifier: &'a str,
+    lanes: &'a Lanes,
+    shares: S,
+}
+
+impl ClaimStorage for Tables {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
+        let known = progress.known();
+        let rows = sqlx::query_as(self.sql.handler_ready.clone())
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(known.iter().map(|(topic, ..)| *topic).collect::<Vec<_>>())
+            .bind(known.iter().map(|(_, handler, ..)| *handler).collect::<Vec<_>>())
+            .bind(known.iter().map(|(.., reached)| *reached).collect::<Vec<_>>())
+            .bind(&lanes.reserved_for)
+            .bind(known.iter().map(|(_, _, lane, _)| *lane).collect::<Vec<_>>());
+        let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
+        let ready: BTreeSet<_> =
+            ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
+        Ok(lanes.only(|lane| ready.contains(&lane)))
+    }
+
+    async fn claim(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        limit: usize,
+        shares: &BTreeMap<String, usize>,
+        progress: &mut QueueCursors,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+        let claim = Claim { worker, identifier, lanes, shares };
+        match self.claim_from(&claim, limit, progress, None).await {
+            // Boxed, so that the usual claim is not as large as this one.
+            Err(error) if is_of_contents(&error) => Box::pin(self.claim_apart(&claim, limit)).await,
+            claimed => claimed,
+        }
+    }
+
+    async fn claim_suspect(
+        &self,
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        suspect: &Suspect,
+    ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
+        let lanes = &lanes.only(|lane| lane == suspect.lane());
+        if lanes.len() == 0 {
+            return Ok(None);
+        }
+        let mut from_there = QueueCursors::default();
+        // A forged time may be earlier than any that can be bound.
+        if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
+            from_there.take(suspect.lane(), suspect.ready_at);
+        }
+        let claim = Claim { worker, identifier, lanes, shares: Shares::new() };
+        match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
+            Err(error) if is_of_contents(&error) => {
+                Ok(self.mark_refused((suspect.root, suspect.id), &error).await?.map(Err))
+            }
+            claimed => Ok(claimed?.pop()),
+        }
+    }
+}
+
+impl Tables {
+    /// Claims ready runs that are no suspects, or only these.
+    async fn claim_from<S: Serialize + Send + Sync>(
+        &self,
+        claim: &Claim<'_, S>,
+        limit: usize,
+        progress: &mut QueueCursors,
+        only: Option<&[Uuid]>,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+        let Claim { worker, identifier, lanes, shares } = claim;
+        let rows = sqlx::query(self.sql.run_claim.clone())
+            .bind(worker)
+            .bind(identifier)
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(Json(shares))
+            .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(progress.of(lanes))
+            .bind(&lanes.reserved_for)
+            .bind(lanes.topology)
+            .bind(only)
+            .all(&self.sessions)
+            .await?;
+        for row in &rows {
+            let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
+            progress.take(lane, time(row, "ready_at")?);
+        }
+        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
+    }
+
+    /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
+    /// then marked stuck. So a claim with one such run costs as many statements as the logarithm of its size.
+    async fn claim_apart<S: Serialize + Send + Sync>(
+        &self,
+        claim: &Claim<'_, S>,
+        limit: usize,
+    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+        let ready = self.ready(claim.lanes, limit).await?;
+        let (mut claimed, mut parts) = (vec![], vec![&ready[..]]);
+        while let Some(part) = parts.pop() {
+            let ids: Vec<_> = part.iter().map(|(_, id)| *id).collect();
+            let taken = self.claim_from(claim, ids.len(), &mut QueueCursors::default(), Some(&ids)).await;
+            let taken = match (taken, part) {
+                (Err(error), [run]) if is_of_contents(&error) => self
+                    .mark_refused(*run, &error)
+                    .await
+                    .map(|refused| refused.map(Err).into_iter().collect()),
+                (Err(error), _) if is_of_contents(&error) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                    continue;
+                }
+                (taken, _) => taken,
+            };
+            match taken {
+                Ok(taken) => claimed.extend(taken),
+                Err(error) if claimed.is_empty() => return Err(error),
+                // The runs claimed so far are executed.
+                Err(_) => break,
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn ready(&self, lanes: &Lanes, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
+        sqlx::query_as(self.sql.run_ready.clone())
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(&lanes.reserved_for)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .all(&self.sessions)
+            .await
+    }
+
+    /// Marks a run as stuck whose claim the database refuses with this error, unless it is not ready any more.
+    async fn mark_refused(
+        &self,
+        (root, id): (Uuid, Uuid),
+        error: &sqlx::Error,
+    ) -> sqlx::Result<Option<Unclaimed>> {
+        let why = format!("the database refuses what its claim writes: {error}");
+        let mark = sqlx::query(self.sql.run_mark_stuck.clone()).bind(root).bind(id).bind(&why);
+        let marked: Vec<PgRow> = mark.all(&self.sessions).await?;
+        Ok((!marked.is_empty()).then_some(Unclaimed::Refused { root, id, why }))
+    }
+}

@@ -1,0 +1,178 @@
+//! Rows of the database as Rust values.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{ChildFailure, Context, Failure, Lineage, Path, Run, Suspension};
+use serde::Deserialize;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::store::{ClaimKey, Claimed, HierarchyFlags, Unclaimed, no_failure};
+use crate::util::stored_time::StoredTime;
+
+/// The children that ended without success, as `scoop.failed_children` returns them.
+#[derive(Deserialize)]
+struct ChildrenRow {
+    listed: Vec<ChildRow>,
+    more: Vec<MoreRow>,
+}
+
+#[derive(Deserialize)]
+struct ChildRow {
+    rolled_back: Failure,
+    rollback_failed: Option<Failure>,
+    told: bool,
+}
+
+/// The number of unlisted failures of one kind; without a type if no listed one is like them.
+#[derive(Deserialize)]
+struct MoreRow {
+    count: u64,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    message: Option<String>,
+    unrolled: bool,
+    told: bool,
+}
+
+impl Claimed {
+    /// From a row of `run_claim.sql`. `worker` is the identifier in events.
+    pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unclaimed>> {
+        let key =
+            ClaimKey { root: row.try_get("root")?, id: row.try_get("id")?, epoch: row.try_get("epoch")? };
+        let handler = row.try_get("handler")?;
+        let claimed = Self::read(row, worker, key);
+        Ok(claimed.map_err(|error| Unclaimed::Unreadable { key, handler, why: error.to_string() }))
+    }
+
+    fn read(row: &PgRow, worker: &str, key: ClaimKey) -> sqlx::Result<Self> {
+        let lineage = lineage(row)?;
+        let parent: Option<Uuid> = row.try_get("parent")?;
+        let told = row.try_get("told")?;
+        if !is_lineage_of(&lineage, key, parent, told) {
+            return Err(sqlx::Error::Decode(
+                "its lineage is not that of its hierarchy, its parent and itself".into(),
+            ));
+        }
+        let handler: String = row.try_get("handler")?;
+        let failure: Option<Json<Failure>> = row.try_get("failure")?;
+        let children: Option<Json<ChildrenRow>> = row.try_get("failed_children")?;
+        let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;
+        let completions: Option<Json<BTreeMap<String, u32>>> = row.try_get("completions")?;
+        let context: Option<Json<Context>> = row.try_get("context")?;
+
+        let source = format!("{handler}[{worker}]");
+        let mut run = Run::new(lineage, row.try_get("message_id")?, source);
+        run.last = suspension(row)?;
+        run.suspensions = unsigned(row.try_get("suspensions")?);
+        run.completions = completions.map(|Json(completions)| completions).unwrap_or_default();
+        run.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
+        run.context = context.map(|Json(context)| context).unwrap_or_default();
+        run.replied = row.try_get("replied")?;
+        if let (true, Some(Json(cause))) = (row.try_get("backward")?, failure) {
+            let failed_before = row.try_get("failed_before")?;
+            run.path = Path::Backward { cause, told, begun: false, failed_before, plan: None };
+        }
+        run.failed_children = children.map_or(vec![], |Json(children)| children.into_failures());
+        Ok(Self {
+            key,
+            topic: row.try_get("topic")?,
+            handler,
+            payload: row.try_get("payload")?,
+            attempts: row.try_get("attempts")?,
+            retries: unsigned(row.try_get("retries")?),
+            tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
+            surroundings: HierarchyFlags { has_parent: parent.is_some(), undoing: row.try_get("undoing")? },
+            overdue: row.try_get("overdue")?,
+            definition: row.try_get("definition")?,
+            reserved_for: row.try_get("reserved_for")?,
+            run,
+        })
+    }
+}
+
+/// Whether a run has this lineage. No parent waits for a run that was told to roll back on request, also if it is not
+/// the first one.
+fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>, told: bool) -> bool {
+    let is_first = lineage.ids().len() == 2;
+    let above = lineage.ids().iter().rev().nth(1).filter(|_| !is_first);
+    lineage.root_id() == key.root
+        && lineage.id() == key.id
+        && parent.map_or(is_first || told && above.is_some(), |parent| above == Some(&parent))
+}
+
+impl ChildrenRow {
+    fn into_failures(self) -> Vec<ChildFailure> {
+        let listed = self.listed.into_iter().map(ChildRow::into_failure);
+        listed.chain(self.more.into_iter().map(MoreRow::into_failure)).collect()
+    }
+}
+
+impl MoreRow {
+    fn into_failure(self) -> ChildFailure {
+        let like = self.kind.as_deref().zip(self.message.as_deref());
+        let more = Failure::more(self.count, like);
+        ChildFailure {
+            rollback_failed: self.unrolled.then(|| more.clone()),
+            rolled_back: more,
+            told: self.told,
+        }
+    }
+}
+
+impl ChildRow {
+    fn into_failure(self) -> ChildFailure {
+        ChildFailure { rolled_back: self.rolled_back, rollback_failed: self.rollback_failed, told: self.told }
+    }
+}
+
+/// The newest suspension, as the working set keeps it.
+fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
+    let Some(step) = row.try_get("step")? else {
+        return Ok(None);
+    };
+    let iteration: Option<i32> = row.try_get("iteration")?;
+    let handler_iteration: Option<i32> = row.try_get("handler_iteration")?;
+    Ok(Some(Suspension {
+        step,
+        jump: row.try_get("jump")?,
+        iteration: unsigned(iteration.unwrap_or(0)),
+        handler_iteration: handler_iteration.map(unsigned),
+    }))
+}
+
+/// The time in a column.
+pub(crate) fn time(row: &PgRow, column: &str) -> sqlx::Result<OffsetDateTime> {
+    Ok(stored_time(row, column)?.time())
+}
+
+/// The time in a column that may be empty.
+pub(crate) fn time_if_any(row: &PgRow, column: &str) -> sqlx::Result<Option<OffsetDateTime>> {
+    Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(StoredTime::time))
+}
+
+/// The time in a column, as it is stored.
+pub(super) fn stored_time(row: &PgRow, column: &str) -> sqlx::Result<StoredTime> {
+    row.try_get(column)
+}
+
+/// The lineage of a run.
+pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
+    Lineage::from_ids(row.try_get("lineage")?)
+        .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))
+}
+
+/// A failure that has to be recorded.
+pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
+    let failure: Option<Json<Failure>> = row.try_get(column)?;
+    Ok(failure.map_or_else(no_failure, |Json(failure)| failure))
+}
+
+/// A count as stored. No count is ever negative.
+pub(crate) fn unsigned(stored: i32) -> u32 {
+    u32::try_from(stored).unwrap_or(0)
+}

@@ -1,0 +1,88 @@
+//! What is due by the clock of the server, and the runs that have to give up.
+
+use scoop_core::Context;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::decode::{time, time_if_any};
+use super::query_ext::Alone;
+use crate::store::{ClaimKey, Due, DueStorage, GiveUp, Lanes, Parent, Suspect, Tables, readable};
+use crate::util::when::Now;
+
+impl DueStorage for Tables {
+    async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
+        let due = sqlx::query(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
+        let due = due.bind(worker).bind(&lanes.reserved_for).bind(claims_suspects);
+        let row = due.one(&self.sessions).await?;
+        Ok(Due {
+            seconds: row.try_get("seconds")?,
+            is_worker_dead: row.try_get("is_worker_dead")?,
+            topology: row.try_get("topology")?,
+            suspect: Suspect::from_row(&row)?,
+        })
+    }
+
+    async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
+        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
+        rows.iter().map(Parent::from_row).collect()
+    }
+
+    async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
+        let each = keys.iter();
+        sqlx::query_as(self.sql.run_stops.clone())
+            .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
+            .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
+            .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
+            .all(&self.sessions)
+            .await
+    }
+
+    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
+        let row = sqlx::query(self.sql.run_give_up.clone())
+            .bind(key.root)
+            .bind(key.id)
+            .bind(key.epoch)
+            .first(&self.sessions)
+            .await?;
+        let read = |row: PgRow| {
+            let requests: Option<Json<Vec<Value>>> = row.try_get("requests")?;
+            let requests = requests.map(|Json(requests)| requests).unwrap_or_default();
+            let context: Option<Json<Context>> = row.try_get("context")?;
+            Ok(GiveUp {
+                requests: requests.into_iter().filter_map(|request| readable(request).0).collect(),
+                context: context.map(|Json(context)| context).unwrap_or_default(),
+                now: time(&row, "now")?,
+                since: time_if_any(&row, "undoing_since")?,
+            })
+        };
+        row.map(read).transpose()
+    }
+
+    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
+        held.one(&self.sessions).await?.try_get(0)
+    }
+
+    async fn now(&self) -> sqlx::Result<Now> {
+        self.clock.now(&self.sessions).await
+    }
+}
+
+impl Suspect {
+    fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
+        let Some(id) = row.try_get("suspect")? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            root: row.try_get("root")?,
+            id,
+            topic: row.try_get("topic")?,
+            handler: row.try_get("handler")?,
+            reserved_for: row.try_get("reserved_for")?,
+            ready_at: time(row, "ready_at")?,
+        }))
+    }
+}

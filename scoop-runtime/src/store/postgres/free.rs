@@ -1,0 +1,104 @@
+//! Frees the runs that their owner does not execute: those of dead workers, and those that a worker has lost track of.
+
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use super::Tables;
+use super::pool::READ_COMMITTED;
+use super::query_ext::Alone;
+use crate::settings::Backoff;
+use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
+use crate::store::{Disowned, FreeStorage, Freed, Reaped};
+
+/// A worker: its id, its sagas, and the definition of each.
+type Owner = (Uuid, Vec<String>, Vec<i32>);
+
+impl FreeStorage for Tables {
+    async fn disown(
+        &self,
+        worker: Uuid,
+        in_flight: impl Fn() -> Vec<Uuid>,
+        backoff: Backoff,
+    ) -> sqlx::Result<Disowned> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let paused: Vec<Owner> =
+            sqlx::query_as(self.sql.worker_pause.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        // An unregistered worker owns nothing. Registered again, it may own runs before this transaction ends.
+        let mut freed = Freed::default();
+        if !paused.is_empty() {
+            let orphaned = sqlx::query_scalar(self.sql.run_orphaned.clone()).fetch_all(&mut *tx).await?;
+            let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![]));
+            let owners: Vec<_> = paused.into_iter().chain(unlisted).collect();
+            freed = self.free(&mut tx, &owners, &in_flight(), ANSWER_LOST, backoff).await?;
+        }
+        tx.commit().await?;
+        // In a transaction of its own: it takes longer, and claims wait for the end of the one above.
+        Ok(Disowned { freed, woken: self.sweep().await? })
+    }
+
+    async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
+        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
+        if !look.one(&self.sessions).await? {
+            return Ok(Reaped::default());
+        }
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        let dead: Vec<Owner> =
+            sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let freed = self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await?;
+        let workers = dead.len();
+        self.reconsider(&mut tx, &handlers(dead)).await?;
+        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Reaped { workers, freed })
+    }
+
+    async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        self.lock_topology(&mut tx).await?;
+        let left = sqlx::query_as(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let freed = self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await?;
+        self.reconsider(&mut tx, &handlers(left)).await?;
+        self.notification(worker).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(freed)
+    }
+}
+
+impl Tables {
+    /// Frees the runs of these owners that are not in flight.
+    async fn free(
+        &self,
+        connection: &mut PgConnection,
+        owners: &[Owner],
+        in_flight: &[Uuid],
+        reason: &str,
+        backoff: Backoff,
+    ) -> sqlx::Result<Freed> {
+        let each = || owners.iter().flat_map(|(id, handlers, _)| handlers.iter().map(move |it| (*id, &**it)));
+        let rows = sqlx::query(self.sql.run_free.clone())
+            .bind(owners.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+            .bind(in_flight)
+            .bind(each().map(|(id, _)| id).collect::<Vec<_>>())
+            .bind(each().map(|(_, handler)| handler).collect::<Vec<_>>())
+            .bind(owners.iter().flat_map(|(.., definitions)| definitions).copied().collect::<Vec<_>>())
+            .bind(backoff.first.as_secs_f64())
+            .bind(backoff.longest.as_secs_f64())
+            .bind(UNKNOWN_MAX)
+            .bind(reason)
+            .bind(UNKNOWN_TOO_OFTEN)
+            .fetch_all(connection)
+            .await?;
+        let mut freed = Freed { runs: rows.len(), stuck: vec![] };
+        for row in &rows {
+            if row.try_get("stuck")? {
+                freed.stuck.push((row.try_get("root")?, row.try_get("id")?));
+            }
+        }
+        Ok(freed)
+    }
+}
+
+fn handlers(owners: Vec<Owner>) -> Vec<String> {
+    owners.into_iter().flat_map(|(_, handlers, _)| handlers).collect()
+}

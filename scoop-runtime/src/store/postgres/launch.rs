@@ -1,0 +1,161 @@
+//! What clients ask of the database, one function for each statement.
+
+use scoop_core::Context;
+use serde::Serialize;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::types::Json;
+use sqlx::{PgExecutor, Postgres, Row, SqlStr};
+
+use super::Tables;
+use crate::store::{Claimer, Launch, LaunchStorage, Launched, Unhandled, is_bulky};
+use crate::util::ids;
+
+impl Launched {
+    /// Its context, if that says anything.
+    fn said(&self) -> Option<Json<&Context>> {
+        Some(Json(&self.context)).filter(|context| !context.is_empty())
+    }
+
+    /// Its statement, if it is the only one.
+    fn publish(&self, statement: SqlStr) -> Query<'_, Postgres, PgArguments> {
+        sqlx::query(statement)
+            .bind(self.id)
+            .bind(self.root)
+            .bind(ids::now_v7())
+            .bind(ids::now_v7())
+            .bind(self.topic)
+            .bind(&self.payload)
+            .bind(self.said())
+            .bind(self.due)
+            .bind(self.give_up_at())
+    }
+
+    /// Its statement, if it is the only one, and the launching worker has room for some of its runs.
+    fn publish_here<'a>(
+        &'a self,
+        statement: SqlStr,
+        claimer: Claimer<'a>,
+    ) -> Query<'a, Postgres, PgArguments> {
+        sqlx::query(statement)
+            .bind(self.id)
+            .bind(self.root)
+            .bind(ids::now_v7())
+            .bind(self.topic)
+            .bind(&self.payload)
+            .bind(self.said())
+            .bind(claimer.worker)
+            .bind(claimer.identifier)
+            .bind(self.here.keys().map(String::as_str).collect::<Vec<_>>())
+            .bind(self.here.values().copied().collect::<Vec<_>>())
+            .bind(self.here.values().map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(claimer.topology)
+    }
+}
+
+/// The statement of many of them.
+fn publish_all(statement: SqlStr, messages: &[Launched]) -> Query<'_, Postgres, PgArguments> {
+    let each = || messages.iter();
+    sqlx::query(statement)
+        .bind(each().map(|message| message.id).collect::<Vec<_>>())
+        .bind(each().map(|message| message.root).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|_| ids::now_v7()).collect::<Vec<_>>())
+        .bind(each().map(|message| message.topic).collect::<Vec<_>>())
+        .bind(each().map(|message| Json(&message.payload)).collect::<Vec<_>>())
+        .bind(each().map(Launched::said).collect::<Vec<_>>())
+        .bind(each().map(|message| message.due).collect::<Vec<_>>())
+        .bind(each().map(Launched::give_up_at).collect::<Vec<_>>())
+}
+
+/// What a conditional launch has done, unless it was refused.
+fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
+    if let Some(topic) = row.try_get("refused")? {
+        return Err(Unhandled { topic, message: row.try_get("refused_type")?, at: None }.into());
+    }
+    Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
+}
+
+impl LaunchStorage for Tables {
+    async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
+        // Asked before a connection is held.
+        self.may_write().await?;
+        if is_bulky(messages) {
+            return self.launch_in_parts(messages).await;
+        }
+        self.sessions.run(async |session| self.launch(session, messages).await).await
+    }
+
+    async fn launch_here(&self, claimer: Claimer<'_>, messages: &[Launched]) -> sqlx::Result<Launch> {
+        let launch = async |session: &mut _| match messages {
+            [one] if one.is_plain() => self.launch_one_here(session, claimer, one).await,
+            all => self.launch_for(session, all, claimer).await,
+        };
+        self.sessions.run(launch).await
+    }
+}
+
+impl Tables {
+    /// Publishes messages and starts a run for each listed handler. Fails with [`Unhandled`] if one of them
+    /// requires a handler and there is none; then none of them is published.
+    pub(crate) async fn launch(
+        &self,
+        executor: impl PgExecutor<'_>,
+        messages: &[Launched],
+    ) -> sqlx::Result<Launch> {
+        if messages.iter().any(Launched::is_conditional) || !self.may_write().await? {
+            return self.launch_any(executor, messages).await;
+        }
+        let publish = match messages {
+            [message] => message.publish(self.sql.message_publish_one.clone()),
+            _ => publish_all(self.sql.message_publish.clone(), messages),
+        };
+        // The transaction may be one of the user, in which names may be taken.
+        let rows = publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await?;
+        let handlers = rows.iter().map(|row| row.try_get("handler")).collect::<Result<_, _>>()?;
+        Ok(Launch { launched: i64::try_from(messages.len()).unwrap_or(i64::MAX), handlers, claimed: vec![] })
+    }
+
+    pub(super) async fn launch_one_here(
+        &self,
+        executor: impl PgExecutor<'_>,
+        claimer: Claimer<'_>,
+        message: &Launched,
+    ) -> sqlx::Result<Launch> {
+        debug_assert!(message.is_plain(), "the statement knows nothing of the rest");
+        let publish = message.publish_here(self.sql.message_launch_one.clone(), claimer);
+        let mut launch = Launch { launched: 1, handlers: vec![], claimed: vec![] };
+        for row in publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await? {
+            if row.try_get("claimed")? {
+                launch.claimed.push(row.try_get("id")?);
+            } else {
+                launch.handlers.push(row.try_get("handler")?);
+            }
+        }
+        Ok(launch)
+    }
+
+    pub(super) async fn launch_for(
+        &self,
+        executor: impl PgExecutor<'_>,
+        messages: &[impl Serialize + Sync],
+        claimer: Claimer<'_>,
+    ) -> sqlx::Result<Launch> {
+        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).bind(claimer.worker);
+        let launch = launch.bind(claimer.identifier).bind(claimer.topology);
+        let row = launch.persistent(self.sessions.keeps_statements()).fetch_one(executor).await?;
+        Ok(Launch { claimed: row.try_get("claimed")?, ..launch_of(&row)? })
+    }
+
+    /// The same, in a transaction of any session, without claiming anything.
+    pub(super) async fn launch_any(
+        &self,
+        executor: impl PgExecutor<'_>,
+        messages: &[impl Serialize + Sync],
+    ) -> sqlx::Result<Launch> {
+        let launch = sqlx::query(self.sql.message_launch_any.clone()).bind(Json(messages));
+        // The transaction may be one of the user, in which names may be taken.
+        let launch = launch.persistent(self.sessions.keeps_statements());
+        launch_of(&launch.fetch_one(executor).await?)
+    }
+}

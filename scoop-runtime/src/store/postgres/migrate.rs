@@ -1,0 +1,177 @@
+//! Creates the tables and brings them up to date.
+//!
+//! The migrations are part of the program. Their history is in a table of its own, in the same schema as everything
+//! else. So it meets neither the user's migrations nor those of a second installation in another schema. If another
+//! tool applies their texts, there is no such table. The version is also the result of a function, which every role may
+//! call.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+
+use super::{Schema, Sessions};
+use crate::error::is_denied;
+use crate::{RuntimeError, SetupError};
+
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "protocol", include_str!("../../../migrations/0001_protocol.sql")),
+    (2, "working set", include_str!("../../../migrations/0002_working_set.sql")),
+    (3, "schedule", include_str!("../../../migrations/0003_schedule.sql")),
+    (4, "intervention", include_str!("../../../migrations/0004_intervention.sql")),
+    (5, "lean", include_str!("../../../migrations/0005_lean.sql")),
+    (6, "settle", include_str!("../../../migrations/0006_settle.sql")),
+    (7, "repeated failure", include_str!("../../../migrations/0007_repeated_failure.sql")),
+    (8, "reply", include_str!("../../../migrations/0008_reply.sql")),
+    (9, "redelivery", include_str!("../../../migrations/0009_redelivery.sql")),
+    (10, "launch", include_str!("../../../migrations/0010_launch.sql")),
+];
+
+/// The oldest server that supports all statements, as `server_version_num`.
+const SERVER_VERSION_MIN: i32 = 15_00_00;
+
+/// Applies missing migrations, on one connection of its own, with the options of this pool. Several processes may do so
+/// at once; they wait for each other.
+///
+/// A connection of the pool would return there only a moment later. Until then another one would be opened, which the
+/// server may not allow.
+pub(crate) async fn migrate(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
+    let options = (*pool.connect_options()).clone();
+    let own = pool.options().clone().max_connections(1).connect_lazy_with(options);
+    let migrated = migrate_on(&own, schema).await;
+    own.close().await;
+    migrated
+}
+
+async fn migrate_on(pool: &PgPool, schema: &Schema) -> Result<(), RuntimeError> {
+    let exists = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)");
+    let exists = exists.bind(schema.name()).fetch_one(pool).await;
+    let mut migrator = migrator(schema);
+    if !exists.map_err(RuntimeError::database("the schema was looked up"))? {
+        migrator.create_schema(schema.quoted().to_owned());
+    }
+    migrator.run(pool).await.map_err(|error| explain(error, schema))
+}
+
+/// The version of a server that is too old. Queried without a prepared statement, since the connection may lead through
+/// a proxy: the check for that is reported together with this one.
+pub(super) async fn too_old(connection: &mut PgConnection) -> sqlx::Result<Option<String>> {
+    let row = sqlx::raw_sql(
+        "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",
+    )
+    .fetch_one(connection)
+    .await?;
+    let (number, version): (String, String) = (row.try_get("number")?, row.try_get("version")?);
+    let number: i32 = number.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+    Ok((number < SERVER_VERSION_MIN).then_some(version))
+}
+
+/// The texts of all migrations for this schema, each with the name of its file.
+pub(crate) fn files(schema: &Schema) -> impl Iterator<Item = (String, String)> {
+    let file = |(version, name, text): &(i64, &str, &str)| {
+        let name = format!("{version:04}_{}.sql", name.replace(' ', "_"));
+        (name, schema.qualify(text).as_str().to_owned())
+    };
+    MIGRATIONS.iter().map(file)
+}
+
+/// The difference between the tables of this schema and those of this version; none if they are the same.
+pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::Result<Option<SetupError>> {
+    let (quoted, name) = (schema.quoted(), schema.name().to_owned());
+    let exists = async |what: &str, named: String| {
+        let exists = AssertSqlSafe(format!("SELECT {what}($1) IS NOT NULL"));
+        sessions.run(async |session| sqlx::query_scalar(exists).bind(named).fetch_one(session).await).await
+    };
+    if !exists("to_regprocedure", format!("{quoted}.schema_version()")).await? {
+        return Ok(Some(SetupError::NoTables { what: format!("schema `{name}` has no tables of scoop") }));
+    }
+    let recorded = match exists("to_regclass", format!("{quoted}.migration")).await? {
+        true => recorded(sessions, quoted).await?,
+        // Another tool has made the tables.
+        false => None,
+    };
+    let found = match &recorded {
+        Some(recorded) => recorded.iter().map(|(version, _)| *version).max().unwrap_or(0),
+        None => {
+            // Safe: the name is quoted.
+            let version = AssertSqlSafe(format!("SELECT {quoted}.schema_version()::bigint"));
+            sessions.run(async |session| sqlx::query_scalar(version).fetch_one(session).await).await?
+        }
+    };
+    let known = newest_known();
+    Ok(match found.cmp(&known) {
+        Ordering::Less => Some(SetupError::SchemaTooOld { schema: name, found, known }),
+        Ordering::Greater => Some(SetupError::SchemaTooNew { schema: name, found, known }),
+        Ordering::Equal => {
+            let recorded = recorded.unwrap_or_default();
+            let differs = |it: &&Migration| {
+                recorded.iter().any(|(version, sum)| *version == it.version && *sum != *it.checksum)
+            };
+            let migrator = migrator(schema);
+            migrator
+                .iter()
+                .find(differs)
+                .map(|it| SetupError::SchemaDiffers { schema: name, version: it.version })
+        }
+    })
+}
+
+/// The migrations that were applied by this library, with their checksums. None if the role may not read that.
+async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<(i64, Vec<u8>)>>> {
+    // Safe: the name is quoted.
+    let recorded = AssertSqlSafe(format!("SELECT version, checksum FROM {quoted}.migration WHERE success"));
+    match sessions.run(async |session| sqlx::query_as(recorded).fetch_all(session).await).await {
+        Err(error) if is_denied(&error) => Ok(None),
+        recorded => recorded.map(Some),
+    }
+}
+
+fn newest_known() -> i64 {
+    MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0)
+}
+
+fn migrator(schema: &Schema) -> Migrator {
+    let migration = |(version, name, text): &(i64, &'static str, &str)| {
+        let name = Cow::Borrowed(*name);
+        Migration::new(*version, name, MigrationType::Simple, schema.qualify(text), false)
+    };
+    let mut migrator = Migrator::with_migrations(MIGRATIONS.iter().map(migration).collect());
+    migrator.dangerous_set_table_name(format!("{}.migration", schema.quoted()));
+    migrator
+}
+
+/// The errors that a user meets, in the user's terms.
+fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
+    let name = schema.name().to_owned();
+    match error {
+        MigrateError::VersionMissing(found) => {
+            RuntimeError::Setup(vec![SetupError::SchemaTooNew { schema: name, found, known: newest_known() }])
+        }
+        MigrateError::VersionMismatch(version) => {
+            RuntimeError::Setup(vec![SetupError::SchemaDiffers { schema: name, version }])
+        }
+        source => RuntimeError::Migration { schema: name, source },
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_migration_sets_the_version() {
+        let (newest, _, text) = MIGRATIONS.last().unwrap();
+        assert_eq!(*newest, newest_known());
+        assert!(text.contains(&format!(
+            "FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN {newest};"
+        )));
+    }
+
+    #[test]
+    fn every_migration_finds_names_of_the_server_only() {
+        for (version, _, text) in MIGRATIONS {
+            assert!(text.starts_with("SET LOCAL search_path = pg_catalog, pg_temp;\n"), "{version}");
+        }
+    }
+}

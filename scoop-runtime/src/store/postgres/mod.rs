@@ -1,0 +1,66 @@
+//! The store on PostgreSQL: the only place with SQL, one function per statement.
+
+mod application_name;
+mod bulk;
+mod claim;
+mod decode;
+mod definitions;
+mod due;
+mod free;
+mod idle_cache;
+mod launch;
+mod migrate;
+mod pool;
+mod preflight;
+mod query_ext;
+mod rebuild;
+mod redelivery;
+mod repair;
+mod requests;
+mod rights;
+mod rollback_history;
+mod schedule;
+mod server_clock;
+mod session;
+mod settle;
+mod statements;
+mod status;
+mod step_transactions;
+mod subscriptions;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tree_rows;
+mod wake;
+
+pub(crate) use migrate::{files, migrate, unfit_tables};
+pub(crate) use pool::{Access, Sessions};
+pub(crate) use preflight::{check, refusal};
+pub(crate) use session::PostgresSession;
+pub(crate) use statements::{Schema, Statements};
+pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use self::server_clock::ServerClock;
+
+/// The tables of one schema.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    sessions: Sessions,
+    sql: Statements,
+    clock: Arc<ServerClock>,
+    /// Whether the role may write messages and runs itself, once that is known.
+    writes: Arc<OnceCell<bool>>,
+}
+
+impl Tables {
+    pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
+        Self { sessions, sql: Statements::of(schema), clock: Arc::default(), writes: Arc::default() }
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+}

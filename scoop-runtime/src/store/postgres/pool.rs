@@ -1,0 +1,425 @@
+//! The connections of the engine and of clients: those for statements, and the one that listens.
+//!
+//! They lead to the server itself, or through a proxy that hands out its sessions of the server transaction by
+//! transaction (PgBouncer with `pool_mode = transaction`). Behind such a proxy the two halves of one statement,
+//! preparing and executing it, may use two sessions, and a setting or a prepared statement leaks to the next client. So
+//! each statement there has a transaction around it, which makes its own settings and first deallocates the statements
+//! of others. The listening session, with the lock that marks this process as alive, always leads to the server itself.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr, Transaction};
+
+use super::application_name::named;
+use super::idle_cache::{IdleCache, USES_MAX};
+use crate::error::loses_answer;
+use crate::util::detached::uninterrupted;
+use crate::util::patience;
+
+/// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
+/// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped
+/// (`SIGSTOP`) would block the other workers. Each statement has one generic plan: left to itself, the server sometimes
+/// plans anew for each call, which halves the rate. That plan uses the indexes, in their order: a plan made for few
+/// rows, which reads and sorts all of them, would stay in use for many. Functions and operators are those of the
+/// server: another role may have put some of the same name into a schema of the role's `search_path`. Notices (of
+/// objects that a migration need not create) are not logged.
+pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0; \
+    SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'; \
+    SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
+    SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
+
+/// The same for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
+const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
+    SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL plan_cache_mode = force_generic_plan; \
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
+    SET LOCAL search_path = pg_catalog, pg_temp";
+
+/// The settings of a transaction whose statement ends with its limit, or soon after its caller has dropped it: the server
+/// notices that the connection is closed. A server on Windows refuses to check that.
+const READ: &str = "SET LOCAL statement_timeout = '60s'; \
+    SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
+
+/// The `BEGIN` of a transaction that may wait for locks.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 0";
+
+/// At most one is in use, but a lost one may take a while to be dropped.
+const LISTENING_CONNECTIONS_MAX: u32 = 2;
+
+/// A connection that has rested for this long is tested before it is used: meanwhile the server may have ended it, or
+/// the network may have dropped it.
+const RESTED: Duration = Duration::from_secs(5);
+
+/// The limit of such a test.
+const TEST_MAX: Duration = Duration::from_secs(2);
+
+/// Connections for the engine alone. In the user's pool a connection may be left in the middle of a transaction (sqlx
+/// does not notice if a `begin` is cancelled while its answer is under way). Statements on it would then never be
+/// committed.
+#[derive(Clone, Debug)]
+pub(crate) struct Sessions {
+    pool: PgPool,
+    listening: PgPool,
+    route: Route,
+    /// Connections of `pool` that were just in use.
+    warm: IdleCache<Session>,
+    /// The number of callers that wait for `pool`: then no connection is kept.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// A connection between two statements.
+#[derive(Debug)]
+struct Session {
+    connection: PoolConnection<Postgres>,
+    /// The number of statements that it has served without a rest.
+    statements: u32,
+}
+
+/// The route of statements to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    Direct,
+    Proxied,
+}
+
+/// The route of the user's pool to the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    /// Through a proxy that pools transactions.
+    pub(crate) behind_proxy: bool,
+    /// The options of a direct route to the server, if they differ from the pool's.
+    pub(crate) direct: Option<PgConnectOptions>,
+}
+
+impl Sessions {
+    /// Pools of `connections` connections and of the listening one, named as the engine's. None is opened before it is
+    /// needed.
+    pub(crate) fn new(users: &PgPool, connections: u32, access: &Access) -> Self {
+        let options = named((*users.connect_options()).clone());
+        let direct = access.direct.clone().map_or_else(|| options.clone(), named);
+        let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(direct);
+        let (route, options) = match access.behind_proxy {
+            // A statement is prepared anew in each transaction, so there is nothing to remember.
+            true => (Route::Proxied, options.statement_cache_capacity(0)),
+            false => (Route::Direct, options),
+        };
+        let pool = own_pool(connections, route).connect_lazy_with(options);
+        Self { pool, listening, route, warm: IdleCache::default(), waiting: Arc::default() }
+    }
+
+    /// Runs a single statement, in a transaction of its own.
+    ///
+    /// If the future is dropped early, nothing is done behind a proxy. On a direct route the server may still complete
+    /// the statement.
+    pub(crate) async fn run<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
+    ) -> sqlx::Result<T> {
+        if self.route == Route::Proxied {
+            let mut transaction = self.begin().await?;
+            let answer = statement(&mut transaction).await?;
+            transaction.commit().await.inspect_err(patience::note)?;
+            return Ok(answer);
+        }
+        let Session { mut connection, statements } = self.session().await?;
+        // A connection dropped in the middle is left to the pool.
+        let answer = match statement(&mut connection).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                patience::note(&error);
+                if loses_answer(&error) {
+                    connection.close_on_drop();
+                }
+                return Err(error);
+            }
+        };
+        let rests = statements >= USES_MAX || self.pool.is_closed();
+        if !rests && self.waiting.load(Relaxed) == 0 {
+            self.warm.put(Session { connection, statements: statements + 1 });
+        }
+        Ok(answer)
+    }
+
+    /// Runs a single statement that reads and may take long, in a transaction of its own.
+    ///
+    /// If the future is dropped early, the connection is closed, and the server cancels the statement within a second.
+    pub(crate) async fn read<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
+    ) -> sqlx::Result<T> {
+        let settings = match self.route {
+            Route::Direct => READ.to_owned(),
+            Route::Proxied => format!("{TRANSACTION}; {READ}"),
+        };
+        // Safe: all of it is constant.
+        let begin = AssertSqlSafe(format!("BEGIN READ ONLY; {settings}"));
+        let mut reading = Reading(Some(self.session().await?.connection));
+        sqlx::raw_sql(begin).execute(&mut *reading).await?;
+        let answer = statement(&mut reading).await?;
+        sqlx::raw_sql("ROLLBACK").execute(&mut *reading).await?;
+        reading.0 = None;
+        Ok(answer)
+    }
+
+    async fn session(&self) -> sqlx::Result<Session> {
+        if let Some(session) = self.warm.take()
+            && !self.pool.is_closed()
+        {
+            return Ok(session);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        Ok(Session { connection: acquire(&self.pool, patience::acquires_within()).await?, statements: 1 })
+    }
+
+    /// A connection to read from, with one statement after another, each of which sees what was
+    /// committed before it.
+    pub(crate) async fn lend(&self) -> sqlx::Result<Lent> {
+        Ok(match self.route {
+            Route::Direct => Lent::Connection(self.session().await?.connection),
+            Route::Proxied => Lent::Transaction(self.begin().await?),
+        })
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+        self.begin_with(BEGIN).await
+    }
+
+    /// Begins a transaction with these statements.
+    pub(crate) async fn begin_with(
+        &self,
+        begin: &'static str,
+    ) -> sqlx::Result<Transaction<'static, Postgres>> {
+        let begin = match self.route {
+            Route::Direct => begin.to_owned(),
+            Route::Proxied => format!("{begin}; {TRANSACTION}"),
+        };
+        // Safe: all of it is constant.
+        let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
+        let waiting = Waiting::new(&self.waiting);
+        drop(self.warm.take());
+        let within = patience::acquires_within();
+        uninterrupted(async move {
+            let _waiting = waiting;
+            let connection = acquire(&pool, within).await?;
+            Transaction::begin(connection, Some(begin.into_sql_str())).await
+        })
+        .await
+    }
+
+    /// The statement after `BEGIN` that a transaction on a user's connection needs for preparing statements, if any.
+    pub(crate) fn preamble(&self) -> &'static str {
+        match self.route {
+            Route::Direct => "",
+            Route::Proxied => "DEALLOCATE ALL; ",
+        }
+    }
+
+    /// Whether a session keeps what is prepared in it.
+    pub(crate) fn keeps_statements(&self) -> bool {
+        self.route == Route::Direct
+    }
+
+    /// The number of connections for statements.
+    pub(crate) fn connections(&self) -> u32 {
+        self.pool.options().get_max_connections()
+    }
+
+    /// The connection options of statements.
+    pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
+        self.pool.connect_options()
+    }
+
+    /// The pool of the listening connection.
+    pub(crate) fn listening(&self) -> &PgPool {
+        &self.listening
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+        self.listening.close().await;
+    }
+}
+
+/// A caller that waits for a connection of the pool: returned connections have to go there.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Relaxed);
+        Self(waiting.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection of this pool, if there is one in time.
+async fn acquire(pool: &PgPool, within: Option<Duration>) -> sqlx::Result<PoolConnection<Postgres>> {
+    match within {
+        None => pool.acquire().await,
+        Some(within) => {
+            let acquired = tokio::time::timeout(within, pool.acquire()).await;
+            acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        }
+    }
+}
+
+fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
+    let options = PgPoolOptions::new().max_connections(connections).test_before_acquire(false);
+    let options = options.before_acquire(|connection, meta| {
+        Box::pin(async move {
+            if meta.idle_for < RESTED {
+                return Ok(true);
+            }
+            Ok(matches!(tokio::time::timeout(TEST_MAX, connection.ping()).await, Ok(Ok(()))))
+        })
+    });
+    match route {
+        // A session setting would leak to other clients.
+        Route::Proxied => options,
+        Route::Direct => options.after_connect(|connection, _| {
+            Box::pin(async move { sqlx::raw_sql(SESSION).execute(connection).await.map(drop) })
+        }),
+    }
+}
+
+/// A connection that is closed when dropped before the end of its transaction.
+struct Reading(Option<PoolConnection<Postgres>>);
+
+impl Deref for Reading {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.0.as_ref().expect("the transaction is open")
+    }
+}
+
+impl DerefMut for Reading {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("the transaction is open")
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(connection) = &mut self.0 {
+            connection.close_on_drop();
+        }
+    }
+}
+
+/// A borrowed connection.
+pub(crate) enum Lent {
+    Connection(PoolConnection<Postgres>),
+    /// Rolled back in the end.
+    Transaction(Transaction<'static, Postgres>),
+}
+
+impl Deref for Lent {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match self {
+            Self::Connection(connection) => connection,
+            Self::Transaction(transaction) => transaction,
+        }
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Connection(connection) => connection,
+            Self::Transaction(transaction) => transaction,
+        }
+    }
+}
+
+/// Each statement sees all earlier commits, independent of the database's default isolation. The lock of a lost session
+/// delays the engine only briefly.
+pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::super::tests::{database, done};
+    use super::*;
+
+    async fn session_of(sessions: &Sessions) -> i32 {
+        let ask = async |session: &mut PgConnection| {
+            sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(session).await
+        };
+        sessions.run(ask).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_statement_meets_the_session_of_the_one_before_it() {
+        let (pool, server) = database("warm_sessions").await;
+        let sessions = Sessions::new(&pool, 3, &Access::default());
+        let first = session_of(&sessions).await;
+        // Nothing else has run since, so it has not been given back.
+        assert_eq!(session_of(&sessions).await, first);
+        sessions.close().await;
+        done(pool, server).await;
+    }
+
+    /// The only connection is never idle, and yet each waiting caller gets it in turn.
+    #[tokio::test]
+    async fn waiting_caller_gets_the_connection_of_a_busy_one() {
+        let (pool, server) = database("wanted_sessions").await;
+        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let busy = tokio::spawn({
+            let (sessions, asked) = (sessions.clone(), asked.clone());
+            async move {
+                loop {
+                    session_of(&sessions).await;
+                    asked.fetch_add(1, Relaxed);
+                }
+            }
+        });
+        for _ in 0..20 {
+            let before = asked.load(Relaxed);
+            sessions.begin().await.unwrap().commit().await.unwrap();
+            let overtaken_by = asked.load(Relaxed) - before;
+            assert!(overtaken_by < 50, "{overtaken_by} statements went first");
+        }
+        busy.abort();
+        assert!(busy.await.unwrap_err().is_cancelled());
+        sessions.close().await;
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_served_once_it_is_closed() {
+        let (pool, server) = database("closed_sessions").await;
+        let sessions = Sessions::new(&pool, 1, &Access::default());
+        session_of(&sessions).await;
+        let closing = sessions.pool.close();
+        let ask = async |session: &mut PgConnection| sqlx::query("SELECT 1").execute(session).await;
+        assert!(matches!(sessions.run(ask).await, Err(sqlx::Error::PoolClosed)));
+        closing.await;
+        done(pool, server).await;
+    }
+
+    #[tokio::test]
+    async fn failed_connection_is_not_kept() {
+        let (pool, server) = database("failed_sessions").await;
+        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let end = async |session: &mut PgConnection| {
+            sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(session).await
+        };
+        assert!(sessions.run(end).await.is_err());
+        session_of(&sessions).await;
+        sessions.close().await;
+        done(pool, server).await;
+    }
+}

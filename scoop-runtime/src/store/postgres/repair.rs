@@ -1,0 +1,311 @@
+//! The statements for operators: lists of failed rollbacks and stuck runs, and interventions in them.
+
+use scoop_core::{Context, Lineage, OPERATOR};
+use serde_json::Value;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{PgConnection, Row};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
+use super::pool::READ_COMMITTED;
+use super::query_ext::{Alone, Done};
+use super::{Sessions, Tables};
+use crate::Mending;
+use crate::repair::{
+    Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
+    held_again, no_program,
+};
+use crate::store::{
+    ClaimKey, FailedPart, Page, Parent, Remedied, RepairStorage, Repaired, Target, no_failure, readable,
+};
+use crate::util::patience::note;
+use crate::util::when::since_1970;
+
+impl RepairStorage for Tables {
+    async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_hold.clone())
+            .bind(key.root)
+            .bind(key.id)
+            .bind(key.epoch)
+            .bind(&failed.part)
+            .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
+            .bind(Json(&failed.failure))
+            .bind(held_again(&failed.failure))
+            .done(&self.sessions)
+            .await?;
+        Ok(held.rows_affected() > 0)
+    }
+
+    async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
+        let (root, run) = (target.lineage.root_id(), target.lineage.id());
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        let (unrolled, now) = self.unrolled(&mut tx, root).await?;
+        if self.is_done(&mut tx, asked.asked).await? {
+            return Ok(Ok(Repaired::before(target, now)));
+        }
+        let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
+        let is_stuck = state.as_deref() == Some("stuck");
+        let held = unrolled.get(run).is_some_and(|run| run.presence == Presence::Held);
+        if is_stuck && !held {
+            if asked.remedy != Remedy::Retry {
+                return Ok(Err(Refusal::Stuck));
+            }
+            let repaired = self.give_a_chance(&mut tx, target, asked).await?;
+            tx.commit().await.inspect_err(note)?;
+            return Ok(repaired.ok_or(Refusal::Busy));
+        }
+        let decision = match unrolled.decide(asked.remedy, run, others) {
+            Ok(decision) => decision,
+            Err(Refusal::NotFailed) if state.is_some() => return Ok(Err(Refusal::Busy)),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(run) = unrolled.get(run) else {
+            return Ok(Err(Refusal::NotFailed));
+        };
+        let about = (&*run.handler, Some(&*decision.part), decision.repeats);
+        self.record(&mut tx, target, about, asked, now).await?;
+        self.carry_out(&mut tx, root, &decision, now).await?;
+        tx.commit().await.inspect_err(note)?;
+        let parent = decision.parent.map(|id| Parent { root, id, at: now });
+        let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
+        Ok(Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent }))
+    }
+
+    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+        let rows = page.of(self.sql.repair_unrolled.clone(), &self.sessions).await?;
+        rows.iter().map(FailedCompensation::from_row).collect()
+    }
+
+    async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
+        let rows = page.of(self.sql.run_stuck.clone(), &self.sessions).await?;
+        rows.iter().map(StuckRun::from_row).collect()
+    }
+
+    async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
+        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).all(&self.sessions).await?;
+        rows.iter().map(Intervention::from_row).collect()
+    }
+}
+
+impl Tables {
+    /// The failed rollbacks of a hierarchy, and a time later than all of them.
+    pub(crate) async fn unrolled(
+        &self,
+        connection: &mut PgConnection,
+        root: Uuid,
+    ) -> sqlx::Result<(Unrolleds, OffsetDateTime)> {
+        let rows = sqlx::query(self.sql.repair_find.clone())
+            .bind(root)
+            .bind(OPERATOR)
+            .fetch_all(&mut *connection)
+            .await?;
+        let now: OffsetDateTime =
+            sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
+        let newest = rows.iter().map(|row| time(row, "newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
+        let later = newest.into_iter().max().map(|newest| newest + Duration::MICROSECOND);
+        let runs = rows.iter().map(read_unrolled).collect::<sqlx::Result<Vec<_>>>()?;
+        Ok((Unrolleds::new(runs), later.map_or(now, |later| later.max(now))))
+    }
+
+    /// The state of the run, and whether other runs below it are active than those in `known`.
+    async fn others(
+        &self,
+        connection: &mut PgConnection,
+        target: &Target,
+        known: &[Uuid],
+    ) -> sqlx::Result<(Option<String>, bool)> {
+        let row = sqlx::query(self.sql.repair_others.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.id())
+            .bind(known)
+            .fetch_one(connection)
+            .await?;
+        Ok((row.try_get("state")?, row.try_get("others")?))
+    }
+
+    /// Gives a stuck run another chance, if it is still stuck.
+    async fn give_a_chance(
+        &self,
+        connection: &mut PgConnection,
+        target: &Target,
+        asked: &Remedied<'_>,
+    ) -> sqlx::Result<Option<Repaired>> {
+        let handler: Option<String> = sqlx::query_scalar(self.sql.repair_chance.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.id())
+            .fetch_optional(&mut *connection)
+            .await?;
+        let Some(handler) = handler else {
+            return Ok(None);
+        };
+        let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
+        self.record(connection, target, (&handler, None, false), asked, now).await?;
+        Ok(Some(Repaired { handlers: vec![handler], parent: None }))
+    }
+
+    async fn record(
+        &self,
+        connection: &mut PgConnection,
+        target: &Target,
+        (handler, part, repeats): (&str, Option<&str>, bool),
+        asked: &Remedied<'_>,
+        now: OffsetDateTime,
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.repair_record.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.id())
+            .bind(handler)
+            .bind(target.message)
+            .bind(part)
+            .bind(asked.remedy.as_str())
+            .bind(repeats)
+            .bind(Some(asked.note.replace('\0', "")).filter(|note| !note.is_empty()))
+            .bind(asked.source.replace('\0', ""))
+            .bind(now)
+            .bind(asked.asked.id)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+
+    async fn carry_out(
+        &self,
+        connection: &mut PgConnection,
+        root: Uuid,
+        decision: &Decision,
+        now: OffsetDateTime,
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.repair_write.clone())
+            .bind(Json(&decision.events))
+            .bind(OPERATOR)
+            .bind(now)
+            .execute(&mut *connection)
+            .await?;
+        sqlx::query(self.sql.repair_drop.clone())
+            .bind(root)
+            .bind(&decision.dropped)
+            .execute(&mut *connection)
+            .await?;
+        self.revive(connection, root, decision, now).await
+    }
+
+    /// Brings runs into the working set.
+    pub(crate) async fn revive(
+        &self,
+        connection: &mut PgConnection,
+        root: Uuid,
+        decision: &Decision,
+        now: OffsetDateTime,
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.repair_revive.clone())
+            .bind(root)
+            .bind(Json(&decision.revived))
+            .bind(now)
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+}
+
+impl Page {
+    async fn of(self, sql: sqlx::SqlStr, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
+        let (time, id) = self.after.unzip();
+        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit)).all(sessions).await
+    }
+}
+
+fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
+    let state: Option<String> = row.try_get("state")?;
+    let presence = match state.as_deref() {
+        None => Presence::Absent,
+        Some("stuck") if row.try_get("held")? => Presence::Held,
+        Some("waiting") => Presence::Waiting,
+        Some(_) => Presence::Busy,
+    };
+    let count = |column| -> sqlx::Result<Option<u32>> {
+        let stored: Option<i32> = row.try_get(column)?;
+        Ok(stored.map(unsigned))
+    };
+    let context: Option<Json<Context>> = row.try_get("context")?;
+    Ok(Unrolled {
+        lineage: lineage(row)?,
+        message: row.try_get("message_id")?,
+        handler: row.try_get("handler")?,
+        failed_at: time(row, "failed_at")?,
+        part: row.try_get("part")?,
+        handling: count("handling")?,
+        presence,
+        suspended_at: time_if_any(row, "suspended_at")?,
+        suspended_part: row.try_get("suspended_part")?,
+        suspended_handling: count("suspended_handling")?,
+        leaves_behind: row.try_get::<Option<bool>, _>("leaves_behind")?.unwrap_or(false),
+        context: context.map(|Json(context)| context).unwrap_or_default(),
+        compensates: row.try_get("compensates")?,
+    })
+}
+
+impl FailedCompensation {
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let state: Option<String> = row.try_get("state")?;
+        let mending = match state {
+            Some(_) if !row.try_get::<bool, _>("held")? => Mending::UnderWay,
+            _ if row.try_get("below")? => Mending::FailedBelow,
+            _ => Mending::Awaited,
+        };
+        let handler: Option<String> = row.try_get("handler")?;
+        let failure: Option<Json<Value>> = row.try_get("failure")?;
+        let failure = failure.and_then(|Json(failure)| readable(failure).0);
+        let stored_at = stored_time(row, "failed_at")?;
+        Ok(Self {
+            lineage: lineage(row)?,
+            handler: handler.unwrap_or_else(|| "unknown".into()),
+            topic: row.try_get("topic")?,
+            message_id: row.try_get("message_id")?,
+            step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
+            failure: failure.unwrap_or_else(no_failure),
+            at: since_1970(stored_at.time()),
+            mending,
+            stored_at,
+        })
+    }
+}
+
+impl StuckRun {
+    /// Decodes a row of `run_stuck.sql`.
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
+        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
+        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
+        let stored_since = stored_time(row, "stuck_since")?;
+        Ok(Self {
+            // The run is found by these two, also if the rest of its row is damaged.
+            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
+            topic: row.try_get("topic")?,
+            message_id: row.try_get("message_id")?,
+            step: row.try_get("step")?,
+            backward: row.try_get("backward")?,
+            reason: reason.unwrap_or_else(|| no_program(&handler)),
+            handler,
+            since: since_1970(stored_since.time()),
+            gives_up: row.try_get("gives_up")?,
+            stored_since,
+        })
+    }
+}
+
+impl Intervention {
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            run: row.try_get("run")?,
+            handler: row.try_get("handler")?,
+            step: row.try_get("step")?,
+            kind: row.try_get("kind")?,
+            note: row.try_get("note")?,
+            source: row.try_get("source")?,
+            at: since_1970(time(row, "requested_at")?),
+        })
+    }
+}

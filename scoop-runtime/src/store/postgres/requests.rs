@@ -1,0 +1,127 @@
+//! Requests to a hierarchy from outside: cancellation and rollback.
+
+use scoop_core::Failure;
+use sqlx::types::Json;
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use super::Tables;
+use super::decode::lineage;
+use super::pool::READ_COMMITTED;
+use super::query_ext::Alone;
+use crate::store::{Asked, Cancelled, Parent, RequestStorage, Target, Undone};
+use crate::util::name::RUNS_NAMED;
+use crate::util::patience::note;
+use crate::{CancellationRequest, Named, RunId};
+
+impl RequestStorage for Tables {
+    async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
+        let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
+        row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
+    }
+
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+        let rows = sqlx::query(self.sql.request_named.clone())
+            .bind(id)
+            .bind(i64::from(RUNS_NAMED))
+            .all(&self.sessions)
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let hierarchy = row.try_get("root")?;
+        let mut runs = vec![];
+        for row in &rows {
+            if let Some(run) = row.try_get::<Option<RunId>, _>("run")? {
+                runs.push((run, row.try_get("handler")?));
+            }
+        }
+        Ok(Some(match row.try_get("kind")? {
+            "run" => {
+                Named::Run { hierarchy, handler: runs.pop().map_or_else(String::new, |(_, handler)| handler) }
+            }
+            "hierarchy" => Named::Hierarchy { runs },
+            _ => Named::Message { hierarchy, runs },
+        }))
+    }
+
+    async fn cancellations(&self, root: Uuid) -> sqlx::Result<Vec<CancellationRequest>> {
+        let rows = sqlx::query(self.sql.request_list.clone()).bind(root).all(&self.sessions).await?;
+        Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
+    }
+
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Cancelled> {
+        let (root, id) = (target.lineage.root_id(), target.lineage.id());
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let recorded = sqlx::query(self.sql.cancel_record.clone())
+            .bind(target.message)
+            .bind(target.lineage.ids())
+            .bind(Json(request))
+            .bind(asked.id)
+            .execute(&mut *tx)
+            .await?;
+        let is_done = self.is_done(&mut tx, asked).await?;
+        let mut marked = 0;
+        loop {
+            let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(id);
+            let (seen, more): (i64, i64) = mark.fetch_one(&mut *tx).await?;
+            marked += more;
+            if seen == 0 {
+                break;
+            }
+        }
+        sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(id).execute(&mut *tx).await?;
+        let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(id);
+        let giving_up = left.fetch_all(&mut *tx).await?;
+        tx.commit().await.inspect_err(note)?;
+        Ok(Cancelled {
+            fresh: recorded.rows_affected() > 0 || is_done,
+            any_marked: marked > 0 || is_done,
+            giving_up: giving_up.iter().map(Parent::from_row).collect::<sqlx::Result<_>>()?,
+        })
+    }
+
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Undone> {
+        let root = target.lineage.root_id();
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        if self.is_done(&mut tx, asked).await? {
+            return Ok(Undone::Begun(vec![]));
+        }
+        let check = sqlx::query(self.sql.undo_check.clone()).bind(root).bind(target.message);
+        let state = check.fetch_one(&mut *tx).await?;
+        if state.try_get("unfinished")? {
+            return Ok(Undone::Unfinished);
+        }
+        if state.try_get::<i64, _>("handled")? == 0 {
+            return Ok(Undone::Unhandled);
+        }
+        let turned_back = state.try_get("told")? || state.try_get::<i64, _>("done")? == 0;
+        if turned_back && !state.try_get("failed_itself")? {
+            return Ok(Undone::RolledBack);
+        }
+        if turned_back || state.try_get("failed")? {
+            return Ok(Undone::FailedBefore);
+        }
+        let handlers = sqlx::query_scalar(self.sql.undo_begin.clone())
+            .bind(root)
+            .bind(target.message)
+            .bind(target.lineage.ids())
+            .bind(Json(request))
+            .bind(asked.id)
+            .fetch_all(&mut *tx)
+            .await?;
+        tx.commit().await.inspect_err(note)?;
+        Ok(Undone::Begun(handlers))
+    }
+}
+
+impl Tables {
+    /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
+    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
+        if !asked.again {
+            return Ok(false);
+        }
+        sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
+    }
+}

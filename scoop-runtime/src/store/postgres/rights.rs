@@ -1,0 +1,17 @@
+//! The rights of the role.
+
+use super::query_ext::Alone;
+use crate::store::Tables;
+
+impl Tables {
+    /// Whether the role may write messages and runs itself; otherwise it launches by the function that has the right.
+    pub(super) async fn may_write(&self) -> sqlx::Result<bool> {
+        let ask = || sqlx::query_scalar(self.sql.role_writes.clone()).one(&self.sessions);
+        self.writes.get_or_try_init(ask).await.copied()
+    }
+
+    /// The rights that a worker needs and the role lacks.
+    pub(crate) async fn lacking_rights(&self) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.role_lacks.clone()).all(&self.sessions).await
+    }
+}

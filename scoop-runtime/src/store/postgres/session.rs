@@ -1,0 +1,79 @@
+//! The session that shows that a process lives, and receives notifications.
+
+use sqlx::Acquire;
+use sqlx::postgres::PgListener;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Tables;
+use crate::store::Registered;
+use crate::telemetry;
+use crate::util::ids;
+
+/// Makes the server check a silent client: the loss of a host is noticed after about eleven seconds, also if a
+/// notification to it is not acknowledged, since keepalives are not sent then. No effect on a Unix socket, where the
+/// kernel reports the end of a process at once.
+const KEEPALIVES: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+    SET tcp_user_timeout = '11s'";
+
+/// A session with an advisory lock of its own, which the server frees with the session.
+pub(crate) struct PostgresSession {
+    listener: PgListener,
+    lock_key: i64,
+}
+
+impl PostgresSession {
+    /// Registers the worker of this session, and notifies the other workers. Returns when the worker started.
+    pub(crate) async fn register(
+        &mut self,
+        tables: &Tables,
+        registered: Registered<'_>,
+    ) -> sqlx::Result<OffsetDateTime> {
+        let mut tx = self.listener.begin().await?;
+        tables.lock_topology(&mut tx).await?;
+        let started_at = tables.register_on(&mut tx, self.lock_key, registered).await?;
+        tables.reconsider(&mut tx, registered.handlers).await?;
+        tables.notification(registered.worker).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(started_at)
+    }
+
+    /// Subscribes to the notifications of the processes.
+    pub(crate) async fn listen(&mut self, tables: &Tables) -> sqlx::Result<()> {
+        self.listener.listen(&tables.sql.channel).await
+    }
+
+    /// Waits for a notification, and returns its sender; `None` if the session is gone.
+    pub(crate) async fn hear(&mut self) -> Option<Uuid> {
+        let notification = self.listener.try_recv().await.ok()??;
+        // Any role may notify, with any text: as another process.
+        Some(notification.payload().parse().unwrap_or_default())
+    }
+
+    /// Frees the lock: the connection goes back to a pool that outlives the engine.
+    pub(crate) async fn close(mut self) {
+        let unlock = sqlx::query("SELECT pg_advisory_unlock_all()");
+        if let Err(error) = unlock.execute(&mut self.listener).await {
+            telemetry::session_gone(&error);
+        }
+    }
+}
+
+impl Tables {
+    /// Opens a session, and takes a lock with a fresh key.
+    pub(crate) async fn open_session(&self) -> sqlx::Result<PostgresSession> {
+        let mut listener = PgListener::connect_with(self.sessions.listening()).await?;
+        // The lock has to be taken before anything else, so the reconnect is done here.
+        listener.eager_reconnect(false);
+        sqlx::raw_sql(KEEPALIVES).execute(&mut listener).await?;
+        let lock_key = lock_key();
+        sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_key).execute(&mut listener).await?;
+        Ok(PostgresSession { listener, lock_key })
+    }
+}
+
+/// The random half of a fresh UUID: two processes never draw the same.
+fn lock_key() -> i64 {
+    let (_, random) = ids::now_v7().as_u64_pair();
+    i64::from_ne_bytes(random.to_ne_bytes())
+}

@@ -1,0 +1,150 @@
+//! Applies settlements: by a short statement if all of them have the same common shape, otherwise by `scoop.settle`.
+
+mod advance;
+mod launch;
+mod request_rollback;
+mod required;
+
+use std::collections::BTreeMap;
+
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use sqlx::{PgConnection, Row};
+use uuid::Uuid;
+
+use self::advance::Plain;
+use self::launch::Launching;
+use self::request_rollback::Telling;
+use super::decode::time;
+use crate::store::{SettleStorage, Settled, Settlement, Shape, Tables};
+
+impl SettleStorage for Tables {
+    async fn settle(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        if settlements.iter().any(|settlement| settlement.requires_handlers() || settlement.is_bulky()) {
+            return self.settle_in_transaction(identifier, settlements).await;
+        }
+        if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
+            // A list of one element costs more than single parameters.
+            if let ([plain], [settlement]) = (&plain[..], settlements)
+                && plain.went_through_a_step()
+            {
+                let settle = async |session: &mut _| plain.settle(self, session, identifier, None).await;
+                let settled = self.sessions.run(settle).await?;
+                return Ok(settled.map(|settled| (settlement.id(), settled)).into_iter().collect());
+            }
+            let rows = advance::settle_all(self, identifier, &plain).await?;
+            let settled = |row: &PgRow| {
+                let id = (row.try_get("id")?, row.try_get("epoch")?);
+                Ok((id, advance::settled(row, row.try_get("ended")?)?))
+            };
+            return rows.iter().map(settled).collect();
+        }
+        let settle = async |session: &mut _| self.settle_on(session, identifier, settlements, None).await;
+        let settled = self.sessions.run(settle).await?;
+        settled.iter().map(Settled::from_row).collect()
+    }
+}
+
+impl Tables {
+    /// Applies a settlement inside the transaction of a step, if its claim still holds. That transaction began with
+    /// `scoop_run.claim` set to `claim`. Without this setting the step has ended its transaction itself, and nothing is
+    /// applied.
+    pub(crate) async fn settle_within(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlement: &Settlement,
+        claim: &str,
+    ) -> sqlx::Result<Option<Settled>> {
+        if let Some(plain) = Plain::of(settlement) {
+            return plain.settle(self, connection, identifier, Some(claim)).await;
+        }
+        if settlement.is_bulky() && !self.store_messages(connection, settlement, Some(claim)).await? {
+            return Ok(None);
+        }
+        let settlements = std::slice::from_ref(settlement);
+        let rows = self.settle_on(connection, identifier, settlements, Some(claim)).await?;
+        if !rows.is_empty() && settlement.requires_handlers() {
+            self.check_handlers(connection, settlement).await?;
+        }
+        rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
+    }
+
+    /// Like [`Tables::settle`], always by the function `scoop.settle`, and outside the transaction of a step.
+    #[cfg(test)]
+    pub(super) async fn settle_by_function(
+        &self,
+        identifier: &str,
+        settlements: &[Settlement],
+    ) -> sqlx::Result<BTreeMap<(Uuid, i64), Settled>> {
+        let mut tx = self.sessions.begin().await?;
+        for bulky in settlements.iter().filter(|settlement| settlement.is_bulky()) {
+            self.store_messages(&mut tx, bulky, None).await?;
+        }
+        let rows = self.settle_any(&mut tx, identifier, settlements, None).await?;
+        tx.commit().await?;
+        rows.iter().map(Settled::from_row).collect()
+    }
+
+    pub(super) async fn settle_on(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlements: &[Settlement],
+        claim: Option<&str>,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        if let Some(launching) = settlements.iter().map(Launching::of).collect::<Option<Vec<_>>>() {
+            return launch::settle(self, connection, identifier, &launching, claim).await;
+        }
+        let telling = settlements.iter().map(Telling::of).collect::<Option<Vec<_>>>();
+        if let (Some(telling), None) = (telling, claim) {
+            return request_rollback::settle_all(self, connection, identifier, &telling).await;
+        }
+        self.settle_any(connection, identifier, settlements, claim).await
+    }
+
+    async fn settle_any(
+        &self,
+        connection: &mut PgConnection,
+        identifier: &str,
+        settlements: &[Settlement],
+        claim: Option<&str>,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        let settle = sqlx::query(self.sql.run_settle.clone()).bind(Json(settlements)).bind(identifier);
+        settle.bind(claim).fetch_all(connection).await
+    }
+}
+
+impl Settlement {
+    /// How much there is to it.
+    pub(crate) fn shape(&self) -> Shape {
+        if Plain::of(self).is_some() {
+            Shape::Plain
+        } else if Launching::of(self).is_some() {
+            Shape::Launching
+        } else if Telling::of(self).is_some() {
+            Shape::Telling
+        } else {
+            Shape::Any
+        }
+    }
+}
+
+impl Settled {
+    /// From a row of `run_settle.sql`, with the id of the run and the epoch of the settlement.
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
+        let state: String = row.try_get("state")?;
+        let settled = Self {
+            goes_on: state == "running",
+            overdue: row.try_get("overdue")?,
+            ended: state == "ended",
+            last_event_at: time(row, "last_event_at")?,
+            started: row.try_get("started")?,
+        };
+        Ok(((row.try_get("id")?, row.try_get("epoch")?), settled))
+    }
+}

@@ -1,0 +1,335 @@
+//! The texts of all statements, made once for the schema in use.
+//!
+//! The files under `sql/` name the schema `scoop` in full. Another schema is written into the text, once, when the
+//! program starts: in quotes, so that any name will do that the texts have room for.
+//!
+//! Statements on connections of the engine find functions and operators in `pg_catalog` alone, see `pool.rs`. Some
+//! also run in transactions of the user, which have a `search_path` of the user: these name the schema of every
+//! function, operator and type. They avoid syntax that stands for an operator without a schema: `IN`, `BETWEEN`,
+//! `USING`, `nullif`, `CASE x WHEN`, `IS DISTINCT FROM`; `unnest` of several lists stands for that of the server. And
+//! since an operator with a schema has the same precedence as any other, each operand that is an expression has
+//! parentheses.
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+use crate::SetupError;
+
+/// The prefix of a schema's channel.
+const CHANNEL_PREFIX: &str = "scoop:";
+
+/// The longest name of a schema: PostgreSQL cuts names after 63 bytes, and that of the channel is longer.
+const BYTES_MAX: usize = 63 - CHANNEL_PREFIX.len();
+
+/// The name of a schema, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Schema {
+    name: String,
+    /// As it is written in statements.
+    quoted: String,
+}
+
+impl Schema {
+    /// The name, if there can be a schema of that name, with a notification channel.
+    pub(crate) fn new(name: &str) -> Result<Self, SetupError> {
+        let why = if name.is_empty() {
+            "it is empty".to_owned()
+        } else if name.len() > BYTES_MAX {
+            format!("it has {} bytes, and {BYTES_MAX} are possible", name.len())
+        } else if name.contains(char::is_control) {
+            "control characters, such as NUL or a line break, are not possible".to_owned()
+        } else if let Some(taken) = name.chars().find(|c| ['\'', '$', '%'].contains(c)) {
+            format!("the character {taken} is not possible, since the texts that make the tables use it")
+        } else if name.starts_with("pg_") {
+            "names that begin with `pg_` are those of PostgreSQL".to_owned()
+        } else {
+            let quoted = format!("\"{}\"", name.replace('"', "\"\""));
+            return Ok(Self { name: name.to_owned(), quoted });
+        };
+        Err(SetupError::SchemaName { name: name.to_owned(), why })
+    }
+
+    /// The name as it is.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name as it is written in statements.
+    pub(crate) fn quoted(&self) -> &str {
+        &self.quoted
+    }
+
+    /// The text with this schema in place of `scoop`.
+    pub(crate) fn qualify(&self, text: &str) -> SqlStr {
+        let text = text.replace("scoop.", &format!("{}.", self.quoted));
+        AssertSqlSafe(Arc::<str>::from(text)).into_sql_str()
+    }
+}
+
+/// Declares one field for each statement, with its text from the file of the same name.
+macro_rules! statements {
+    ($($name:ident,)*) => {
+        /// All statements, each named as its file.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Statements {
+            $(pub(crate) $name: SqlStr,)*
+            /// The channel on which processes wake each other.
+            pub(crate) channel: String,
+        }
+
+        impl Statements {
+            /// The texts for this schema.
+            pub(crate) fn of(schema: &Schema) -> Self {
+                Self {
+                    $($name: schema.qualify(include_str!(concat!("../../../sql/", stringify!($name), ".sql"))),)*
+                    channel: format!("{CHANNEL_PREFIX}{}", schema.name()),
+                }
+            }
+
+            /// Each with its name, for the test that prepares them all.
+            #[cfg(test)]
+            pub(crate) fn all(&self) -> Vec<(&'static str, SqlStr)> {
+                vec![$((stringify!($name), self.$name.clone()),)*]
+            }
+        }
+    };
+}
+
+statements! {
+    cancel_drop,
+    cancel_left,
+    cancel_mark,
+    cancel_record,
+    definition_ids,
+    definition_publish,
+    definition_steps,
+    handler_abandoned,
+    handler_drop,
+    handler_list,
+    handler_publish,
+    handler_ready,
+    handler_renamed,
+    handler_retire,
+    handler_waiting,
+    message_launch,
+    message_launch_any,
+    message_launch_one,
+    message_of_root,
+    message_publish,
+    message_publish_one,
+    message_standing,
+    message_store,
+    rebuild_clear,
+    rebuild_events,
+    rebuild_insert,
+    rebuild_lock,
+    rebuild_topology,
+    rebuild_workers,
+    redeliver,
+    redeliver_find,
+    redeliver_lock,
+    repair_chance,
+    repair_drop,
+    repair_find,
+    repair_list,
+    repair_others,
+    repair_record,
+    repair_revive,
+    repair_unrolled,
+    repair_write,
+    request_done,
+    request_find,
+    request_list,
+    request_named,
+    role_lacks,
+    role_writes,
+    run_children,
+    run_claim,
+    run_counts,
+    run_due,
+    run_free,
+    run_give_up,
+    run_history,
+    run_held,
+    run_hold,
+    run_mark_stuck,
+    run_orphaned,
+    run_outputs,
+    run_overdue,
+    run_release,
+    run_ready,
+    run_recorded,
+    run_repeats,
+    run_repetitions,
+    run_retry_stuck,
+    run_set_aside,
+    run_settle,
+    run_stops,
+    run_stuck,
+    run_sweep,
+    run_tree,
+    run_unreserve,
+    run_values,
+    run_wake,
+    schedule_busy,
+    schedule_move_on,
+    schedule_publish,
+    schedule_take,
+    schedule_trigger,
+    schedule_wait,
+    step_end,
+    step_launch,
+    step_launch_one,
+    step_settle,
+    step_suspend,
+    step_tell,
+    step_unhandled,
+    topology_change,
+    topology_read,
+    undo_begin,
+    undo_check,
+    undo_lock,
+    worker_dead,
+    worker_enlist,
+    worker_leave,
+    worker_pause,
+    worker_reap,
+    worker_register,
+    worker_share,
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// The statements that also run in transactions of the user.
+    fn among_others(all: &Statements) -> Vec<(&'static str, &SqlStr)> {
+        vec![
+            ("message_launch_any", &all.message_launch_any),
+            ("message_publish", &all.message_publish),
+            ("message_publish_one", &all.message_publish_one),
+            ("message_store", &all.message_store),
+            ("run_settle", &all.run_settle),
+            ("step_end", &all.step_end),
+            ("step_launch_one", &all.step_launch_one),
+            ("step_suspend", &all.step_suspend),
+            ("step_unhandled", &all.step_unhandled),
+        ]
+    }
+
+    /// The text without comments, literals, qualified names, and the `=` of `SET`; in words and single characters.
+    fn unqualified(text: &str) -> Vec<String> {
+        let text: String =
+            text.lines().map(|line| line.split("--").next().unwrap_or("").to_owned() + " ").collect();
+        let outside: String = text.split('\'').step_by(2).collect();
+        let mut words = vec![String::new()];
+        for char in outside.chars() {
+            let last = words.last_mut().expect("there is one");
+            let is_word = |char: char| char.is_alphanumeric() || "_$.\"".contains(char);
+            match is_word(char) && last.chars().all(is_word) {
+                true => last.push(char),
+                false if char.is_whitespace() => words.push(String::new()),
+                false => words.push(char.to_string()),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    /// The words that a schema of the user could capture.
+    fn captured(words: &[String]) -> Vec<String> {
+        const KEYWORDS: [&str; 24] = [
+            "coalesce",
+            "greatest",
+            "least",
+            "OPERATOR",
+            "AS",
+            "OVER",
+            "FROM",
+            "AND",
+            "OR",
+            "NOT",
+            "WHERE",
+            "ANY",
+            "EXISTS",
+            "ARRAY",
+            "VALUES",
+            "CONFLICT",
+            "SELECT",
+            "MATERIALIZED",
+            "THEN",
+            "ON",
+            "IN",
+            "LATERAL",
+            "JOIN",
+            "RETURNING",
+        ];
+        let at = |index: usize| words.get(index).map_or("", String::as_str);
+        let mut found = vec![];
+        let mut sets = false;
+        let mut index = 0;
+        while index < words.len() {
+            let (before, word, next) = (at(index.wrapping_sub(1)), at(index), at(index + 1));
+            match word {
+                "SET" => sets = true,
+                "FROM" | "WHERE" | "RETURNING" => sets = false,
+                _ => {}
+            }
+            if word == "OPERATOR" && next == "(" && at(index + 2).starts_with("pg_catalog.") {
+                index += words[index..].iter().position(|word| word == ")").expect("it is closed") + 1;
+                continue;
+            }
+            let calls =
+                next == "(" && word.starts_with(|char: char| char.is_alphabetic()) && !word.contains('.');
+            // The name of a relation with a list of columns.
+            let lists = before == "AS";
+            let unnests =
+                word == "unnest" && words[index..].iter().take_while(|it| *it != ")").any(|it| it == ",");
+            let casts = before == ":" && !word.contains('.') && !["int", "varchar", ":"].contains(&word);
+            let all = ["SELECT", "RETURNING", "("].contains(&before) || before.ends_with('.');
+            let is_all = word == "*" && all;
+            let is_operator = "<>+-*/|?~@#&^%!=".contains(word) && !is_all && !(word == "=" && sets);
+            let stands_for_one = ["IN", "BETWEEN", "USING", "nullif", "LIKE"].contains(&word)
+                || (word, next) == ("DISTINCT", "FROM")
+                || (word == "CASE" && next != "WHEN");
+            if (calls && !lists && !unnests && !KEYWORDS.contains(&word))
+                || casts
+                || is_operator
+                || stands_for_one
+            {
+                found.push(format!("{before} {word} {next}"));
+            }
+            index += 1;
+        }
+        found
+    }
+
+    #[test]
+    fn statements_in_transactions_of_the_user_name_every_schema() {
+        let all = Statements::of(&Schema::new("scoop").unwrap());
+        for (name, text) in among_others(&all) {
+            assert_eq!(captured(&unqualified(text.as_str())), Vec::<String>::new(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_without_a_schema_are_found() {
+        for text in [
+            "SELECT count(*) FROM scoop.run r",
+            "SELECT r.id FROM scoop.run r WHERE r.root = $1",
+            "SELECT r.lineage || $1 FROM scoop.run r",
+            "SELECT $1::uuid",
+            "SELECT 1 FROM scoop.run r WHERE r.id IN (SELECT $1)",
+            "SELECT 1 FROM scoop.run a JOIN scoop.run b USING (id)",
+            "SELECT CASE r.epoch WHEN 1 THEN 2 END FROM scoop.run r",
+            "SELECT nullif(r.context, '{}') FROM scoop.run r",
+            "UPDATE scoop.run r SET epoch = r.epoch + 1",
+        ] {
+            assert_ne!(captured(&unqualified(text)), Vec::<String>::new(), "{text}");
+        }
+        let qualified =
+            "UPDATE scoop.run r SET epoch = r.epoch OPERATOR(pg_catalog.+) 1 RETURNING pg_catalog.now()";
+        assert_eq!(captured(&unqualified(qualified)), Vec::<String>::new());
+    }
+}

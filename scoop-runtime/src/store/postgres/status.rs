@@ -1,0 +1,59 @@
+//! The state of hierarchies, for clients.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use super::decode::failure;
+use super::query_ext::Alone;
+use crate::store::{HandlerOutcome, Standing, StatusStorage, Tables};
+use crate::tree::{Extent, RunRow, TreeRows};
+
+impl HandlerOutcome {
+    /// From a row of `message_standing.sql`, if that is about a handler.
+    fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
+        if row.try_get::<Option<&str>, _>("handler")?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(match row.try_get("type")? {
+            Some("COMMITTED") => Self::Committed,
+            Some("ROLLED_BACK") => Self::RolledBack(failure(row, "cause")?),
+            Some("ROLLBACK_FAILED") => {
+                Self::RollbackFailed { failure: failure(row, "exception")?, cause: failure(row, "cause")? }
+            }
+            _ => Self::Unfinished,
+        }))
+    }
+}
+
+impl StatusStorage for Tables {
+    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+        let rows = sqlx::query(self.sql.message_standing.clone())
+            .bind(root)
+            .bind(message)
+            .all(&self.sessions)
+            .await?;
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let handlers = rows.iter().map(HandlerOutcome::from_row).filter_map(Result::transpose);
+        Ok(Standing {
+            emitted: row.try_get("emitted")?,
+            unfinished: row.try_get("unfinished")?,
+            handlers: handlers.collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
+        sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).first(&self.sessions).await
+    }
+
+    async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+        let stored = |bound: Option<usize>| bound.map(|bound| i32::try_from(bound).unwrap_or(i32::MAX - 1));
+        let tree = sqlx::query(self.sql.run_tree.clone())
+            .bind(message)
+            .bind(stored(extent.depth))
+            .bind(stored(extent.runs));
+        let rows = self.sessions.read(async |session| tree.fetch_all(session).await).await?;
+        let has_more = rows.iter().any(|row| row.try_get("has_more").unwrap_or_default());
+        Ok(TreeRows::new(rows.iter().map(RunRow::from_row).collect(), has_more, extent))
+    }
+}

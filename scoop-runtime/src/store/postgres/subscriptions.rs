@@ -1,0 +1,84 @@
+//! The subscriptions of handlers, for operators.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use super::Tables;
+use super::decode::time;
+use super::pool::READ_COMMITTED;
+use super::query_ext::{Alone, Done};
+use crate::ListedHandler;
+use crate::saga::registry::{Renamed, Subscription};
+use crate::store::{Parent, Struck, SubscriptionStorage};
+use crate::util::patience::note;
+use crate::util::when::since_1970;
+
+impl SubscriptionStorage for Tables {
+    async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
+        let each = || subscriptions.iter();
+        let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
+        sqlx::query(self.sql.handler_publish.clone())
+            .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
+            .bind(former().map(|(handler, _)| handler).collect::<Vec<_>>())
+            .bind(former().map(|(_, was)| was).collect::<Vec<_>>())
+            .done(&self.sessions)
+            .await?;
+        Ok(())
+    }
+
+    async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
+        let renamed = sqlx::query_as(self.sql.handler_renamed.clone())
+            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .all(&self.sessions);
+        let renamed = renamed.await?.into_iter();
+        Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
+    }
+
+    async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+        sqlx::query_as(self.sql.handler_abandoned.clone()).all(&self.sessions).await
+    }
+
+    async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
+        let rows = sqlx::query(self.sql.handler_list.clone()).all(&self.sessions).await?;
+        rows.iter().map(ListedHandler::from_row).collect()
+    }
+
+    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let retired =
+            sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
+        let gone = match drops {
+            false => vec![],
+            true => {
+                let drop = sqlx::query(self.sql.handler_drop.clone()).bind(topic).bind(handler);
+                drop.fetch_all(&mut *tx).await?
+            }
+        };
+        let waiting = sqlx::query_scalar(self.sql.handler_waiting.clone()).bind(topic).bind(handler);
+        let waiting = waiting.fetch_one(&mut *tx).await?;
+        tx.commit().await.inspect_err(note)?;
+        let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
+        Ok(Struck {
+            was_listed: retired.rows_affected() > 0,
+            waiting,
+            dropped: gone.len(),
+            parents: parents.into_iter().flatten().collect(),
+        })
+    }
+}
+
+fn read_parent(row: &PgRow) -> sqlx::Result<Option<Parent>> {
+    let (root, at) = (row.try_get("root")?, time(row, "at")?);
+    let parent: Option<Uuid> = row.try_get("parent")?;
+    Ok(parent.map(|id| Parent { root, id, at }))
+}
+
+impl ListedHandler {
+    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let since = since_1970(time(row, "since")?);
+        Ok(Self { topic: row.try_get("topic")?, handler: row.try_get("handler")?, since })
+    }
+}

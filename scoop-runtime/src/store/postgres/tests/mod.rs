@@ -1,0 +1,636 @@
+//! The rows that the statements leave, alone and concurrently.
+
+mod query_plans;
+mod settle_equivalence;
+mod store_contract;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use scoop_core::{Continuation, Definition, StepDefinition};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::pool::READ_COMMITTED;
+use super::*;
+use crate::embedded::Embedded;
+use crate::saga::registry::Subscription;
+use crate::settings::Backoff;
+use crate::store::{
+    ClaimKey, ClaimStorage as _, Claimed, Claimer, Committed, FreeStorage as _, Lanes, Launch,
+    LaunchStorage as _, Launched, Parent, QueueCursors, SettleStorage as _, Settlement,
+    SubscriptionStorage as _, WakeStorage as _,
+};
+
+/// Pauses that no test waits for.
+pub(super) const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
+
+/// A database of our own, and the handle that keeps its server alive.
+pub(crate) async fn database(name: &str) -> (PgPool, Option<Embedded>) {
+    let name = format!("{name}_{}", std::process::id());
+    let (admin, server) = match std::env::var("DATABASE_URL") {
+        Ok(url) => (url.parse().expect("DATABASE_URL is a URL"), None),
+        Err(_) => {
+            let server = Embedded::start().await.expect("a private server starts");
+            (server.connect_options(), Some(server))
+        }
+    };
+    let pool = PgPoolOptions::new().connect_with(admin.clone()).await.expect("the server answers");
+    let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
+    sqlx::raw_sql(create).execute(&pool).await.expect("a database can be made");
+    (PgPool::connect_with(admin.database(&name)).await.expect("the database answers"), server)
+}
+
+#[tokio::test]
+async fn every_statement_fits_the_tables_of_any_schema() {
+    let (pool, server) = database("statements").await;
+    for schema in ["scoop", "another_1", "order", "Weird \"Name"].map(|name| Schema::new(name).unwrap()) {
+        migrate(&pool, &schema).await.unwrap();
+        for (name, text) in Statements::of(&schema).all() {
+            let prepared = (&pool).prepare(text).await;
+            assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
+        }
+    }
+    done(pool, server).await;
+}
+
+/// The database is dropped, if the server stays.
+pub(crate) async fn done(pool: PgPool, server: Option<Embedded>) {
+    let database = pool.connect_options().get_database().unwrap().to_owned();
+    pool.close().await;
+    if server.is_none() {
+        let admin = PgPool::connect(&std::env::var("DATABASE_URL").unwrap()).await.unwrap();
+        let drop = AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)"));
+        sqlx::raw_sql(drop).execute(&admin).await.unwrap();
+    }
+}
+
+/// A context value of some messages.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct Sum(pub(super) u32);
+
+impl scoop_core::ContextKey for Sum {
+    const KEY: &'static str = "Sum";
+}
+
+/// A store, a worker registered in it, and a message with a context value that a saga handles.
+async fn launching_at_once(pool: &PgPool) -> (Tables, Uuid, Launched) {
+    let (store, worker, launched) = launching(pool).await;
+    let mut context = scoop_core::Context::default();
+    context.set(Sum(7)).unwrap();
+    (store, worker, launched.with(context))
+}
+
+/// The same, with a message that has been due for long.
+async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
+    let schema = Schema::new("scoop").unwrap();
+    migrate(pool, &schema).await.unwrap();
+    let sessions = Sessions::new(pool, 2, &Access::default());
+    let (store, worker) = (Tables::new(sessions, &schema), Uuid::now_v7());
+    store.register_alone(pool, worker, 1).await;
+    store.publish(&Subscription::pairs(&["a".into()], &["saga".into()])).await.unwrap();
+    let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
+    let mut context = scoop_core::Context::default();
+    context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
+    (store, worker, Launched::new("a", payload, 0).with(context))
+}
+
+/// As of a process that is stopped in the middle of its start.
+#[tokio::test]
+async fn session_that_idles_in_a_transaction_with_locks_is_ended() {
+    let (pool, server) = database("idle_locks").await;
+    let (store, ..) = launching(&pool).await;
+    let mut stopped = store.sessions().begin_with(READ_COMMITTED).await.unwrap();
+    sqlx::query("SELECT FROM scoop.worker FOR UPDATE").execute(&mut *stopped).await.unwrap();
+    let lock =
+        tokio::time::timeout(Duration::from_secs(60), pool.execute("SELECT FROM scoop.worker FOR UPDATE"));
+    assert!(lock.await.expect("the lock is free").is_ok());
+    assert!(stopped.commit().await.is_err());
+    done(pool, server).await;
+}
+
+/// The queue of `saga`, whose last step is `one`.
+fn lanes() -> Lanes {
+    let lanes = Lanes::unreserved(&["a".to_owned()], &["saga".to_owned()]);
+    Lanes { last_steps: vec!["one".into()], definitions: vec![7], ..lanes }
+}
+
+/// Up to ten runs of `saga`, by a worker that has none.
+pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut QueueCursors) -> Vec<Claimed> {
+    let claimed = store.claim(worker, "w", &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
+    claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
+}
+
+/// The row and the events of a run, without ids and times.
+async fn rows_of(pool: &PgPool, key: ClaimKey) -> (String, String) {
+    sqlx::query_as(
+        "SELECT (to_jsonb(r) - '{id,root,lineage,message_id,ready_at,last_event_at}'::text[])::text,
+                (SELECT jsonb_agg(to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[]
+                                  ORDER BY created_at)::text
+                 FROM scoop.message_event e WHERE e.message_id = r.message_id)
+         FROM scoop.run r
+         WHERE r.id = $1 AND r.last_event_at = (
+             SELECT max(created_at) FROM scoop.message_event e WHERE e.message_id = r.message_id)",
+    )
+    .bind(key.id)
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
+fn claimer(worker: Uuid) -> Claimer<'static> {
+    Claimer { worker, identifier: "w", topology: 0 }
+}
+
+/// A worker launches a message and claims some of its runs, by the statement for one message or by that for many.
+async fn launch_here(
+    store: &Tables,
+    session: &mut PgConnection,
+    one: bool,
+    worker: Uuid,
+    launched: &Launched,
+) -> Launch {
+    match one {
+        true => store.launch_one_here(session, claimer(worker), launched).await.unwrap(),
+        false => {
+            let launched = std::slice::from_ref(launched);
+            store.launch_for(session, launched, claimer(worker)).await.unwrap()
+        }
+    }
+}
+
+#[tokio::test]
+async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
+    let (pool, server) = database("claimed_at_launch").await;
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        let key = launched.run_here("saga");
+        let mut session = pool.acquire().await.unwrap();
+        let launch = launch_here(&store, &mut session, one, worker, &launched).await;
+        assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec![], vec![key.id]));
+        let here = launched.claimed(key, "saga".into(), "w");
+
+        let (_, _, ordinary) = launching_at_once(&pool).await;
+        store.launch(&pool, &[ordinary]).await.unwrap();
+        let claimed = claim(&store, worker, &mut QueueCursors::default()).await;
+        let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
+
+        assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
+        let told = |claimed: &Claimed| {
+            let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
+            // Spaces in JSON as the server writes it.
+            let text = format!("{claimed:?}").replace(": ", ":");
+            ids.fold(text, |text, id| text.replace(&id.to_string(), "id"))
+        };
+        assert_eq!(told(&here), told(claimed));
+    }
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn launch_claims_only_the_runs_that_have_a_slot() {
+    let (pool, server) = database("room_at_launch").await;
+    let mut left = vec![];
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
+        let key = launched.run_here("saga");
+        // An unregistered handler gets no run.
+        launched.run_here("absent");
+        let mut session = pool.acquire().await.unwrap();
+        let launch = launch_here(&store, &mut session, one, worker, &launched).await;
+        assert_eq!(
+            (launch.launched, launch.handlers, launch.claimed),
+            (1, vec!["second".into()], vec![key.id])
+        );
+        let rows = left_by(&pool, launched.id).await;
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        left.push(rows.into_iter().map(|row| row.replace(&worker.to_string(), "worker")).collect::<Vec<_>>());
+    }
+    assert_eq!(left[0], left[1]);
+    done(pool, server).await;
+}
+
+/// There are three statements for it, beside the one of those that begin at once (above).
+#[tokio::test]
+async fn a_launch_leaves_the_same_whichever_way_it_goes() {
+    let (pool, server) = database("ways_to_launch").await;
+    let due = async || {
+        let (store, _, launched) = launching(&pool).await;
+        store.publish(&Subscription::pairs(&["a".into()], &["second".into()])).await.unwrap();
+        (store, launched)
+    };
+    let late = async || {
+        let (store, mut launched) = due().await;
+        let mut context = scoop_core::Context::default();
+        for seconds in [2, 1] {
+            let at = time::OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(seconds);
+            let kind = [scoop_core::DeadlineKind::Absolute, scoop_core::DeadlineKind::HappyPath];
+            let deadline = scoop_core::Deadline::new(at, "test".to_owned());
+            context.tighten(kind[usize::from(seconds == 1)], deadline).unwrap();
+        }
+        launched = launched.with(context);
+        (store, launched)
+    };
+    let plain = async || {
+        let (store, launched) = due().await;
+        (store, launched.with(scoop_core::Context::default()))
+    };
+    let (mut one, mut many, mut general) = (vec![], vec![], vec![]);
+    for kept in [&mut one, &mut many, &mut general] {
+        *kept = vec![plain().await, due().await, late().await];
+    }
+    let ids = |kept: &[(Tables, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
+    let (ids, store) = ([ids(&one), ids(&many), ids(&general)], one[0].0.clone());
+    let of =
+        |kept: Vec<(Tables, Launched)>| kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>();
+    for launched in of(one) {
+        let mut launch = store.launch(&pool, &[launched]).await.unwrap();
+        launch.handlers.sort();
+        assert_eq!((launch.launched, launch.handlers), (1, vec!["saga".into(), "second".into()]));
+    }
+    let mut launch = store.launch(&pool, &of(many)).await.unwrap();
+    launch.handlers.sort();
+    assert_eq!((launch.launched, launch.handlers), (3, vec!["saga".into(), "second".into()]));
+    store.launch_any(&pool, &of(general)).await.unwrap();
+
+    let mut left = vec![];
+    for ids in ids {
+        let mut rows = vec![];
+        for id in ids {
+            rows.push(left_by(&pool, id).await);
+        }
+        left.push(rows);
+    }
+    assert_eq!(left[0], left[2]);
+    assert_eq!(left[1], left[2]);
+    assert!(left[0].iter().all(|runs| runs.len() == 2), "{left:?}");
+    done(pool, server).await;
+}
+
+/// The runs of a message with their event, but for ids and times that the server sets.
+async fn left_by(pool: &PgPool, message: Uuid) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT jsonb_build_array(
+             to_jsonb(r) - '{id,root,lineage,message_id,last_event_at,ready_at}'::text[],
+             CASE WHEN r.state = 'ready' AND r.ready_at <> r.last_event_at THEN r.ready_at END,
+             r.last_event_at = e.created_at, r.lineage = e.cooperation_lineage || r.id,
+             to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[], m.topic, m.payload)::text
+         FROM scoop.run r
+         JOIN scoop.message_event e ON e.message_id = r.message_id AND e.type = 'EMITTED'
+         JOIN scoop.message m ON m.id = r.message_id
+         WHERE r.message_id = $1
+         ORDER BY r.handler",
+    )
+    .bind(message)
+    .fetch_all(pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn unregistered_worker_claims_nothing_at_launch() {
+    let (pool, server) = database("unlisted_launch").await;
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        store.leave(worker, BACKOFF).await.unwrap();
+        launched.run_here("saga");
+        let mut session = pool.acquire().await.unwrap();
+        let launch = launch_here(&store, &mut session, one, worker, &launched).await;
+        assert_eq!((launch.launched, launch.handlers, launch.claimed), (1, vec!["saga".into()], vec![]));
+        let heir = Uuid::now_v7();
+        store.register_alone(&pool, heir, 2).await;
+        assert_eq!(claim(&store, heir, &mut QueueCursors::default()).await.len(), 1);
+    }
+    done(pool, server).await;
+}
+
+/// Otherwise a run would be released before its launch has answered.
+#[tokio::test]
+async fn runs_in_flight_are_read_when_no_launch_is_under_way() {
+    let (pool, server) = database("disown_at_launch").await;
+    for one in [true, false] {
+        let (store, worker, mut launched) = launching_at_once(&pool).await;
+        let key = launched.run_here("saga");
+        let mut tx = pool.begin().await.unwrap();
+        let launch = launch_here(&store, &mut tx, one, worker, &launched).await;
+        assert_eq!(launch.claimed, [key.id]);
+
+        let in_flight: Arc<std::sync::Mutex<Vec<Uuid>>> = Arc::default();
+        let disowning = tokio::spawn({
+            let (store, in_flight) = (store.clone(), in_flight.clone());
+            async move { store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await }
+        });
+        blocked(&pool).await;
+        in_flight.lock().unwrap().push(key.id);
+        tx.commit().await.unwrap();
+        assert_eq!(disowning.await.unwrap().unwrap().freed.runs, 0);
+        in_flight.lock().unwrap().clear();
+        assert_eq!(
+            store.disown(worker, || in_flight.lock().unwrap().clone(), BACKOFF).await.unwrap().freed.runs,
+            1
+        );
+    }
+    done(pool, server).await;
+}
+
+/// The worker was deleted. While it reconciles, it registers again and launches a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn unregistered_worker_releases_nothing() {
+    let (pool, server) = database("disown_unlisted").await;
+    let (store, worker, mut launched) = launching(&pool).await;
+    let key = launched.run_here("saga");
+    store.leave(worker, BACKOFF).await.unwrap();
+    let launched = [launched];
+    let comes_back = async || {
+        store.register_alone(&pool, worker, 2).await;
+        store.launch_here(claimer(worker), &launched).await.unwrap().claimed
+    };
+    let in_flight = || {
+        let claimed = || tokio::runtime::Handle::current().block_on(comes_back());
+        assert_eq!(tokio::task::block_in_place(claimed), [key.id]);
+        vec![]
+    };
+    assert_eq!(store.disown(worker, in_flight, BACKOFF).await.unwrap().freed.runs, 0);
+    assert_eq!(comes_back().await, [key.id]);
+    assert_eq!(
+        store.disown(worker, Vec::new, BACKOFF).await.unwrap().freed.runs,
+        1,
+        "a registered worker releases a run that is not in flight"
+    );
+    done(pool, server).await;
+}
+
+/// Three waiting runs without children.
+async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
+    let again = || Launched::new("a", serde_json::Value::Null, 4);
+    store.launch(pool, &[launched, again(), again()]).await.unwrap();
+    let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', definition = 7, handler_iteration = 2, suspensions = 1,
+                    context = '{"Sum": 7}'
+                WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at"#;
+    let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
+    let mut parents: Vec<_> = rows.iter().map(|row| Parent::from_row(row).unwrap()).collect();
+    parents.sort_by_key(|parent| parent.id);
+    parents
+}
+
+#[tokio::test]
+async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
+    let (pool, server) = database("claimed_at_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let woken = store.wake_here(&parents, worker, "w", &lanes(), (1, false)).await.unwrap();
+    let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
+    assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
+    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, false)).await.unwrap();
+    assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "no run wakes twice");
+
+    let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
+    sqlx::query(held).bind(here.key.id).execute(&pool).await.unwrap();
+    let claimed = claim(&store, worker, &mut QueueCursors::default()).await;
+    let claimed = claimed.into_iter().find(|claimed| claimed.key.id == here.key.id);
+    assert_eq!(format!("{here:?}"), format!("{:?}", claimed.unwrap()));
+    let late =
+        "SELECT bool_and(last_event_at > now() + interval '59 minutes') FROM scoop.run WHERE topic = 'a'";
+    assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
+    done(pool, server).await;
+}
+
+/// The COMMITTED events of a run, without ids and times.
+async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
+    let events = "
+        SELECT (to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[])::text
+        FROM scoop.message_event e
+        WHERE cooperation_lineage[cardinality(cooperation_lineage)] = $1 AND type = 'COMMITTED'";
+    sqlx::query_scalar(events).bind(run).fetch_all(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
+    const STEPS: &[StepDefinition] = &[StepDefinition::new("one")];
+    static SAGA: Definition = Definition::new("saga", "a", STEPS);
+    let (pool, server) = database("commits_at_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+
+    let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (1, false)).await.unwrap();
+    let [Ok(claimed)] = &woken.claimed[..] else { panic!("there was room for it: {:?}", woken.claimed) };
+    let Continuation::Record(end) = Continuation::of(&SAGA, &claimed.run).unwrap() else {
+        panic!("no step is left")
+    };
+    let stored = (claimed.surroundings, &claimed.run.context);
+    let settlement = Settlement::new(claimed.key, &claimed.run, stored, end.conclude());
+    assert!(store.settle("w", &[settlement]).await.unwrap().values().all(|settled| settled.ended));
+
+    let woken = store.wake_here(&parents[1..], worker, "w", &lanes(), (1, true)).await.unwrap();
+    assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 0));
+    let roots: Vec<_> = parents[1..].iter().map(|p| Committed { root: p.root, parent: None }).collect();
+    assert_eq!(woken.committed, roots);
+    let [settled] = &committed(&pool, parents[0].id).await[..] else { panic!("it has committed") };
+    assert!(settled.contains(r#"{"Sum": 7}"#) && settled.contains(r#"iteration": 2"#), "{settled}");
+    for parent in &parents[1..] {
+        assert_eq!(committed(&pool, parent.id).await, std::slice::from_ref(settled));
+    }
+    let left = "SELECT count(*) FROM scoop.run WHERE topic = 'a'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&pool).await.unwrap(), 0);
+    let late = "SELECT bool_and(created_at > now() + interval '59 minutes') FROM scoop.message_event
+                WHERE type = 'COMMITTED'";
+    assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
+    let again = store.wake_here(&parents, worker, "w", &lanes(), (3, true)).await.unwrap();
+    assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn parent_with_a_step_left_wakes_and_does_not_commit() {
+    let (pool, server) = database("wakes_not_commits").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    let id = parents[0].id;
+    let left_to_do = [
+        "UPDATE scoop.run SET jump = 'one' WHERE id = $1",
+        "UPDATE scoop.run SET definition = 8 WHERE id = $1",
+        "UPDATE scoop.run SET reserved_for = 7 WHERE id = $1",
+        "UPDATE scoop.run SET step = 'another' WHERE id = $1",
+        "UPDATE scoop.run SET backward = true, failure = '{}' WHERE id = $1",
+        "UPDATE scoop.run SET gives_up = true WHERE id = $1",
+        "UPDATE scoop.run SET give_up_at = now() WHERE id = $1",
+        "INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, failure, last_event_at)
+         SELECT root, message_id, id, lineage || message_id, message_id, 'b', 'b', 'ended', '{}', now()
+         FROM scoop.run WHERE id = $1",
+    ];
+    for what in left_to_do {
+        let mut tx = pool.begin().await.unwrap();
+        sqlx::query("DELETE FROM scoop.run WHERE parent = $1").bind(id).execute(&mut *tx).await.unwrap();
+        let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', jump = NULL, definition = 7, reserved_for = 0,
+                    backward = false, failure = NULL, gives_up = false, give_up_at = NULL WHERE id = $1";
+        sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
+        sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        let woken = store.wake_here(&parents[..1], worker, "w", &lanes(), (0, true)).await.unwrap();
+        assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
+        assert!(committed(&pool, id).await.is_empty(), "{what}");
+    }
+    // Nor does one of a saga that this worker does not have, or one that an unregistered worker asks for.
+    let others = Lanes { handlers: vec!["other".into()], ..lanes() };
+    for (parent, worker, lanes) in [(1, worker, others), (2, Uuid::now_v7(), lanes())] {
+        let parent = &parents[parent..=parent];
+        let woken = store.wake_here(parent, worker, "w", &lanes, (0, true)).await.unwrap();
+        assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
+    }
+    done(pool, server).await;
+}
+
+/// Reaping waits for that row, and so sweeps after the commits of this statement.
+#[tokio::test]
+async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
+    let (pool, server) = database("holds_at_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    for (parent, commits) in [(&parents[..1], false), (&parents[1..2], true)] {
+        let mut tx = pool.begin().await.unwrap();
+        let lock = sqlx::query("SELECT FROM scoop.run WHERE id = $1 FOR UPDATE").bind(parent[0].id);
+        lock.execute(&mut *tx).await.unwrap();
+        let meanwhile = async {
+            blocked(&pool).await;
+            let strike_out = sqlx::query("SELECT FROM scoop.worker WHERE id = $1 FOR UPDATE NOWAIT");
+            let is_held = strike_out.bind(worker).execute(&pool).await.is_err();
+            tx.rollback().await.unwrap();
+            is_held
+        };
+        let lanes = lanes();
+        let waking = store.wake_here(parent, worker, "w", &lanes, (0, commits));
+        let (woken, is_held) = tokio::join!(waking, meanwhile);
+        assert_eq!((woken.unwrap().committed.len(), is_held), (usize::from(commits), commits));
+    }
+    done(pool, server).await;
+}
+
+/// Returns when a session waits for a lock.
+async fn blocked(pool: &PgPool) {
+    let blocked = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let since = std::time::Instant::now();
+    while sqlx::query_scalar::<_, i64>(blocked).fetch_one(pool).await.unwrap() == 0 {
+        assert!(since.elapsed().as_secs() < 30, "no session waits for a lock");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
+    let (pool, server) = database("unlisted_wake_up").await;
+    let (store, worker, launched) = launching(&pool).await;
+    let parents = waiting(&pool, &store, launched).await;
+    for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
+        let lanes = Lanes { handlers: vec![handler.into()], ..lanes() };
+        let woken = store.wake_here(&parents, worker, "w", &lanes, (3, false)).await.unwrap();
+        assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
+        let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
+        sqlx::query(wait).execute(&pool).await.unwrap();
+    }
+    done(pool, server).await;
+}
+
+#[test]
+fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
+    let why = |name: &str| Schema::new(name).unwrap_err().to_string();
+    assert!(why("").contains("it is empty"));
+    assert!(why("a\0b").contains("NUL"));
+    assert!(why("a\nb").contains("control characters"));
+    assert!(why("it's").contains('\''));
+    assert!(why("pg_mine").contains("pg_"));
+    assert!(why(&"x".repeat(58)).contains("58 bytes, and 57 are possible"));
+    for good in ["order", "Weird \"Name", "1st", "a-b", "a.b", &"x".repeat(57)] {
+        assert!(Schema::new(good).is_ok(), "{good}");
+    }
+    assert_eq!(Schema::new("a\"b").unwrap().quoted(), "\"a\"\"b\"");
+}
+
+/// A run of `saga` that has been ready for so long.
+async fn ready_for(pool: &PgPool, store: &Tables, seconds: f64) -> Uuid {
+    let launched = Launched::new("a", serde_json::Value::Null, 0);
+    store.launch(pool, std::slice::from_ref(&launched)).await.unwrap();
+    let since = "UPDATE scoop.run SET ready_at = clock_timestamp() - make_interval(secs => $2)
+                 WHERE message_id = $1 RETURNING id";
+    sqlx::query_scalar(since).bind(launched.id).bind(seconds).fetch_one(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
+    let (pool, server) = database("progress").await;
+    let (store, worker, _) = launching(&pool).await;
+    let claim = async |progress: &mut QueueCursors| {
+        claim(&store, worker, progress).await.iter().map(|claimed| claimed.key.id).collect::<Vec<_>>()
+    };
+    let mut progress = QueueCursors::default();
+    let mut expected = vec![ready_for(&pool, &store, 3000.0).await, ready_for(&pool, &store, 2000.0).await];
+    assert_eq!(claim(&mut progress).await, expected);
+    assert!(progress.overlooks());
+    // One that was launched before the newest, but committed only now; and one that is newer.
+    let hidden = ready_for(&pool, &store, 2500.0).await;
+    expected = vec![ready_for(&pool, &store, 1000.0).await];
+    assert_eq!(claim(&mut progress).await, expected);
+    assert_eq!(claim(&mut QueueCursors::default()).await, [hidden]);
+    // One that was launched a moment before the newest is found, unless this takes longer than a moment.
+    loop {
+        let begun = std::time::Instant::now();
+        let late = ready_for(&pool, &store, 0.0).await;
+        progress.take(("a", "saga", 0), time::OffsetDateTime::now_utc() + time::Duration::HOUR);
+        let claimed = claim(&mut progress).await;
+        if claimed == [late] {
+            break;
+        }
+        assert!(claimed.is_empty() && begun.elapsed().as_secs_f64() > 0.9, "it was overlooked: {claimed:?}");
+    }
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn of_many_handlers_those_are_found_that_have_something_ready() {
+    let (pool, server) = database("handlers_ready").await;
+    let (store, _, _) = launching(&pool).await;
+    let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    // `b` handles two topics; `x` is of another program.
+    let (topics, handlers) = (names("t t u t t t"), names("a b b c d e"));
+    store.publish(&Subscription::pairs(&topics, &handlers)).await.unwrap();
+    store.publish(&Subscription::pairs(&names("t"), &names("x"))).await.unwrap();
+    let ready = async |topic: &str, handler: &str, seconds: f64| {
+        let insert = "
+            INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+            SELECT id, id, ARRAY[id, id], id, $1, $2, now() - $3 * interval '1 second', now()
+            FROM (SELECT gen_random_uuid() AS id) ids";
+        sqlx::query(insert).bind(topic).bind(handler).bind(seconds).execute(&pool).await.unwrap();
+    };
+    let found = async |progress: &QueueCursors| {
+        let lanes = store.lanes_ready(&Lanes::unreserved(&topics, &handlers), progress).await.unwrap();
+        let mut found: Vec<_> =
+            lanes.each().map(|(topic, handler, _)| format!("{topic}/{handler}")).collect();
+        found.sort();
+        found.join(" ")
+    };
+    let mut progress = QueueCursors::default();
+    assert_eq!(found(&progress).await, "");
+    for (topic, handler) in [("t", "a"), ("t", "b"), ("u", "b"), ("t", "d"), ("t", "x")] {
+        ready(topic, handler, 3000.0).await;
+    }
+    ready("t", "e", -3000.0).await;
+    assert_eq!(found(&progress).await, "t/a t/b t/d u/b", "e is to begin later");
+    let before = |seconds| time::OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
+    // The runs left in these two were invisible. Nothing is known of the queues between and around them.
+    progress.take(("t", "b", 0), before(2000));
+    progress.take(("t", "d", 0), before(2000));
+    assert_eq!(found(&progress).await, "t/a u/b");
+    ready("t", "c", 2500.0).await;
+    ready("t", "d", 1000.0).await;
+    assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
+    // The first and the last that there are.
+    progress.take(("t", "a", 0), before(4000));
+    progress.take(("t", "e", 0), before(2000));
+    assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
+    ready("t", "e", 1000.0).await;
+    assert_eq!(found(&progress).await, "t/a t/c t/d t/e u/b");
+    done(pool, server).await;
+}

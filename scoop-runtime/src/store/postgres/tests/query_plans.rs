@@ -1,0 +1,623 @@
+//! The plans of frequent statements, independent of the tables' contents and the server's statistics: each finds its
+//! rows by an index, and reads no more than these.
+
+use sqlx::{AssertSqlSafe, PgPool};
+use uuid::Uuid;
+
+use super::super::pool::SESSION;
+use super::super::{Access, Schema, Sessions, Statements, Tables, migrate};
+use super::{database, done};
+
+/// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
+const HOT: [&str; 24] = [
+    "run_claim",
+    "step_suspend",
+    "step_end",
+    "step_launch",
+    "step_launch_one",
+    "step_tell",
+    "step_settle",
+    "run_settle",
+    "run_wake",
+    "run_due",
+    "handler_ready",
+    "run_overdue",
+    "run_give_up",
+    "run_stops",
+    "run_children",
+    "run_history",
+    "run_repetitions",
+    "run_values",
+    "cancel_mark",
+    "cancel_drop",
+    "message_publish",
+    "message_publish_one",
+    "message_launch_one",
+    "message_standing",
+];
+
+/// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
+/// the earliest on, and stop.
+const WALKS: [&str; 3] = ["run_due", "handler_ready", "run_overdue"];
+
+/// The tables that grow.
+const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
+
+/// Statements in transactions of the user. The settings of those sessions are not ours.
+const AMONG_THE_USERS: [&str; 4] = ["step_suspend", "step_end", "step_launch_one", "message_publish_one"];
+
+/// The `PREPARE` of a statement, and values for it.
+fn prepared(statement: &str) -> (String, &'static str) {
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
+    let (types, values) = match statement {
+        "run_claim" => (
+            "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL",
+        ),
+        "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+        "run_wake" => (
+            "jsonb, uuid, text[], text[], bigint, text[], text, uuid[], int[], int[], bigint",
+            "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
+        ),
+        "run_due" => ("text[], text[], uuid, int[], boolean", "'{}', '{}', gen_random_uuid(), '{}', true"),
+        "handler_ready" => (
+            "text[], text[], text[], text[], timestamptz[], int[], int[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "run_overdue" => ("bigint", "1"),
+        "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+        "run_children" => (
+            "uuid[], uuid, text, boolean, text[], text, boolean",
+            "NULL, gen_random_uuid(), '', true, '{}', NULL, false",
+        ),
+        "run_history" => {
+            ("uuid, text, text, bigint, timestamptz", "gen_random_uuid(), '', 'Rollback of ', 128, NULL")
+        }
+        "run_counts" => ("uuid, text, timestamptz", "gen_random_uuid(), '', now()"),
+        "run_repetitions" => ("uuid, text, timestamptz, text[]", "gen_random_uuid(), '', now(), '{}'"),
+        "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
+        "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
+        "step_suspend" => (
+            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
+             text, int, jsonb",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, \
+             NULL, NULL, NULL",
+        ),
+        "step_settle" => (
+            "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
+             jsonb[], text[], jsonb[], uuid[], uuid[], text, text[], int[], jsonb[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', \
+             '{}', '{}', '{}'",
+        ),
+        "step_launch" => (
+            "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
+             uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text[], int[], \
+             jsonb[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
+             '{}', '{}', '{}', '{}', '{}', '', '{}', '{}', '{}'",
+        ),
+        "step_launch_one" => (
+            "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, int, \
+             int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, int, jsonb",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, 1, \
+             '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL, NULL",
+        ),
+        "step_tell" => (
+            "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
+             uuid[], uuid[], text, text[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', '{}'",
+        ),
+        "step_end" => (
+            "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text, text",
+            "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED', NULL",
+        ),
+        "message_publish" => (
+            "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
+        "message_publish_one" => (
+            "uuid, uuid, uuid, uuid, text, jsonb, jsonb, timestamptz, timestamptz",
+            "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, NULL, NULL",
+        ),
+        "message_launch_one" => (
+            "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
+            "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
+        ),
+        "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
+        "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "cancel_mark" | "cancel_drop" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        _ => ("jsonb", "'[]'"),
+    };
+    (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
+}
+
+/// The plan that serves all calls of a statement.
+async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
+    let (prepare, values) = prepared(statement);
+    let mut connection = pool.acquire().await.unwrap();
+    let prepare = AssertSqlSafe(format!("{SESSION}; {prepare}"));
+    sqlx::raw_sql(prepare).execute(&mut *connection).await.unwrap();
+    let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE p ({values})"));
+    let lines: Vec<String> = sqlx::raw_sql(explain)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| sqlx::Row::get(row, 0))
+        .collect();
+    connection.close().await.unwrap();
+    lines
+}
+
+/// Whether a session of the user settles for one plan. Otherwise it plans anew for each call, which costs more
+/// than the statement.
+async fn keeps_its_plan(pool: &PgPool, statement: &str) -> bool {
+    let (prepare, values) = prepared(statement);
+    let calls = format!("EXECUTE p ({values});").repeat(5);
+    let mut connection = pool.acquire().await.unwrap();
+    let call = AssertSqlSafe(format!("BEGIN; {prepare}; {calls} ROLLBACK"));
+    sqlx::raw_sql(call).execute(&mut *connection).await.unwrap();
+    let once_more = AssertSqlSafe(format!("BEGIN; EXECUTE p ({values}); ROLLBACK"));
+    sqlx::raw_sql(once_more).execute(&mut *connection).await.unwrap();
+    let generic = sqlx::query_scalar("SELECT generic_plans FROM pg_prepared_statements WHERE name = 'p'");
+    let generic: i64 = generic.fetch_one(&mut *connection).await.unwrap();
+    connection.close().await.unwrap();
+    generic == 1
+}
+
+/// The objection to a plan, if any.
+fn objection(statement: &str, plan: &[String]) -> Option<String> {
+    for (at, line) in plan.iter().enumerate() {
+        let Some((_, node)) = line.split_once(" Scan ") else {
+            continue;
+        };
+        // There are as many workers as processes.
+        if line.contains("Seq Scan") && !line.contains("on worker") {
+            return Some(format!("reads a whole table: {line}"));
+        }
+        let grows =
+            TABLES.iter().any(|table| node.split_once(table).is_some_and(|(_, rest)| rest.starts_with(' ')));
+        let found = plan[at + 1..].iter().take_while(|line| !line.contains("->"));
+        let looks_up = found.into_iter().any(|line| line.contains(" Cond: "));
+        if grows && !looks_up && !WALKS.contains(&statement) {
+            return Some(format!("reads a whole index: {line}"));
+        }
+    }
+    None
+}
+
+/// Checks every plan.
+async fn all_look_up(pool: &PgPool, tables: &str) {
+    for statement in HOT {
+        let plan = plan_of(pool, statement).await;
+        if let Some(objection) = objection(statement, &plan) {
+            panic!("with {tables}, {statement} {objection}\nin\n{}", plan.join("\n"));
+        }
+    }
+    for statement in AMONG_THE_USERS {
+        assert!(keeps_its_plan(pool, statement).await, "with {tables}, {statement} is planned for each call");
+    }
+}
+
+/// Twenty thousand runs with their events. Each tenth run waits for a child.
+const MANY: &str = "
+    INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many');
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5(n::text)::uuid, 'many', '{}' FROM generate_series(0, 20000) n;
+    INSERT INTO scoop.run
+        (root, id, parent, lineage, message_id, topic, handler, state, last_event_at)
+    SELECT root, id, parent, array_remove(ARRAY[root, parent, id], NULL), root, 'many', 'many',
+           CASE WHEN n % 10 = 0 THEN 'waiting' ELSE 'ready' END::scoop.run_state, now()
+    FROM generate_series(1, 20000) n
+    CROSS JOIN LATERAL (SELECT md5((n - n % 10)::text)::uuid AS root) of
+    CROSS JOIN LATERAL (SELECT md5('run' || n)::uuid AS id,
+        CASE WHEN n % 10 = 1 THEN md5('run' || n - 1)::uuid END AS parent) ids;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage)
+    SELECT message_id, 'SUSPENDED', handler, 'a test', lineage
+    FROM scoop.run WHERE handler = 'many'";
+
+#[tokio::test]
+async fn every_hot_statement_uses_an_index() {
+    let (pool, server) = database("plans").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    all_look_up(&pool, "fresh tables").await;
+    execute("VACUUM ANALYZE").await;
+    all_look_up(&pool, "tables that were looked at when they were empty").await;
+    execute(MANY).await;
+    all_look_up(&pool, "large tables that were looked at when they were empty").await;
+    execute("VACUUM ANALYZE").await;
+    all_look_up(&pool, "large tables").await;
+    execute("DELETE FROM scoop.run WHERE handler = 'many'").await;
+    execute("VACUUM ANALYZE").await;
+    all_look_up(&pool, "an empty working set and a long history").await;
+    done(pool, server).await;
+}
+
+/// The execution of a statement with these values.
+async fn carried_out(pool: &PgPool, statement: &str, values: &str) -> serde_json::Value {
+    let (prepare, _) = prepared(statement);
+    let explain =
+        format!("{SESSION}; {prepare}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE p ({values})");
+    explained(pool, explain).await
+}
+
+async fn explained(pool: &PgPool, explain: String) -> serde_json::Value {
+    let mut connection = pool.acquire().await.unwrap();
+    let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();
+    let plan: serde_json::Value = sqlx::Row::get(&plan, 0);
+    connection.close().await.unwrap();
+    plan[0]["Plan"].clone()
+}
+
+/// The number of blocks that a plan read.
+fn blocks_read(plan: &serde_json::Value) -> i64 {
+    let blocks = |key: &str| plan[key].as_i64().unwrap();
+    blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
+}
+
+/// The number of blocks that a statement reads with these values.
+async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
+    blocks_read(&carried_out(pool, statement, values).await)
+}
+
+/// Claimed runs are not read again, though their index entries are still there. `known` are values with the progress of
+/// the queue, with which the statement reads fewer blocks than `at_most`. `unknown` are values without it.
+async fn reads_what_is_ready_and_not_what_was_taken(
+    statement: &str,
+    (known, at_most): (&str, i64),
+    unknown: &str,
+) {
+    let (pool, server) = database(&format!("dead_{statement}")).await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    let store = Tables::new(Sessions::new(&pool, 1, &Access::default()), &Schema::new("scoop").unwrap());
+    store.register_alone(&pool, Uuid::nil(), 1).await;
+    execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
+    execute(MANY).await;
+    execute("UPDATE scoop.run SET ready_at = now() - interval '10 minutes'").await;
+    execute("VACUUM scoop.run").await;
+    execute("DELETE FROM scoop.run WHERE handler = 'many' AND state = 'ready'").await;
+    // In this order: a scan marks dead entries, so that the next one is faster.
+    let from_the_last_on = blocks_of(&pool, statement, known).await;
+    let from_the_first_on = blocks_of(&pool, statement, unknown).await;
+    assert!(from_the_first_on > 100, "{from_the_first_on} blocks: the entries are not there any more");
+    assert!(from_the_last_on < at_most, "{from_the_last_on} blocks");
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn claim_skips_the_index_entries_of_claimed_runs() {
+    let claim = |reached: &str| {
+        format!(
+            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL",
+            Uuid::nil()
+        )
+    };
+    let (known, unknown) = (claim("ARRAY[now() - interval '9 minutes']"), claim("'{NULL}'"));
+    reads_what_is_ready_and_not_what_was_taken("run_claim", (&known, 20), &unknown).await;
+}
+
+#[tokio::test]
+async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
+    // The index is read up to the dead entries, and after them, too.
+    let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
+    let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}'");
+    let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}'");
+    reads_what_is_ready_and_not_what_was_taken("handler_ready", (&known, 40), &unknown).await;
+}
+
+/// A run of two thousand steps, each with two children of two thousand runs; the newest child has gone through two
+/// thousand steps itself, and replied.
+const LONG_RUN: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'asked', '{}' FROM generate_series(0, 4000) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT md5('message' || m)::uuid, type::scoop.message_event_type, handler, 'step',
+           array_remove(ARRAY[md5('root')::uuid, md5('run')::uuid, child], NULL), '2020-01-01'::timestamptz + n * interval '1 minute' + after
+    FROM generate_series(1, 4000) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', 'saga', n, NULL::uuid, interval '0'),
+        ('SEEN', 'child', n, md5('child' || n)::uuid, interval '2 seconds'),
+        ('COMMITTED', 'child', n, md5('child' || n)::uuid, interval '3 seconds'),
+        (CASE WHEN n % 2 = 0 THEN 'SUSPENDED' END, 'saga', 0, NULL, interval '1 second')
+    ) events (type, handler, m, child, after)
+    WHERE type IS NOT NULL;
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT ARRAY[md5('root')::uuid, md5('run')::uuid, md5('child4000')::uuid], 'child', name, '7'
+    FROM (SELECT 'Output of step#' || n AS name FROM generate_series(1, 2000) n UNION ALL SELECT 'u32') names";
+
+#[tokio::test]
+async fn replies_of_the_last_step_cost_the_same_after_a_long_history() {
+    let (pool, server) = database("replies").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(LONG_RUN).await;
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let asked = |last: bool| format!("NULL, md5('run')::uuid, 'saga', {last}, '{{}}', 'asked', true");
+        let of_last_step = blocks_of(&pool, "run_children", &asked(true)).await;
+        let of_all = blocks_of(&pool, "run_children", &asked(false)).await;
+        assert!(of_all > 2_000, "{of_all} blocks: the history is not that long");
+        assert!(of_last_step < 100, "{of_last_step} blocks, analyzed: {looked_at}");
+    }
+    done(pool, server).await;
+}
+
+/// A run with so many children, all of which have failed.
+const CROWD: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5({size} || 'message' || n)::uuid, 'crowd', '{}' FROM generate_series(0, {size}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
+    SELECT md5({size} || 'message' || n)::uuid, type::scoop.message_event_type, events.handler, 'step',
+           array_remove(lineage, NULL), '2020-01-01Z'::timestamptz + n * interval '1 minute' + after
+    FROM generate_series(0, {size}) n
+    CROSS JOIN LATERAL (SELECT md5('root{size}')::uuid AS root, md5('run{size}')::uuid AS run,
+        CASE WHEN n > 0 THEN md5({size} || 'child' || n)::uuid END AS child, CASE WHEN n > 0 THEN 'crowd' END AS emitter,
+        CASE WHEN n > 0 THEN 'member' ELSE 'crowd' END AS handler) ids
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', emitter, ARRAY[root, CASE WHEN n > 0 THEN run END], interval '0'),
+        ('SEEN', handler, ARRAY[root, run, child], interval '1 second'),
+        ('ROLLED_BACK', handler, ARRAY[root, run, child], interval '2 seconds')
+    ) events (type, handler, lineage, after)";
+
+/// Also when the planner takes the table for a small one.
+#[tokio::test]
+async fn tree_reads_blocks_in_proportion_to_the_number_of_runs() {
+    let (pool, server) = database("tree_of_crowd").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute =
+        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
+    for size in [50_i32, 4_000] {
+        execute(CROWD.replace("{size}", &size.to_string())).await;
+        let plan = carried_out(&pool, "run_tree", &format!("md5('{size}message0')::uuid, NULL, NULL")).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(size + 1)));
+        let of_each = blocks_read(&plan) / i64::from(size);
+        assert!(of_each < 60, "{of_each} blocks for each of {size} runs");
+        execute("VACUUM ANALYZE".into()).await;
+    }
+    done(pool, server).await;
+}
+
+/// Loops of 2,000 and of 20,000 iterations, each with a message and a value, and a step before them with a value. Of
+/// half of the second the rollback is done, and its newest part names a window of ten iterations.
+const LOOPS: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5(size || 'message' || n)::uuid, 'asked', '{}'
+    FROM (VALUES (2000), (20000)) runs (size), generate_series(0, size) n;
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, step, cooperation_lineage, created_at, jump)
+    SELECT md5(size || 'message' || n)::uuid, type::scoop.message_event_type, 'saga', step,
+           ARRAY[md5('root' || size)::uuid, md5('run' || size)::uuid],
+           '2020-01-01Z'::timestamptz + at * interval '1 second', jump
+    FROM (VALUES (2000), (20000)) runs (size), generate_series(0, size) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', 'turn', 2 * n, NULL),
+        ('SUSPENDED', CASE WHEN n = 0 THEN 'first' ELSE 'turn' END, 2 * n + 1, NULL),
+        (CASE WHEN n >= size / 2 THEN 'SUSPENDED' END, 'Rollback of turn[' || n - 1 || ',]', 4 * size - n,
+         json_build_object(
+             'before', json_build_object('until', 1577836800000000 + (2 * (n - 9) - 1) * 1000000::bigint,
+                                         'instances', n - 9, 'runs', json_build_object('turn', n - 10)),
+             'until', 1577836800000000 + (2 * n + 1) * 1000000::bigint, 'later', '[]'::json)::text)
+    ) events (type, step, at, jump)
+    WHERE type IS NOT NULL;
+    INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
+    SELECT ARRAY[md5('root' || size)::uuid, md5('run' || size)::uuid], 'saga',
+           'Output of ' || CASE WHEN n = 0 THEN 'first' ELSE 'turn' END || '#' || lpad(n::text, 10, '0'), n::text::jsonb
+    FROM (VALUES (2000), (20000)) runs (size), generate_series(0, size) n";
+
+#[tokio::test]
+async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
+    let (pool, server) = database("windows").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(LOOPS).await;
+    let run = |size| format!("md5('run{size}')::uuid");
+    let at = |second| format!("'2020-01-01Z'::timestamptz + {second} * interval '1 second'");
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        for size in [2_000, 20_000] {
+            let run = run(size);
+            let newest = format!("{run}, 'saga', 'Rollback of ', 100, NULL");
+            let older = format!("{run}, 'saga', 'Rollback of ', 100, {}", at(size));
+            let other = format!("{run}, 'saga', {}, '{{other}}'", at(size));
+            let values = format!(
+                "{run}, 'saga', '{{Output of turn#0000001000,Output of turn#0000000999}}', \
+                 '{{Output of turn#0000000000,Output of first#0000000000,Output of other#0000000000}}', \
+                 '{{Output of turn#0000000998,Output of first#0000000998,Output of other#0000000998}}'",
+            );
+            for (statement, asked, at_most) in [
+                ("run_history", &newest, 80),
+                ("run_history", &older, 150),
+                ("run_repetitions", &other, 20),
+                ("run_values", &values, 40),
+            ] {
+                let blocks = blocks_of(&pool, statement, asked).await;
+                assert!(blocks < at_most, "{statement} of {size}: {blocks} blocks, analyzed: {looked_at}");
+            }
+            let all = format!("{run}, 'saga', {}", at(4 * size));
+            let blocks = blocks_of(&pool, "run_counts", &all).await;
+            assert!(blocks > 20, "run_counts of {size}: {blocks} blocks: the history is not that long");
+        }
+    }
+    done(pool, server).await;
+}
+
+/// The number of blocks of temporary files that the parts of a plan wrote, each with those below it.
+fn blocks_written_aside(plan: &serde_json::Value) -> i64 {
+    let below = plan["Plans"].as_array().into_iter().flatten().map(blocks_written_aside);
+    plan["Temp Written Blocks"].as_i64().unwrap() + below.sum::<i64>()
+}
+
+#[tokio::test]
+async fn large_payloads_are_written_once() {
+    let (pool, server) = database("payloads").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let ids = |count: usize| {
+        let ids: Vec<_> = (0..count).map(|_| Uuid::now_v7().to_string()).collect();
+        format!("'{{{}}}'", ids.join(","))
+    };
+    let (root, first, second) = (Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7());
+    let runs = format!(
+        "INSERT INTO scoop.handler (topic, handler) VALUES ('large', 'large');
+         INSERT INTO scoop.message (id, topic, payload) VALUES ('{root}', 'large', '0');
+         INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, owner, epoch, last_event_at)
+         SELECT '{root}', id, ARRAY['{root}', id], '{root}', 'large', 'large', 'running', id, 1, now()
+         FROM unnest('{{{first},{second}}}'::uuid[]) AS run (id)",
+    );
+    sqlx::raw_sql(AssertSqlSafe(runs)).execute(&pool).await.unwrap();
+    // 20 MB, five times what a statement may have in memory.
+    let count = 100;
+    let each = |value: &str| format!("array_fill({value}, ARRAY[{count}])");
+    let (topics, none) = (each("'large'::text"), each("NULL::jsonb"));
+    let payloads = each("to_jsonb(repeat('0123456789', 20000))");
+    let places: Vec<_> = (1..=count).rev().map(|place| place.to_string()).collect();
+    let places = format!("'{{{}}}'", places.join(","));
+    let of_one = format!(
+        "'{root}', '{first}', 1, NULL, 'w', 'step', NULL, 0, NULL, 1, NULL, false, NULL, NULL, NULL, \
+         gen_random_uuid(), {count}, {places}, {}, {topics}, {payloads}, {none}, {}, {}, NULL, 1, NULL",
+        ids(count),
+        ids(count),
+        ids(count)
+    );
+    let of_many = format!(
+        "'{{{root}}}', '{{{second}}}', '{{1}}', '{{step}}', '{{NULL}}', '{{0}}', '{{NULL}}', '{{1}}', '{{NULL}}', \
+         '{{false}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', ARRAY[gen_random_uuid()], '{{{count}}}', {}, {places}, {}, \
+         {topics}, {payloads}, {none}, {}, {}, 'w', '{{NULL}}', '{{1}}', '{{NULL}}'",
+        each("1"),
+        ids(count),
+        ids(count),
+        ids(count)
+    );
+    let by_client = format!(
+        "{}, {}, {}, {}, {topics}, {payloads}, {none}, {}, {}",
+        ids(count),
+        ids(count),
+        ids(count),
+        ids(count),
+        each("NULL::timestamptz"),
+        each("NULL::timestamptz")
+    );
+    for (at, (statement, values)) in
+        (1..).zip([("step_launch_one", of_one), ("step_launch", of_many), ("message_publish", by_client)])
+    {
+        let plan = carried_out(&pool, statement, &values).await;
+        assert_eq!(blocks_written_aside(&plan), 0, "{statement}: {plan:#}");
+        let published = "SELECT count(*) FROM scoop.message WHERE length(payload::text) > 200000";
+        let published: i64 = sqlx::query_scalar(published).fetch_one(&pool).await.unwrap();
+        assert_eq!(published, at * 100, "{statement}");
+    }
+    done(pool, server).await;
+}
+
+/// Hierarchies that are at rest: committed, rolled back, or with a child; and one that is not.
+const AT_REST: &str = "
+    INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many');
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'many', '{}' FROM generate_series(0, 5000) n;
+    INSERT INTO scoop.message_event
+        (message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, created_at, context)
+    SELECT md5('message' || n)::uuid, type::scoop.message_event_type, handler, worker, step,
+           array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN handler IS NOT NULL THEN md5('run' || n)::uuid END], NULL),
+           now() + at * interval '1 second', jsonb_build_object('Note', repeat('x', 700) || n)
+    FROM generate_series(0, 5000) n
+    CROSS JOIN LATERAL (VALUES
+        ('EMITTED', NULL, NULL, NULL, 0),
+        ('SEEN', 'many', 'a test', NULL, 1),
+        ('SUSPENDED', 'many', 'a test', 'step', 2),
+        (CASE WHEN n = 0 THEN NULL WHEN n % 2 = 0 THEN 'COMMITTED' ELSE 'ROLLING_BACK' END, 'many', 'a test', 'step', 3),
+        (CASE WHEN n % 2 = 1 THEN 'ROLLED_BACK' END, 'many', 'a test', 'step', 4)
+    ) events (type, handler, worker, step, at)
+    WHERE type IS NOT NULL";
+
+/// Hierarchies none of which is at rest: a run with a child failed to roll back, and failed again. Of each tenth, no run
+/// has begun, and one handler of many listens. The tables were empty at the last ANALYZE.
+const DAMAGED: &str = "
+    INSERT INTO scoop.handler (topic, handler, since)
+    SELECT 'many' || n, 'many', now() - interval '1 day' FROM generate_series(0, 50) n;
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('message' || n)::uuid, 'many1', '{}'::jsonb FROM generate_series(1, 2000) n
+    UNION ALL SELECT md5('child' || n)::uuid, 'many2', '{}' FROM generate_series(1, 2000) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
+    SELECT md5(message || n)::uuid, type::scoop.message_event_type, handler, step,
+           array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN depth > 0 THEN md5('run' || n)::uuid END,
+                              CASE WHEN depth > 1 THEN md5('child run' || n)::uuid END], NULL),
+           now() + at * interval '1 second', CASE type WHEN 'ROLLBACK_FAILED' THEN '{}'::jsonb END
+    FROM generate_series(1, 2000) n
+    CROSS JOIN LATERAL (VALUES
+        ('message', 'EMITTED', NULL, NULL, 0, 0),
+        ('message', 'SEEN', 'many', NULL, 1, 1),
+        ('child', 'EMITTED', 'many', 'step', 1, 2),
+        ('message', 'SUSPENDED', 'many', 'step', 1, 3),
+        ('child', 'SEEN', 'many', NULL, 2, 4),
+        ('child', 'COMMITTED', 'many', 'step', 2, 5),
+        ('message', 'ROLLING_BACK', 'many', 'step', 1, 6),
+        ('message', 'ROLLBACK_FAILED', 'many', 'step', 1, 7)
+    ) events (message, type, handler, step, depth, at)
+    WHERE n % 10 > 0 OR at = 0;
+    INSERT INTO scoop.repeated_failure (root, run, step, exception, failed_at)
+    SELECT md5('root' || n)::uuid, md5('run' || n)::uuid, 'step', '{}', now() + interval '1 minute'
+    FROM generate_series(1, 2000) n;
+    INSERT INTO scoop.redelivery (message_id, root, redelivered_at)
+    SELECT md5('message' || n)::uuid, md5('root' || n)::uuid, now() FROM generate_series(1, 2000) n";
+
+#[tokio::test]
+async fn rebuild_of_tables_that_were_analyzed_empty_looks_up_each_row() {
+    let (pool, server) = database("damaged").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute("VACUUM ANALYZE").await;
+    execute(DAMAGED).await;
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == "rebuild_events").unwrap();
+    let explain = format!("{SESSION}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}", text.as_str());
+    let plan = explained(&pool, explain).await;
+    let events = 1_800 * 8 + 200;
+    assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(events + 1_800)), "with the repeated failures");
+    let of_each = blocks_read(&plan) / i64::from(events);
+    assert!(of_each < 40, "{of_each} blocks for each event");
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn rebuild_reads_hierarchies_that_are_not_at_rest() {
+    let (pool, server) = database("at_rest").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
+    execute(AT_REST).await;
+    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let (_, text) = statements.iter().find(|(name, _)| *name == "rebuild_events").unwrap();
+    let explain = format!("{SESSION}; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}", text.as_str());
+    for looked_at in [false, true] {
+        if looked_at {
+            execute("VACUUM ANALYZE").await;
+        }
+        let plan = explained(&pool, explain.clone()).await;
+        assert_eq!(plan["Actual Rows"].as_f64(), Some(3.0), "the events of the one that is not at rest");
+        let table = "SELECT pg_relation_size('scoop.message_event') / current_setting('block_size')::int";
+        let table: i64 = sqlx::query_scalar(table).fetch_one(&pool).await.unwrap();
+        let blocks = blocks_read(&plan);
+        assert!(!looked_at || blocks < table / 5, "{blocks} blocks read, the table has {table}");
+    }
+    done(pool, server).await;
+}
+
+#[test]
+fn bad_plan_is_distinguished_from_a_good_one() {
+    let plan = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let good = plan(
+        "Update on run r\n  ->  Index Scan using run_pkey on run r  (cost)\n        Index Cond: (id = $1)",
+    );
+    assert_eq!(objection("step_end", &good), None);
+    let bad = plan(
+        "Join\n  ->  Index Scan using run_pkey on run r  (cost)\n        Filter: x\n  ->  Tid Scan\n        TID Cond: y",
+    );
+    assert!(objection("step_end", &bad).is_some_and(|text| text.contains("whole index")));
+    let worse = plan("  ->  Seq Scan on handler  (cost)");
+    assert!(objection("step_end", &worse).is_some_and(|text| text.contains("whole table")));
+}

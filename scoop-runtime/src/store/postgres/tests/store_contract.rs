@@ -1,0 +1,433 @@
+//! Checks the engine's store against the suite of the core, by the operations that the engine uses.
+//!
+//! | in the suite | here |
+//! | --- | --- |
+//! | an item | a message on a topic with one handler, whose id follows from the key; in the queue as its run |
+//! | an entry | a message on a topic without a handler, whose id follows from stream and key |
+//! | dequeue | claim, of one run; after a claim that failed, disown first |
+//! | a round without an acknowledgement | launch, of messages that there can be once |
+//! | another round | settle: the run commits, and emits what is not there yet |
+//! | abandon | release |
+//! | a holder | a worker, with a session of its own that shows that it lives |
+//! | kill, take over | the end of that session, reap |
+//! | advance | the times of all runs are put back |
+//!
+//! *What does not fit.* A settlement has no keys: the engine generates the ids of its emissions, and fencing keeps a
+//! settlement from being applied twice. So existing messages are looked up before the settlement. Two concurrent rounds
+//! with the same new messages are not supported: the second fails as a whole.
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use scoop_core::store::conformance::{self, Fault, Faults, Struck, World};
+use scoop_core::store::{Dequeued, Entry, Item, Round, Rounds, Token, Verdict};
+use scoop_core::{
+    Conclusion, Context, ContextKey, Continuation, Definition, Emission, Fate, Lineage, Returned, Run,
+    SleepUntil, StepDefinition,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use time::OffsetDateTime;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use self::world::{Outside, Server, Session};
+use super::super::{Access, Schema, Sessions, Tables, migrate};
+use super::{database, done};
+use crate::saga::registry::Subscription;
+use crate::settings::Backoff;
+use crate::store::{
+    ClaimKey, Claimed, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release, Settlement, Store,
+};
+
+const ITEMS: &str = "rounds.items";
+const ENTRIES: &str = "rounds.entries";
+static SAGA: Definition = Definition {
+    saga: std::borrow::Cow::Borrowed("rounds"),
+    topic: std::borrow::Cow::Borrowed(ITEMS),
+    steps: std::borrow::Cow::Borrowed(&[StepDefinition::new("step")]),
+};
+
+/// The settling worker's identifier in events.
+const IDENTIFIER: &str = "scoop-rs:rounds";
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error("the answer was lost, as the suite wanted it")]
+    Unanswered,
+    #[error("the token is none of ours")]
+    Token,
+}
+
+/// An entry, as the event of its message carries it, with its place in its round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Noted {
+    entry: Entry,
+    round: Uuid,
+    place: usize,
+}
+
+impl ContextKey for Noted {
+    const KEY: &'static str = "NotedKey";
+}
+
+/// The identity of a run, as a settlement needs it.
+#[derive(Serialize, Deserialize)]
+struct Receipt {
+    root: Uuid,
+    run: Uuid,
+    message: Uuid,
+}
+
+/// A store, and all that the suite does to it. Its handles share it.
+struct Tested {
+    store: Store,
+    outside: Outside,
+    faults: Faults,
+    holders: Mutex<BTreeMap<String, Holder>>,
+    /// How far the suite's clock is ahead of the store's.
+    advanced: std::sync::Mutex<Duration>,
+    /// A worker that is never enlisted: it only takes over.
+    heir: Uuid,
+}
+
+/// The suite knows no pauses.
+const NO_PAUSE: Backoff = Backoff { first: Duration::ZERO, longest: Duration::ZERO };
+
+/// A worker, as long as its session lasts.
+struct Holder {
+    worker: Uuid,
+    session: Session,
+    /// The runs that it knows to hold, each with its epoch.
+    in_flight: Vec<(Uuid, i64)>,
+    /// Whether it has lost an answer, and may hold more.
+    doubts: bool,
+}
+
+impl Holder {
+    fn ids(&self) -> Vec<Uuid> {
+        self.in_flight.iter().map(|(run, _)| *run).collect()
+    }
+}
+
+#[derive(Clone)]
+struct Handle(Arc<Tested>);
+
+/// A message that can be launched only once, with this context.
+fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context: Context) -> Launched {
+    Launched::new(topic, payload, 0).unique(key).with(context)
+}
+
+/// The claim of a token.
+fn key_of(token: &Token) -> Result<(Receipt, ClaimKey), Error> {
+    let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
+    let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
+    let key = ClaimKey { root: receipt.root, id: receipt.run, epoch };
+    Ok((receipt, key))
+}
+
+impl Tested {
+    /// Executes an operation of the store. With a fault, the connection is lost before its end, or the answer after
+    /// that.
+    async fn call<T>(
+        &self,
+        locks: &str,
+        operation: impl AsyncFnOnce(&Store) -> sqlx::Result<T>,
+    ) -> Result<T, Error> {
+        match self.faults.next() {
+            Struck::No => Ok(operation(&self.store).await?),
+            Struck::Before => Err(self.outside.interrupted(locks, operation(&self.store)).await),
+            Struck::After => {
+                operation(&self.store).await?;
+                Err(Error::Unanswered)
+            }
+        }
+    }
+
+    fn advanced(&self) -> Duration {
+        *self.advanced.lock().unwrap()
+    }
+
+    /// The messages of a round.
+    fn messages(&self, round: &Round) -> Vec<Launched> {
+        let (mut keys, number) = (BTreeSet::new(), Uuid::now_v7());
+        let mut messages = vec![];
+        for (place, entry) in round.append.iter().enumerate() {
+            let key = format!("{}\n{}", entry.stream, entry.key);
+            if keys.insert(key.clone()) {
+                let mut context = Context::default();
+                context.set(Noted { entry: entry.clone(), round: number, place }).unwrap();
+                messages.push(launched(ENTRIES, &key, serde_json::Value::Null, context));
+            }
+        }
+        let mut keys = BTreeSet::new();
+        for item in round.enqueue.iter().filter(|item| keys.insert(&item.key)) {
+            let mut context = Context::default();
+            if let Some(at) = item.visible_at {
+                context.set(SleepUntil::new(at - self.advanced())).unwrap();
+            }
+            messages.push(launched(ITEMS, &item.key, serde_json::to_value(item).unwrap(), context));
+        }
+        messages
+    }
+
+    /// The holder's worker, registered at its first use.
+    async fn holder<T>(&self, name: &str, ask: impl FnOnce(&mut Holder) -> T) -> Result<T, Error> {
+        let mut holders = self.holders.lock().await;
+        if !holders.contains_key(name) {
+            let worker = Uuid::now_v7();
+            let session = self.outside.enlist(worker).await?;
+            holders.insert(name.to_owned(), Holder { worker, session, in_flight: vec![], doubts: false });
+        }
+        Ok(ask(holders.get_mut(name).expect("it is there by now")))
+    }
+
+    /// Reconciles after a lost answer: all runs but the known ones are released.
+    async fn disown(&self, holder: &str) -> Result<(), Error> {
+        let (worker, in_flight, doubts) =
+            self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
+        if doubts {
+            self.call("run", async |store| store.disown(worker, || in_flight.clone(), NO_PAUSE).await)
+                .await?;
+            self.holder(holder, |holder| holder.doubts = false).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes this claim from the runs in flight of every holder.
+    async fn forget(&self, key: ClaimKey) {
+        for holder in self.holders.lock().await.values_mut() {
+            holder.in_flight.retain(|held| *held != (key.id, key.epoch));
+        }
+    }
+
+    async fn claim(&self, holder: &str) -> Result<Option<Claimed>, Error> {
+        let worker = self.holder(holder, |holder| holder.worker).await?;
+        let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
+        let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
+        let nothing = BTreeMap::<String, usize>::new();
+        let claim = async |store: &Store| {
+            store.claim(worker, IDENTIFIER, &lanes, 1, &nothing, &mut QueueCursors::default()).await
+        };
+        let mut claimed = self.call("run", claim).await?.pop();
+        if claimed.is_none() {
+            let claim_suspect = async |store: &Store| match store.due(&lanes, worker, true).await?.suspect {
+                Some(suspect) => store.claim_suspect(worker, IDENTIFIER, &lanes, &suspect).await,
+                None => Ok(None),
+            };
+            claimed = Box::pin(self.call("run", claim_suspect)).await?;
+        }
+        Ok(claimed.map(|claimed| claimed.expect("it was written by us")))
+    }
+
+    /// The topology that the worker knows.
+    async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
+        // Without faults, since an engine reads it at another time.
+        let living = self.outside.store().living_workers().await?;
+        Ok(living.iter().find(|living| living.id == worker).map_or(0, |living| living.topology))
+    }
+
+    /// The messages that do not exist yet.
+    async fn unknown(&self, mut messages: Vec<Launched>) -> Result<Vec<Launched>, Error> {
+        let look = async |store: &Store| {
+            let mut known = vec![];
+            for message in &messages {
+                known.push(store.standing(message.root, message.id).await?.emitted);
+            }
+            Ok(known)
+        };
+        let mut known = self.call("run", look).await?.into_iter();
+        messages.retain(|_| known.next() == Some(false));
+        Ok(messages)
+    }
+
+    async fn settle(&self, token: &Token, round: &Round) -> Result<Verdict, Error> {
+        let (receipt, key) = key_of(token)?;
+        let messages = self.unknown(self.messages(round)).await?;
+        let lineage = Lineage::root(receipt.root).child(receipt.run);
+        let run = Run::new(lineage, receipt.message, format!("{}[{IDENTIFIER}]", SAGA.saga));
+        let surroundings = HierarchyFlags { has_parent: false, undoing: false };
+        let context = run.context.clone();
+        let settlement = Settlement::new(key, &run, (surroundings, &context), conclusion(&run, messages));
+        let settlements = [settlement];
+        let settled = self.call("message_event", async |store| store.settle(IDENTIFIER, &settlements).await);
+        Ok(match settled.await?.get(&(key.id, key.epoch)) {
+            Some(settled) => {
+                assert!(settled.ended, "a run of one step has ended after it: {settled:?}");
+                Verdict::Committed
+            }
+            None => Verdict::Refused,
+        })
+    }
+}
+
+/// The engine's conclusion when these messages are emitted by the only step of a run.
+fn conclusion(run: &Run, messages: Vec<Launched>) -> Conclusion {
+    let Ok(Continuation::Call(step)) = Continuation::of(&SAGA, run) else { unreachable!("it has a step") };
+    let emission = |message: Launched| Emission {
+        message: message.id,
+        topic: message.topic.to_owned(),
+        detached_root: Some(message.root),
+        context: message.context.clone(),
+        payload: message.payload,
+        required: None,
+    };
+    let emissions = messages.into_iter().map(emission).collect();
+    let returned = Returned { next: None, output: None, replies: vec![], emissions };
+    let concluded = step.conclude(run.context.clone(), Ok(returned));
+    let Fate::GoesOn(after) = &concluded.fate else { unreachable!("a step went well") };
+    let Ok(Continuation::Record(commits)) = Continuation::of(&SAGA, after) else {
+        unreachable!("it was the last step")
+    };
+    let commits = commits.conclude();
+    concluded.followed_by(commits)
+}
+
+impl Rounds for Handle {
+    type Error = Error;
+
+    async fn now(&self) -> Result<OffsetDateTime, Error> {
+        let now = self.0.call("run", async |store| store.now().await).await?;
+        Ok(now.earliest + self.0.advanced())
+    }
+
+    async fn dequeue(&self, holder: &str) -> Result<Option<Dequeued>, Error> {
+        self.0.disown(holder).await?;
+        let claimed = match self.0.claim(holder).await {
+            Ok(Some(claimed)) => claimed,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                self.0.holder(holder, |holder| holder.doubts = true).await?;
+                return Err(error);
+            }
+        };
+        let item: Item = serde_json::from_value(claimed.payload).expect("it was written by us");
+        self.0.holder(holder, |holder| holder.in_flight.push((claimed.key.id, claimed.key.epoch))).await?;
+        let receipt = Receipt { root: claimed.key.root, run: claimed.key.id, message: claimed.run.message };
+        let receipt = serde_json::to_string(&receipt).expect("ids can be written as JSON");
+        let epoch = claimed.key.epoch.try_into().expect("no epoch is negative");
+        let token = Token { item: item.key.clone(), epoch, receipt };
+        Ok(Some(Dequeued { item, token }))
+    }
+
+    async fn commit(&self, round: &Round) -> Result<Verdict, Error> {
+        if let Some(token) = &round.acknowledge {
+            return self.0.settle(token, round).await;
+        }
+        let messages = self.0.messages(round);
+        self.0.call("message_event", async |store| store.launch_alone(&messages).await).await?;
+        Ok(Verdict::Committed)
+    }
+
+    async fn abandon(&self, token: &Token) -> Result<(), Error> {
+        let (_, key) = key_of(token)?;
+        self.0.forget(key).await;
+        self.0.call("run", async |store| store.release(&[Release::at_once(key)]).await).await.map(drop)
+    }
+
+    async fn read(&self, stream: &str) -> Result<Vec<Entry>, Error> {
+        let mut noted = self.0.outside.noted().await?;
+        noted.retain(|noted| noted.entry.stream == stream);
+        // The events of a launch have no order of their own.
+        let mut order = BTreeMap::new();
+        for (place, noted) in noted.iter().enumerate() {
+            order.entry(noted.round).or_insert(place);
+        }
+        noted.sort_by_key(|noted| (order[&noted.round], noted.place));
+        Ok(noted.into_iter().map(|noted| noted.entry).collect())
+    }
+
+    async fn take_over(&self) -> Result<u64, Error> {
+        let reaped = self.0.call("run", async |store| store.reap(self.0.heir, NO_PAUSE).await).await?;
+        Ok(reaped.freed.runs.try_into().unwrap_or(u64::MAX))
+    }
+}
+
+impl World for Handle {
+    type Store = Self;
+
+    async fn open(&self) -> Self {
+        self.clone()
+    }
+
+    async fn advance(&self, by: Duration) {
+        let passed = self.0.outside.advance(by).await;
+        *self.0.advanced.lock().unwrap() += by - passed;
+    }
+
+    async fn kill(&self, holder: &str) {
+        let mut holders = self.0.holders.lock().await;
+        if let Some(holder) = holders.get_mut(holder) {
+            self.0.outside.end(&mut holder.session).await;
+        }
+    }
+
+    fn faults(&self) -> &Faults {
+        &self.0.faults
+    }
+}
+
+/// A world of its own on this store.
+fn tested(outside: Outside) -> Handle {
+    let (faults, holders, advanced) = Default::default();
+    let store = outside.store();
+    Handle(Arc::new(Tested { store, outside, faults, holders, advanced, heir: Uuid::now_v7() }))
+}
+
+/// Registers the handler of items.
+async fn list(store: &Store) {
+    store.publish(&Subscription::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()])).await.unwrap();
+}
+
+/// A claim with a lost answer is released when its worker reconciles, not only when the worker is dead.
+async fn a_lost_claim_is_disowned(world: &Handle) {
+    assert_eq!(world.commit(&Round::new().enqueue("one", 1.into())).await.unwrap(), Verdict::Committed);
+    world.faults().arm(Fault::Answer, 1);
+    assert!(world.dequeue("a").await.is_err());
+    assert!(world.faults().disarm());
+    assert!(world.dequeue("b").await.unwrap().is_none(), "`a` holds it without knowing");
+    let held = world.dequeue("a").await.unwrap().expect("it was disowned, and claimed again");
+    assert_eq!((&*held.item.key, held.token.epoch), ("one", 2));
+    assert_eq!(world.commit(&Round::new().acknowledge(held.token)).await.unwrap(), Verdict::Committed);
+}
+
+/// Checks the store of this world against the suite.
+async fn conforms(make: impl AsyncFn() -> Handle) {
+    a_lost_claim_is_disowned(&make().await).await;
+    conformance::check(make).await.unwrap_or_else(|violations| panic!("{violations}"));
+}
+
+#[tokio::test]
+async fn the_store_on_postgresql_conforms() {
+    let (pool, server) = database("rounds").await;
+    // Connections are lost here, but not the server.
+    let options = (*pool.connect_options()).clone().options([("synchronous_commit", "off")]);
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let schema = Schema::new("scoop").unwrap();
+    migrate(&pool, &schema).await.unwrap();
+    let tables = Arc::new(Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema));
+    list(&Store::Postgres(tables.clone())).await;
+    conforms(async || {
+        let server = Server { pool: pool.clone(), tables: tables.clone() };
+        server.empty().await;
+        tested(Outside::Postgres(server))
+    })
+    .await;
+    tables.sessions().close().await;
+    done(pool, server).await;
+}
+
+#[tokio::test]
+async fn the_store_in_memory_conforms() {
+    conforms(async || {
+        let memory = Memory::new(OffsetDateTime::UNIX_EPOCH);
+        list(&Store::Memory(memory.clone())).await;
+        tested(Outside::Memory(memory))
+    })
+    .await;
+}

@@ -1,0 +1,106 @@
+//! Decodes the rows of a tree.
+
+use std::time::SystemTime;
+
+use scoop_core::{Escaped, EventKind};
+use serde::Deserialize;
+use serde_json::Value;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::decode::{lineage, time_if_any};
+use crate::store::readable;
+use crate::tree::{RunRow, Stands};
+use crate::util::shown;
+use crate::util::shown::system_time;
+use crate::{CancellationRequest, RunEvent};
+
+#[derive(Deserialize)]
+struct EventRow {
+    #[serde(rename = "type")]
+    kind: String,
+    step: Option<String>,
+    worker: Option<String>,
+    /// The number of earlier calls of the child failure handler, if this is the record of such a call.
+    handling: Option<i32>,
+    exception: Option<Value>,
+    /// Since 1970; `None` if the time is outside the years 1 to 9999.
+    micros: Option<i64>,
+}
+
+impl RunRow {
+    /// Decodes the row, or returns the reason for which it cannot be read.
+    pub(crate) fn from_row(row: &PgRow) -> Result<Self, String> {
+        Self::read(row).map_err(|error| {
+            let handler: Option<&str> = row.try_get("handler").unwrap_or_default();
+            let message: Option<Uuid> = row.try_get("message_id").unwrap_or_default();
+            let message = message.map_or_else(String::new, |message| format!(" of message {message}"));
+            let handler = Escaped(handler.unwrap_or("an unknown handler")).to_string();
+            format!("a run of `{handler}`{message}: {}", Escaped(&error.to_string()))
+        })
+    }
+
+    fn read(row: &PgRow) -> sqlx::Result<Self> {
+        let (message, topic): (Uuid, &str) = (row.try_get("message_id")?, row.try_get("topic")?);
+        let Some(handler) = row.try_get("handler")? else {
+            let at = time(row, "launched_at")?;
+            return Ok(Self::unhandled(lineage(row)?, (message, topic), at, row.try_get("redelivered_as")?));
+        };
+        let events: Option<Json<Vec<EventRow>>> = row.try_get("events")?;
+        let events = events.into_iter().flat_map(|Json(events)| events);
+        let events = events.filter_map(EventRow::into_event).collect();
+        let stands = match row.try_get("state")? {
+            Some(state) => Some(Stands::read(row, state)?),
+            None => None,
+        };
+        let read_at = time(row, "read_at")?;
+        Ok(Self::new(lineage(row)?, message, (handler, topic), stands, events, read_at))
+    }
+}
+
+impl Stands {
+    fn read(row: &PgRow, state: String) -> sqlx::Result<Self> {
+        let attempts: i32 = row.try_get("attempts")?;
+        Ok(Self {
+            state,
+            attempts: u32::try_from(attempts).unwrap_or(0),
+            reason: row.try_get("reason")?,
+            backward: row.try_get("backward")?,
+            ready_at: time(row, "ready_at")?,
+            give_up_at: time(row, "give_up_at")?,
+            gives_up: row.try_get("gives_up")?,
+            is_abandoned: row.try_get("is_abandoned")?,
+            owner: row.try_get("owner")?,
+        })
+    }
+}
+
+impl EventRow {
+    fn into_event(self) -> Option<RunEvent> {
+        let micros =
+            self.micros.map(|micros| OffsetDateTime::UNIX_EPOCH + time::Duration::microseconds(micros));
+        let (failure, unreadable) = self.exception.map_or((None, None), readable);
+        let unreadable = unreadable
+            .or_else(|| self.micros.is_none().then(|| "its time is none of the years 1 to 9999".into()));
+        let event = RunEvent::new(EventKind::from_name(&self.kind)?, self.step, micros.map(system_time));
+        let event = event.written_by(self.worker, self.handling.is_some(), failure);
+        Some(event.marked(unreadable))
+    }
+}
+
+impl CancellationRequest {
+    /// Decodes a request. Unreadable parts are marked; `None` without a readable lineage, since it then applies to no
+    /// run.
+    pub(crate) fn from_row(row: &PgRow) -> Option<Self> {
+        let exception: Option<Json<Value>> = row.try_get("exception").ok()?;
+        let (failure, _) = exception.map_or((None, None), |Json(exception)| readable(exception));
+        Some(Self::new(lineage(row).ok()?, failure, time(row, "requested_at").ok()?))
+    }
+}
+
+fn time(row: &PgRow, column: &str) -> sqlx::Result<Option<SystemTime>> {
+    Ok(time_if_any(row, column)?.map(shown::system_time))
+}

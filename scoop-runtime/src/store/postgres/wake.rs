@@ -1,0 +1,104 @@
+//! The statements of the engine, one function for each.
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::types::Json;
+use sqlx::{Postgres, Row};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::Tables;
+use super::decode::{lineage, time, time_if_any};
+use super::query_ext::{Alone, Done};
+use crate::store::{Claimed, Committed, Lanes, Parent, Release, WakeStorage, Woken};
+use crate::util::ids;
+
+impl Parent {
+    /// From a row with `root`, `id` and `at`.
+    pub(super) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self { root: row.try_get("root")?, id: row.try_get("id")?, at: time(row, "at")? })
+    }
+}
+
+impl Committed {
+    fn from_row(row: &PgRow, at: OffsetDateTime) -> sqlx::Result<Self> {
+        let parent: Option<Uuid> = row.try_get("parent")?;
+        Ok(Self::of(&lineage(row)?, parent.is_some(), at))
+    }
+}
+
+impl WakeStorage for Tables {
+    async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
+        let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
+        Ok(woken.handlers)
+    }
+
+    async fn wake_here(
+        &self,
+        parents: &[Parent],
+        worker: Uuid,
+        identifier: &str,
+        lanes: &Lanes,
+        (room, commits): (usize, bool),
+    ) -> sqlx::Result<Woken> {
+        let last_steps: &[String] = if commits { &lanes.last_steps } else { &[] };
+        let rows = sqlx::query(self.sql.run_wake.clone())
+            .bind(Json(parents))
+            .bind(worker)
+            .bind(&lanes.topics)
+            .bind(&lanes.handlers)
+            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .bind(last_steps)
+            .bind(identifier)
+            .bind(parents.iter().map(|_| ids::now_v7()).collect::<Vec<_>>())
+            .bind(&lanes.reserved_for)
+            .bind(&lanes.definitions)
+            .bind(lanes.topology)
+            .all(&self.sessions)
+            .await?;
+        let mut woken = Woken::default();
+        for row in &rows {
+            if let Some(at) = time_if_any(row, "committed_at")? {
+                woken.committed.push(Committed::from_row(row, at)?);
+            } else if row.try_get("claimed")? {
+                woken.claimed.push(Claimed::from_row(row, identifier)?);
+            } else {
+                woken.handlers.push(row.try_get("handler")?);
+            }
+        }
+        Ok(woken)
+    }
+
+    async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {
+        let each = releases.iter();
+        let released = sqlx::query(self.sql.run_release.clone())
+            .bind(each.clone().map(|r| r.key.root).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.key.id).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.key.epoch).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.pause_seconds).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.reason.clone()).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.granted).collect::<Vec<_>>())
+            .bind(each.clone().map(|r| r.definition).collect::<Vec<_>>())
+            .bind(each.map(|r| r.again).collect::<Vec<_>>())
+            .done(&self.sessions)
+            .await?;
+        Ok(released.rows_affected())
+    }
+
+    async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
+        self.notification(worker).done(&self.sessions).await?;
+        Ok(())
+    }
+}
+
+impl Tables {
+    /// Makes waiting runs ready that were never woken, and returns their handlers. Deletes ended runs without a parent.
+    pub(super) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
+        let woken = sqlx::query(self.sql.run_sweep.clone()).all(&self.sessions).await?;
+        woken.iter().map(|row| row.try_get("handler")).collect()
+    }
+
+    pub(super) fn notification(&self, worker: Uuid) -> Query<'_, Postgres, PgArguments> {
+        sqlx::query("SELECT pg_notify($1, $2)").bind(&self.sql.channel).bind(worker.to_string())
+    }
+}

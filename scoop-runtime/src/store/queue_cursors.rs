@@ -1,0 +1,46 @@
+//! The progress of claims in the queues of ready runs.
+//!
+//! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum. Claims that start
+//! with the oldest entry would pass more dead ones with each run of a backlog.
+//!
+//! Progress is reset periodically, because an older run may become visible late (a slow commit) and must still be
+//! claimed in order. After a reset, the next claim of a queue starts with its oldest entry.
+
+use std::collections::BTreeMap;
+
+use time::OffsetDateTime;
+
+use super::Lanes;
+
+/// For each topic, handler and reservation, the `ready_at` of the newest claimed run. Runs that became ready before it
+/// have been claimed, except those that were invisible then (not committed yet), locked by another transaction, or
+/// launched later for a time in the past.
+#[derive(Debug, Default)]
+pub(crate) struct QueueCursors(BTreeMap<(String, String, i32), OffsetDateTime>);
+
+impl QueueCursors {
+    /// Whether a claim that starts there may overlook a run.
+    pub(crate) fn overlooks(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// The start of a claim in each of these queues; `None` where it is unknown.
+    pub(super) fn of(&self, lanes: &Lanes) -> Vec<Option<OffsetDateTime>> {
+        let key = |(topic, handler, lane): (&str, &str, i32)| (topic.to_owned(), handler.to_owned(), lane);
+        lanes.each().map(|lane| self.0.get(&key(lane)).copied()).collect()
+    }
+
+    /// The known queues: topic, handler, reservation, and start of a claim.
+    pub(super) fn known(&self) -> Vec<(&str, &str, i32, OffsetDateTime)> {
+        self.0
+            .iter()
+            .map(|((topic, handler, lane), reached)| (&**topic, &**handler, *lane, *reached))
+            .collect()
+    }
+
+    /// Advances a queue to a claimed run.
+    pub(crate) fn take(&mut self, (topic, handler, lane): (&str, &str, i32), ready_at: OffsetDateTime) {
+        let reached = self.0.entry((topic.to_owned(), handler.to_owned(), lane)).or_insert(ready_at);
+        *reached = ready_at.max(*reached);
+    }
+}

@@ -1,0 +1,280 @@
+//! Runs and their states, as the store passes them to the engine and gets them back.
+
+use std::collections::BTreeMap;
+
+use scoop_core::{Context, Entry, Failure, Lineage, Run, Suspension, Window};
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A run under a claim. A statement changes nothing if that claim no longer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimKey {
+    pub(crate) root: Uuid,
+    pub(crate) id: Uuid,
+    pub(crate) epoch: i64,
+}
+
+/// A part of a rollback that has failed again.
+#[derive(Debug)]
+pub(crate) struct FailedPart {
+    pub(crate) part: String,
+    /// How often the children's failures had been handled before, if they were the reason.
+    pub(crate) handler_iteration: Option<u32>,
+    pub(crate) failure: Failure,
+}
+
+/// A claimed run, with all that is needed to continue it.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) key: ClaimKey,
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) payload: Value,
+    /// Failed attempts since the last event that do not count as retries.
+    pub(crate) attempts: i32,
+    /// Retries since the last event, after failures that did not count.
+    pub(crate) retries: u32,
+    /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
+    pub(crate) tried_under: Vec<i32>,
+    pub(crate) surroundings: HierarchyFlags,
+    /// Whether it may have to give up.
+    pub(crate) overdue: bool,
+    /// The definition under which its newest step completed.
+    pub(crate) definition: Option<i32>,
+    /// The definition that it is reserved for; 0 for none.
+    pub(crate) reserved_for: i32,
+    pub(crate) run: Run,
+}
+
+/// The surroundings of a run in its hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HierarchyFlags {
+    /// A parent run waits for it.
+    pub(crate) has_parent: bool,
+    /// It belongs to a rollback, its own or that of an ancestor. It cannot be cancelled.
+    pub(crate) undoing: bool,
+}
+
+/// A run of a claim that this worker cannot work on.
+#[derive(Debug)]
+pub(crate) enum Unclaimed {
+    /// It was claimed, but this program cannot read its record.
+    Unreadable { key: ClaimKey, handler: String, why: String },
+    /// The database refuses its claim: it is stuck.
+    Refused { root: Uuid, id: Uuid, why: String },
+}
+
+/// Points in time as the database reads them.
+pub(crate) fn timestamps<S: serde::Serializer>(
+    times: &[OffsetDateTime],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Timestamp(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
+    serializer.collect_seq(times.iter().copied().map(Timestamp))
+}
+
+/// What stands for a failure that has to be on record, and is not.
+pub(crate) fn no_failure() -> Failure {
+    Failure::new("Unknown", "no failure is on record", "scoop")
+}
+
+/// A run of which a child has ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Parent {
+    pub(crate) root: Uuid,
+    pub(crate) id: Uuid,
+    /// The time of the child's last event.
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) at: OffsetDateTime,
+}
+
+/// The runs that wait for no child any more.
+#[derive(Default)]
+pub(crate) struct Woken {
+    /// The handlers of the runs that are ready.
+    pub(crate) handlers: Vec<String>,
+    /// The runs claimed by the same statement.
+    pub(crate) claimed: Vec<Result<Claimed, Unclaimed>>,
+    /// The runs committed by the same statement.
+    pub(crate) committed: Vec<Committed>,
+}
+
+/// A run that has committed when its last child did, as no step was left.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Committed {
+    pub(crate) root: Uuid,
+    /// The run of which a child ended with that.
+    pub(crate) parent: Option<Parent>,
+}
+
+impl Committed {
+    /// The run of this lineage, at this time.
+    pub(super) fn of(lineage: &Lineage, has_parent: bool, at: OffsetDateTime) -> Self {
+        let root = lineage.root_id();
+        let parent = lineage.parent().filter(|_| has_parent);
+        Self { root, parent: parent.map(|parent| Parent { root, id: parent.id(), at }) }
+    }
+}
+
+/// A run that is handed back without a settlement.
+pub(crate) struct Release {
+    pub(crate) key: ClaimKey,
+    /// How long it cannot be claimed.
+    pub(crate) pause_seconds: f64,
+    /// The cause; `None` if it is merely handed back.
+    pub(crate) reason: Option<String>,
+    /// Whether the attempt counts as a retry that the step is granted.
+    pub(crate) granted: bool,
+    /// The definition of the program.
+    pub(crate) definition: i32,
+    /// Whether the former failed attempts were of the same step.
+    pub(crate) again: bool,
+}
+
+impl Release {
+    /// Hands it back without a failed attempt.
+    pub(crate) fn at_once(key: ClaimKey) -> Self {
+        Self { key, pause_seconds: 0.0, reason: None, granted: false, definition: 0, again: true }
+    }
+
+    /// Hands it back after a failed attempt.
+    pub(crate) fn after(key: ClaimKey, pause_seconds: f64, reason: String) -> Self {
+        Self { pause_seconds, reason: Some(reason.replace('\0', "")), ..Self::at_once(key) }
+    }
+}
+
+/// Why a run has to give up.
+pub(crate) struct GiveUp {
+    /// The requests to it or to its ancestors.
+    pub(crate) requests: Vec<Failure>,
+    /// The context with its deadlines.
+    pub(crate) context: Context,
+    pub(crate) now: OffsetDateTime,
+    /// Earlier deadlines do not count, if it belongs to a rollback.
+    pub(crate) since: Option<OffsetDateTime>,
+}
+
+/// The runs that became free.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Freed {
+    pub(crate) runs: usize,
+    /// Those among them that are stuck, with their hierarchies.
+    pub(crate) stuck: Vec<(Uuid, Uuid)>,
+}
+
+/// The dead workers that were deleted.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Reaped {
+    pub(crate) workers: usize,
+    pub(crate) freed: Freed,
+}
+
+/// The result of a reconciliation.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Disowned {
+    pub(crate) freed: Freed,
+    /// The handlers of the runs that were waiting although no child was left, and are ready now.
+    pub(crate) woken: Vec<String>,
+}
+
+/// How many attempts of a run may have an unknown result before its next event; with the last one the run is stuck.
+/// With the pauses of the engine that takes about a minute or more.
+pub(crate) const UNKNOWN_MAX: i32 = 12;
+
+/// The reason of a run whose last attempt ended with its worker.
+pub(crate) const WORKER_GONE: &str = "the worker that executed it ended";
+
+/// The reason of a run whose last attempt ended without an answer of the database, or in a panic of the worker.
+pub(crate) const ANSWER_LOST: &str = "the result of the last attempt is unknown";
+
+/// The reason of a run that is stuck because of them.
+pub(crate) const UNKNOWN_TOO_OFTEN: &str = "the results of 12 of its attempts are unknown: each time the worker ended or \
+    panicked, or the answer of the database was lost; see the logs. `Scoop::retry` makes it run again";
+
+/// The part of a pause, from 0.5 to 1.5, for this run after so many attempts; as in `run_free.sql`.
+pub(super) fn spread(run: Uuid, doubts: i32) -> f64 {
+    let place = 9 + usize::try_from(doubts % 7).unwrap_or_default();
+    0.5 + f64::from(run.as_bytes()[place]) / 255.0
+}
+
+/// The newest part of a history, or a window of it.
+#[derive(Default)]
+pub(crate) struct History {
+    /// The newest suspension, of a step or of the rollback.
+    pub(crate) last: Option<Suspension>,
+    /// Whether a part of the rollback was done already.
+    pub(crate) any_part_done: bool,
+    /// The window that the newest part is in, if the history is long.
+    pub(crate) window: Option<Window>,
+    /// The entries of that window; without one, the newest entries.
+    pub(crate) entries: Vec<Entry>,
+    /// The outputs of the steps, if there are no more entries.
+    pub(crate) outputs: BTreeMap<String, Value>,
+}
+
+/// The requested values of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// The values of these names.
+    pub(crate) names: Vec<String>,
+    /// Of each of these ranges, from a name to another of the same length, the one with the last name.
+    pub(crate) newest: Vec<(String, String)>,
+}
+
+/// In microseconds since 1970.
+pub(super) fn micros_of(at: OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> sqlx::Error {
+    sqlx::Error::Decode(Box::new(error))
+}
+
+/// The length at which an unreadable value is cut.
+const SHOWN_CHARS_MAX: usize = 200;
+
+/// The failure; or a substitute, and the reason why it cannot be read.
+pub(crate) fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
+    let text = exception.to_string();
+    match serde_json::from_value(exception) {
+        Ok(failure) => (failure, None),
+        Err(error) => {
+            let shortened: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+            let stand_in = Failure::new("Unreadable", &shortened, "unknown");
+            (Some(stand_in), Some(format!("its failure is not as the protocol has it: {error}")))
+        }
+    }
+}
+
+/// What a worker has to do next.
+#[derive(Debug)]
+pub(crate) struct Due {
+    /// The seconds until its queues or a waiting run have work; negative if that is past.
+    pub(crate) seconds: Option<f64>,
+    pub(crate) is_worker_dead: bool,
+    /// The topology, if this worker is registered.
+    pub(crate) topology: Option<i64>,
+    /// The suspect that has been ready longest.
+    pub(crate) suspect: Option<Suspect>,
+}
+
+/// A ready run that may be what ends its workers; see `scoop.is_suspect`.
+#[derive(Clone, Debug)]
+pub(crate) struct Suspect {
+    pub(crate) root: Uuid,
+    pub(crate) id: Uuid,
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) reserved_for: i32,
+    pub(crate) ready_at: OffsetDateTime,
+}
+
+impl Suspect {
+    /// Its queue: topic, handler and reservation.
+    pub(crate) fn lane(&self) -> (&str, &str, i32) {
+        (&self.topic, &self.handler, self.reserved_for)
+    }
+}

@@ -1,0 +1,12 @@
+//! Small parts without a layer of their own.
+
+pub(crate) mod detached;
+pub(crate) mod ids;
+pub(crate) mod name;
+pub(crate) mod patience;
+pub(crate) mod payload;
+pub(crate) mod shown;
+pub(crate) mod stored_time;
+pub(crate) mod subscribed;
+pub(crate) mod sync;
+pub(crate) mod when;
