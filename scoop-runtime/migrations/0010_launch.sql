@@ -1,10 +1,10 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- Launches under a condition, for transactions of any session: see `message_launch.sql`, which also claims runs for the
--- launching worker. A change in one of them must be repeated in the other.
+-- Launches under a condition, for transactions of any session: see `message_insert_claiming.sql`, which also claims
+-- runs for the launching worker. A change in one of them must be repeated in the other.
 
--- SECURITY DEFINER: a role needs only EXECUTE. So the function checks that each message starts a hierarchy of its own, and
--- claims no run.
+-- SECURITY DEFINER: a role needs only EXECUTE. So the function checks that each message starts a hierarchy of its own,
+-- and claims no run.
 
 -- Publishes messages that start hierarchies of their own, one run for each handler listed at this moment; but none that
 -- is there already, as one that may be launched only once can be, and none at all if one of them requires a handler and

@@ -1,10 +1,10 @@
 //! A run whose owner dies, is presumed dead, or loses answers; and which settlements apply.
 //!
-//! Statements under way run in the server independently of their sender: on a lost connection they are carried
-//! out later, or never. A claim, and a launch that claims (`run_claim.sql`, `message_launch.sql`,
-//! `message_launch_one.sql`), first locks its worker row and commits later. Reaping a worker
-//! (`worker_reap.sql`) and pausing one's own claims (`worker_pause.sql`) wait for that lock. A settlement looks
-//! at the row of the run after locking it.
+//! Statements under way run in the server independently of their sender: on a lost connection they are carried out
+//! later, or never. A claim, and a launch that claims (`run_claim.sql`, `message_insert_claiming.sql`,
+//! `message_insert_one_claiming.sql`), first locks its worker row and commits later. Reaping a worker
+//! (`worker_reap.sql`) and pausing one's own claims (`worker_wait_for_claims.sql`) wait for that lock. A settlement
+//! looks at the row of the run after locking it.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 

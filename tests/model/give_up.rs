@@ -1,12 +1,12 @@
 //! A hierarchy that is cancelled, or misses its deadline, while its runs settle, launch, fail and are claimed.
 //!
-//! A root launches a child, which launches a grandchild; each then has one more step. A root that rolls back
-//! launches a helper in its compensation, which belongs to the rollback. A cancellation is one transaction of
-//! several statements (`cancel_mark.sql` until it finds none, `cancel_drop.sql`), each with a snapshot of its
-//! own. `run_overdue.sql` is a transaction of one statement. A statement that changes a row waits for the
-//! transaction that has changed it before, and then looks at the row again. A claim skips locked rows. Waking
-//! is a model of its own: here a parent whose children have all ended may be woken at any time, or commit with
-//! that if it has no step left.
+//! A root launches a child, which launches a grandchild; each then has one more step. A root that rolls back launches a
+//! helper in its compensation, which belongs to the rollback. A cancellation is one transaction of several statements
+//! (`run_mark_cancelled.sql` until it finds none, `run_delete_unstarted.sql`), each with a snapshot of its own.
+//! `run_mark_overdue.sql` is a transaction of one statement. A statement that changes a row waits for the transaction
+//! that has changed it before, and then looks at the row again. A claim skips locked rows. Waking is a model of its
+//! own: here a parent whose children have all ended may be woken at any time, or commit with that if it has no step
+//! left.
 
 use crate::check::{COMES_TO_REST, Model, holds, violates};
 

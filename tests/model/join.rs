@@ -1,7 +1,7 @@
 //! A parent that waits for its children several times, and the processes that wake it.
 //!
 //! The ends of children are committed in transactions of their own. The parent check follows later: by the
-//! process that committed an end (`run_wake.sql`), or by a sweep (`run_sweep.sql`). Both read with the snapshot
+//! process that committed an end (`run_wake.sql`), or by a sweep (`run_wake_missed.sql`). Both read with the snapshot
 //! of a statement and write later. If the row of the parent has changed by then, Postgres looks at the newest
 //! version of that row again, but at no other row.
 

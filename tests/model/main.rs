@@ -6,10 +6,10 @@
 //! property that it breaks.
 //!
 //! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,
-//!   `worker_pause.sql`, `worker_reap.sql`, the epochs of `0006_settle.sql`).
-//! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`cancel_mark.sql`,
-//!   `cancel_drop.sql`, `run_overdue.sql`, the refusals of `0006_settle.sql`).
-//! * [`join`]: a parent, its children, and the statements that wake it (`run_wake.sql`, `run_sweep.sql`).
+//!   `worker_wait_for_claims.sql`, `worker_reap.sql`, the epochs of `0006_settle.sql`).
+//! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`run_mark_cancelled.sql`,
+//!   `run_delete_unstarted.sql`, `run_mark_overdue.sql`, the refusals of `0006_settle.sql`).
+//! * [`join`]: a parent, its children, and the statements that wake it (`run_wake.sql`, `run_wake_missed.sql`).
 //! * [`rollback`]: a tree of runs that fail and are rolled back, as decided by `scoop_core`.
 //!
 //! Change the model together with the statement that it names. States, moves and times are printed:

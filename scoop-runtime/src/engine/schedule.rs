@@ -88,10 +88,10 @@ impl Followed {
     }
 }
 
-/// Launches the ticks of at most one schedule. Returns the time until the next one is due. A schedule whose row is gone is
-/// registered again, and begins anew.
+/// Launches the ticks of at most one schedule. Returns the time until the next one is due. A schedule whose row is gone
+/// is registered again, and begins anew.
 async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration> {
-    let Awaited { seconds, unlisted } = engine.store.schedule_wait(followed.pairs()).await?;
+    let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed.pairs()).await?;
     if !unlisted.is_empty() {
         unlisted.iter().for_each(|saga| telemetry::schedule_unlisted(engine.worker, saga));
         publish_some(engine, |name| unlisted.iter().any(|saga| saga == name)).await?;

@@ -95,7 +95,7 @@ pub(crate) enum SetAside {
     Void,
 }
 
-/// A definition, as `definition_publish.sql` takes it.
+/// A definition, as `definition_register.sql` takes it.
 #[derive(Debug, Serialize)]
 pub(crate) struct PublishedDefinition {
     pub(crate) handler: String,

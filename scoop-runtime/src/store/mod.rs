@@ -324,7 +324,7 @@ storage! {
         async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
 
         /// The wait until one of these is due, and those without a row.
-        async fn schedule_wait(&self, pairs: Pairs<'_>) -> Awaited;
+        async fn schedule_next_due(&self, pairs: Pairs<'_>) -> Awaited;
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
         async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;

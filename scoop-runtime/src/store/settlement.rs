@@ -13,7 +13,7 @@ use super::types::{ClaimKey, HierarchyFlags, timestamps};
 use crate::store::Unhandled;
 use crate::util::payload;
 
-/// What follows from one move of one run, as `run_settle.sql` takes it. What is not there is not
+/// What follows from one move of one run, as `settle_general.sql` takes it. What is not there is not
 /// written: each byte is read twice.
 #[derive(Debug, Serialize)]
 pub(crate) struct Settlement {

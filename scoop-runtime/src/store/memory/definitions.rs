@@ -1,5 +1,5 @@
 //! Recorded definitions of sagas, and the living workers with their current ones; see `definition_*.sql`,
-//! `topology_*.sql` and `run_set_aside.sql`.
+//! `topology_*.sql` and `run_hand_over.sql`.
 
 use scoop_core::RecordedStep;
 use uuid::Uuid;

@@ -1,5 +1,5 @@
-//! Launches messages that start hierarchies of their own; see `message_launch.sql`,
-//! `message_launch_one.sql` and `message_publish.sql`.
+//! Launches messages that start hierarchies of their own; see `message_insert_claiming.sql`,
+//! `message_insert_one_claiming.sql` and `message_insert_many.sql`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

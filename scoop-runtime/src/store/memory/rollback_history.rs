@@ -1,5 +1,5 @@
-//! The history of a run, and the outcomes of its launches; see `run_history.sql`, `run_counts.sql`,
-//! `run_repetitions.sql`, `run_values.sql` and `run_children.sql`.
+//! The history of a run, and the outcomes of its launches; see `run_history.sql`, `run_count_parts.sql`,
+//! `run_count_repetitions.sql`, `run_values.sql` and `run_children.sql`.
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,8 @@ impl ScheduleStorage for Memory {
         .await
     }
 
-    async fn schedule_wait(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
-        self.run("schedule_wait", |state| {
+    async fn schedule_next_due(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
+        self.run("schedule_next_due", |state| {
             let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
             let unlisted = own(pairs).filter(|pair| !state.schedules.contains_key(pair));
             let unlisted = unlisted.map(|(_, handler)| handler).collect();

@@ -1,4 +1,4 @@
-//! The progress of a message, and the tree of its hierarchy; see `message_standing.sql` and `run_tree.sql`.
+//! The progress of a message, and the tree of its hierarchy; see `message_status.sql` and `run_tree.sql`.
 
 use scoop_core::{EventKind, Failure};
 use time::OffsetDateTime;

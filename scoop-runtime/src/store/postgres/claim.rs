@@ -30,7 +30,7 @@ struct Claim<'a, S> {
 impl ClaimStorage for Tables {
     async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         let known = progress.known();
-        let rows = sqlx::query_as(self.sql.handler_ready.clone())
+        let rows = sqlx::query_as(self.sql.handler_list_ready.clone())
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
             .bind(known.iter().map(|(topic, ..)| *topic).collect::<Vec<_>>())
@@ -153,7 +153,7 @@ impl Tables {
     }
 
     async fn ready(&self, lanes: &Lanes, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
-        sqlx::query_as(self.sql.run_ready.clone())
+        sqlx::query_as(self.sql.run_list_ready.clone())
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
             .bind(&lanes.reserved_for)

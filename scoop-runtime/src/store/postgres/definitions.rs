@@ -32,7 +32,10 @@ impl DefinitionStorage for Tables {
         &self,
         definitions: &[PublishedDefinition],
     ) -> sqlx::Result<Vec<(String, i32)>> {
-        sqlx::query(self.sql.definition_publish.clone()).bind(Json(definitions)).done(&self.sessions).await?;
+        sqlx::query(self.sql.definition_register.clone())
+            .bind(Json(definitions))
+            .done(&self.sessions)
+            .await?;
         // A statement of its own: it sees what another program has recorded meanwhile.
         sqlx::query_as(self.sql.definition_ids.clone())
             .bind(definitions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
@@ -54,7 +57,7 @@ impl DefinitionStorage for Tables {
     async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
-        sqlx::query(self.sql.worker_enlist.clone())
+        sqlx::query(self.sql.worker_change_definitions.clone())
             .bind(registered.worker)
             .bind(registered.topics)
             .bind(registered.handlers)
@@ -75,7 +78,7 @@ impl DefinitionStorage for Tables {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         // So the next statement sees all living workers, and a worker that starts later sees its result.
         sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
-        let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_set_aside.clone())
+        let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_hand_over.clone())
             .bind(refusal.key.root)
             .bind(refusal.key.id)
             .bind(refusal.key.epoch)

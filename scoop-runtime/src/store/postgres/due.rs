@@ -14,7 +14,7 @@ use crate::util::when::Now;
 
 impl DueStorage for Tables {
     async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
-        let due = sqlx::query(self.sql.run_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
+        let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
         let due = due.bind(worker).bind(&lanes.reserved_for).bind(claims_suspects);
         let row = due.one(&self.sessions).await?;
         Ok(Due {
@@ -26,13 +26,13 @@ impl DueStorage for Tables {
     }
 
     async fn overdue(&self, limit: i64) -> sqlx::Result<Vec<Parent>> {
-        let rows = sqlx::query(self.sql.run_overdue.clone()).bind(limit).all(&self.sessions).await?;
+        let rows = sqlx::query(self.sql.run_mark_overdue.clone()).bind(limit).all(&self.sessions).await?;
         rows.iter().map(Parent::from_row).collect()
     }
 
     async fn stops(&self, keys: &[ClaimKey]) -> sqlx::Result<Vec<(Uuid, f64)>> {
         let each = keys.iter();
-        sqlx::query_as(self.sql.run_stops.clone())
+        sqlx::query_as(self.sql.run_stop_deadlines.clone())
             .bind(each.clone().map(|key| key.root).collect::<Vec<_>>())
             .bind(each.clone().map(|key| key.id).collect::<Vec<_>>())
             .bind(each.map(|key| key.epoch).collect::<Vec<_>>())
@@ -41,7 +41,7 @@ impl DueStorage for Tables {
     }
 
     async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
-        let row = sqlx::query(self.sql.run_give_up.clone())
+        let row = sqlx::query(self.sql.run_give_up_reasons.clone())
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
@@ -62,7 +62,7 @@ impl DueStorage for Tables {
     }
 
     async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
+        let held = sqlx::query(self.sql.run_is_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
         held.one(&self.sessions).await?.try_get(0)
     }
 

@@ -22,11 +22,12 @@ impl FreeStorage for Tables {
     ) -> sqlx::Result<Disowned> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let paused: Vec<Owner> =
-            sqlx::query_as(self.sql.worker_pause.clone()).bind(worker).fetch_all(&mut *tx).await?;
+            sqlx::query_as(self.sql.worker_wait_for_claims.clone()).bind(worker).fetch_all(&mut *tx).await?;
         // An unregistered worker owns nothing. Registered again, it may own runs before this transaction ends.
         let mut freed = Freed::default();
         if !paused.is_empty() {
-            let orphaned = sqlx::query_scalar(self.sql.run_orphaned.clone()).fetch_all(&mut *tx).await?;
+            let orphaned =
+                sqlx::query_scalar(self.sql.worker_list_unregistered.clone()).fetch_all(&mut *tx).await?;
             let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![]));
             let owners: Vec<_> = paused.into_iter().chain(unlisted).collect();
             freed = self.free(&mut tx, &owners, &in_flight(), ANSWER_LOST, backoff).await?;
@@ -37,7 +38,7 @@ impl FreeStorage for Tables {
     }
 
     async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
-        let look = sqlx::query_scalar(self.sql.worker_dead.clone()).bind(worker);
+        let look = sqlx::query_scalar(self.sql.worker_any_dead.clone()).bind(worker);
         if !look.one(&self.sessions).await? {
             return Ok(Reaped::default());
         }
@@ -48,7 +49,7 @@ impl FreeStorage for Tables {
         let freed = self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await?;
         let workers = dead.len();
         self.reconsider(&mut tx, &handlers(dead)).await?;
-        sqlx::query(self.sql.run_sweep.clone()).execute(&mut *tx).await?;
+        sqlx::query(self.sql.run_wake_missed.clone()).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(Reaped { workers, freed })
     }
@@ -56,7 +57,7 @@ impl FreeStorage for Tables {
     async fn leave(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
-        let left = sqlx::query_as(self.sql.worker_leave.clone()).bind(worker).fetch_all(&mut *tx).await?;
+        let left = sqlx::query_as(self.sql.worker_delete.clone()).bind(worker).fetch_all(&mut *tx).await?;
         let freed = self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await?;
         self.reconsider(&mut tx, &handlers(left)).await?;
         self.notification(worker).execute(&mut *tx).await?;

@@ -107,8 +107,8 @@ impl Tables {
             return self.launch_any(executor, messages).await;
         }
         let publish = match messages {
-            [message] => message.publish(self.sql.message_publish_one.clone()),
-            _ => publish_all(self.sql.message_publish.clone(), messages),
+            [message] => message.publish(self.sql.message_insert_one.clone()),
+            _ => publish_all(self.sql.message_insert_many.clone(), messages),
         };
         // The transaction may be one of the user, in which names may be taken.
         let rows = publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await?;
@@ -123,7 +123,7 @@ impl Tables {
         message: &Launched,
     ) -> sqlx::Result<Launch> {
         debug_assert!(message.is_plain(), "the statement knows nothing of the rest");
-        let publish = message.publish_here(self.sql.message_launch_one.clone(), claimer);
+        let publish = message.publish_here(self.sql.message_insert_one_claiming.clone(), claimer);
         let mut launch = Launch { launched: 1, handlers: vec![], claimed: vec![] };
         for row in publish.persistent(self.sessions.keeps_statements()).fetch_all(executor).await? {
             if row.try_get("claimed")? {
@@ -141,7 +141,8 @@ impl Tables {
         messages: &[impl Serialize + Sync],
         claimer: Claimer<'_>,
     ) -> sqlx::Result<Launch> {
-        let launch = sqlx::query(self.sql.message_launch.clone()).bind(Json(messages)).bind(claimer.worker);
+        let launch =
+            sqlx::query(self.sql.message_insert_claiming.clone()).bind(Json(messages)).bind(claimer.worker);
         let launch = launch.bind(claimer.identifier).bind(claimer.topology);
         let row = launch.persistent(self.sessions.keeps_statements()).fetch_one(executor).await?;
         Ok(Launch { claimed: row.try_get("claimed")?, ..launch_of(&row)? })
@@ -153,7 +154,7 @@ impl Tables {
         executor: impl PgExecutor<'_>,
         messages: &[impl Serialize + Sync],
     ) -> sqlx::Result<Launch> {
-        let launch = sqlx::query(self.sql.message_launch_any.clone()).bind(Json(messages));
+        let launch = sqlx::query(self.sql.message_insert_any.clone()).bind(Json(messages));
         // The transaction may be one of the user, in which names may be taken.
         let launch = launch.persistent(self.sessions.keeps_statements());
         launch_of(&launch.fetch_one(executor).await?)

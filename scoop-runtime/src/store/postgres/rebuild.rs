@@ -64,7 +64,7 @@ impl Tables {
         // Before the lock: those that wait for it may hold all other connections.
         let mut reader = self.sessions.lend().await?;
         sqlx::query(self.sql.rebuild_lock.clone()).execute(&mut *tx).await?;
-        let alive: i64 = sqlx::query_scalar(self.sql.rebuild_workers.clone()).fetch_one(&mut *tx).await?;
+        let alive: i64 = sqlx::query_scalar(self.sql.worker_count_alive.clone()).fetch_one(&mut *tx).await?;
         if alive > 0 {
             return Ok(Err(alive));
         }
@@ -88,7 +88,7 @@ impl Tables {
         skipped: &Reasons,
         pass: &mut Pass,
     ) -> sqlx::Result<()> {
-        let topology = sqlx::query(self.sql.rebuild_topology.clone()).fetch_all(&mut *tx).await?;
+        let topology = sqlx::query(self.sql.handler_list_all.clone()).fetch_all(&mut *tx).await?;
         let topology = topology.iter().map(read_listened).collect::<sqlx::Result<Vec<_>>>()?;
         let now: OffsetDateTime = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *tx).await?;
         let mut events = sqlx::query(self.sql.rebuild_events.clone()).fetch(reader);
@@ -178,7 +178,8 @@ impl Tables {
         let Some(failed) = hierarchy.iter().find(|row| row.kind == EventKind::RollbackFailed) else {
             return Ok(vec![]);
         };
-        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root_of(failed)).fetch_all(tx).await?;
+        let rows =
+            sqlx::query(self.sql.intervention_list.clone()).bind(root_of(failed)).fetch_all(tx).await?;
         let read = |row: &PgRow| {
             let kind: &str = row.try_get("kind")?;
             let resolves = kind == Remedy::Resolve.as_str();

@@ -25,7 +25,7 @@ use crate::util::when::since_1970;
 
 impl RepairStorage for Tables {
     async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_hold.clone())
+        let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
             .bind(key.root)
             .bind(key.id)
             .bind(key.epoch)
@@ -41,7 +41,7 @@ impl RepairStorage for Tables {
     async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
         let (unrolled, now) = self.unrolled(&mut tx, root).await?;
         if self.is_done(&mut tx, asked.asked).await? {
             return Ok(Ok(Repaired::before(target, now)));
@@ -75,17 +75,17 @@ impl RepairStorage for Tables {
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let rows = page.of(self.sql.repair_unrolled.clone(), &self.sessions).await?;
+        let rows = page.of(self.sql.rollback_failure_page.clone(), &self.sessions).await?;
         rows.iter().map(FailedCompensation::from_row).collect()
     }
 
     async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
-        let rows = page.of(self.sql.run_stuck.clone(), &self.sessions).await?;
+        let rows = page.of(self.sql.run_page_stuck.clone(), &self.sessions).await?;
         rows.iter().map(StuckRun::from_row).collect()
     }
 
     async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
-        let rows = sqlx::query(self.sql.repair_list.clone()).bind(root).all(&self.sessions).await?;
+        let rows = sqlx::query(self.sql.intervention_list.clone()).bind(root).all(&self.sessions).await?;
         rows.iter().map(Intervention::from_row).collect()
     }
 }
@@ -97,7 +97,7 @@ impl Tables {
         connection: &mut PgConnection,
         root: Uuid,
     ) -> sqlx::Result<(Unrolleds, OffsetDateTime)> {
-        let rows = sqlx::query(self.sql.repair_find.clone())
+        let rows = sqlx::query(self.sql.rollback_failure_list.clone())
             .bind(root)
             .bind(OPERATOR)
             .fetch_all(&mut *connection)
@@ -117,7 +117,7 @@ impl Tables {
         target: &Target,
         known: &[Uuid],
     ) -> sqlx::Result<(Option<String>, bool)> {
-        let row = sqlx::query(self.sql.repair_others.clone())
+        let row = sqlx::query(self.sql.run_find_active_below.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
             .bind(known)
@@ -133,7 +133,7 @@ impl Tables {
         target: &Target,
         asked: &Remedied<'_>,
     ) -> sqlx::Result<Option<Repaired>> {
-        let handler: Option<String> = sqlx::query_scalar(self.sql.repair_chance.clone())
+        let handler: Option<String> = sqlx::query_scalar(self.sql.run_retry_one_stuck.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
             .fetch_optional(&mut *connection)
@@ -154,7 +154,7 @@ impl Tables {
         asked: &Remedied<'_>,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.repair_record.clone())
+        sqlx::query(self.sql.intervention_insert.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
             .bind(handler)
@@ -178,13 +178,13 @@ impl Tables {
         decision: &Decision,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.repair_write.clone())
+        sqlx::query(self.sql.event_insert_operator.clone())
             .bind(Json(&decision.events))
             .bind(OPERATOR)
             .bind(now)
             .execute(&mut *connection)
             .await?;
-        sqlx::query(self.sql.repair_drop.clone())
+        sqlx::query(self.sql.run_delete_many.clone())
             .bind(root)
             .bind(&decision.dropped)
             .execute(&mut *connection)
@@ -200,7 +200,7 @@ impl Tables {
         decision: &Decision,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.repair_revive.clone())
+        sqlx::query(self.sql.run_restore.clone())
             .bind(root)
             .bind(Json(&decision.revived))
             .bind(now)
@@ -274,7 +274,7 @@ impl FailedCompensation {
 }
 
 impl StuckRun {
-    /// Decodes a row of `run_stuck.sql`.
+    /// Decodes a row of `run_page_stuck.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);

@@ -16,12 +16,12 @@ use crate::{CancellationRequest, Named, RunId};
 
 impl RequestStorage for Tables {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
-        let row = sqlx::query(self.sql.request_find.clone()).bind(id).first(&self.sessions).await?;
+        let row = sqlx::query(self.sql.request_find_target.clone()).bind(id).first(&self.sessions).await?;
         row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
     }
 
     async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
-        let rows = sqlx::query(self.sql.request_named.clone())
+        let rows = sqlx::query(self.sql.id_find_kind.clone())
             .bind(id)
             .bind(i64::from(RUNS_NAMED))
             .all(&self.sessions)
@@ -53,7 +53,7 @@ impl RequestStorage for Tables {
     async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Cancelled> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let recorded = sqlx::query(self.sql.cancel_record.clone())
+        let recorded = sqlx::query(self.sql.event_insert_cancellation.clone())
             .bind(target.message)
             .bind(target.lineage.ids())
             .bind(Json(request))
@@ -63,15 +63,15 @@ impl RequestStorage for Tables {
         let is_done = self.is_done(&mut tx, asked).await?;
         let mut marked = 0;
         loop {
-            let mark = sqlx::query_as(self.sql.cancel_mark.clone()).bind(root).bind(id);
+            let mark = sqlx::query_as(self.sql.run_mark_cancelled.clone()).bind(root).bind(id);
             let (seen, more): (i64, i64) = mark.fetch_one(&mut *tx).await?;
             marked += more;
             if seen == 0 {
                 break;
             }
         }
-        sqlx::query(self.sql.cancel_drop.clone()).bind(root).bind(id).execute(&mut *tx).await?;
-        let left = sqlx::query(self.sql.cancel_left.clone()).bind(root).bind(id);
+        sqlx::query(self.sql.run_delete_unstarted.clone()).bind(root).bind(id).execute(&mut *tx).await?;
+        let left = sqlx::query(self.sql.run_list_giving_up.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
         Ok(Cancelled {
@@ -84,11 +84,11 @@ impl RequestStorage for Tables {
     async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Undone> {
         let root = target.lineage.root_id();
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        sqlx::query(self.sql.undo_lock.clone()).bind(root).execute(&mut *tx).await?;
+        sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
         if self.is_done(&mut tx, asked).await? {
             return Ok(Undone::Begun(vec![]));
         }
-        let check = sqlx::query(self.sql.undo_check.clone()).bind(root).bind(target.message);
+        let check = sqlx::query(self.sql.rollback_check.clone()).bind(root).bind(target.message);
         let state = check.fetch_one(&mut *tx).await?;
         if state.try_get("unfinished")? {
             return Ok(Undone::Unfinished);
@@ -103,7 +103,7 @@ impl RequestStorage for Tables {
         if turned_back || state.try_get("failed")? {
             return Ok(Undone::FailedBefore);
         }
-        let handlers = sqlx::query_scalar(self.sql.undo_begin.clone())
+        let handlers = sqlx::query_scalar(self.sql.rollback_start.clone())
             .bind(root)
             .bind(target.message)
             .bind(target.lineage.ids())
@@ -122,6 +122,6 @@ impl Tables {
         if !asked.again {
             return Ok(false);
         }
-        sqlx::query_scalar(self.sql.request_done.clone()).bind(asked.id).fetch_one(tx).await
+        sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).fetch_one(tx).await
     }
 }

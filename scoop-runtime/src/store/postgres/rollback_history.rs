@@ -24,7 +24,7 @@ use crate::{Child, ChildOutcome};
 
 impl HistoryStorage for Tables {
     async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
-        let recorded = sqlx::query_scalar(self.sql.run_recorded.clone()).bind(run.id).bind(identifier);
+        let recorded = sqlx::query_scalar(self.sql.run_is_recorded.clone()).bind(run.id).bind(identifier);
         recorded.bind(kind.as_str()).one(&self.sessions).await
     }
 
@@ -59,12 +59,13 @@ impl HistoryStorage for Tables {
     }
 
     async fn count_history(&self, handler: &str, run: &Run, until: i64) -> sqlx::Result<Beginning> {
-        let counts: Vec<(String, i64, i64, Option<String>)> = sqlx::query_as(self.sql.run_counts.clone())
-            .bind(run.lineage.id())
-            .bind(handler)
-            .bind(time_of(until)?)
-            .all(&self.sessions)
-            .await?;
+        let counts: Vec<(String, i64, i64, Option<String>)> =
+            sqlx::query_as(self.sql.run_count_parts.clone())
+                .bind(run.lineage.id())
+                .bind(handler)
+                .bind(time_of(until)?)
+                .all(&self.sessions)
+                .await?;
         let mut beginning = Beginning { until, instances: 0, runs: BTreeMap::new(), newest: None };
         for (step, instances, runs, unfit) in counts {
             if let Some(event) = unfit {
@@ -77,7 +78,7 @@ impl HistoryStorage for Tables {
     }
 
     async fn repetitions(&self, handler: &str, run: &Run, steps: &[String], until: i64) -> sqlx::Result<u32> {
-        let count = sqlx::query_scalar(self.sql.run_repetitions.clone())
+        let count = sqlx::query_scalar(self.sql.run_count_repetitions.clone())
             .bind(run.lineage.id())
             .bind(handler)
             .bind(time_of(until)?)
@@ -104,7 +105,7 @@ impl HistoryStorage for Tables {
     }
 
     async fn repeats(&self, run: &Run) -> sqlx::Result<bool> {
-        sqlx::query_scalar(self.sql.run_repeats.clone()).bind(run.lineage.id()).one(&self.sessions).await
+        sqlx::query_scalar(self.sql.run_needs_rerun.clone()).bind(run.lineage.id()).one(&self.sessions).await
     }
 
     async fn children(&self, asked: ChildQuery<'_>) -> sqlx::Result<Vec<Child>> {

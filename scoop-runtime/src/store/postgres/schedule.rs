@@ -42,12 +42,12 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, Unfit>> {
 
 impl ScheduleStorage for Tables {
     async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
-        sqlx::query(self.sql.schedule_publish.clone()).bind(Json(schedules)).done(&self.sessions).await?;
+        sqlx::query(self.sql.schedule_register.clone()).bind(Json(schedules)).done(&self.sessions).await?;
         Ok(())
     }
 
-    async fn schedule_wait(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Awaited> {
-        let wait = sqlx::query(self.sql.schedule_wait.clone()).bind(topics).bind(handlers);
+    async fn schedule_next_due(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Awaited> {
+        let wait = sqlx::query(self.sql.schedule_next_due.clone()).bind(topics).bind(handlers);
         let row = wait.one(&self.sessions).await?;
         Ok(Awaited { seconds: row.try_get("seconds")?, unlisted: row.try_get("unlisted")? })
     }
@@ -125,13 +125,13 @@ impl Tables {
         tx: &mut PgConnection,
         (topics, handlers): Pairs<'_>,
     ) -> sqlx::Result<Option<Taken>> {
-        let take = sqlx::query(self.sql.schedule_take.clone()).bind(topics).bind(handlers);
+        let take = sqlx::query(self.sql.schedule_lock_due.clone()).bind(topics).bind(handlers);
         take.fetch_optional(tx).await?.as_ref().map(Taken::from_row).transpose()
     }
 
     /// Whether anything of the hierarchy has not ended.
     async fn is_busy(&self, tx: &mut PgConnection, root: Uuid) -> sqlx::Result<bool> {
-        sqlx::query_scalar(self.sql.schedule_busy.clone()).bind(root).fetch_one(tx).await
+        sqlx::query_scalar(self.sql.schedule_is_running.clone()).bind(root).fetch_one(tx).await
     }
 
     /// Launches ticks, and returns their handlers.
@@ -147,7 +147,7 @@ impl Tables {
         next_at: Option<OffsetDateTime>,
         ticks: &[Ticked<'_>],
     ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.schedule_move_on.clone())
+        sqlx::query(self.sql.schedule_advance.clone())
             .bind(&taken.topic)
             .bind(&taken.handler)
             .bind(next_at)

@@ -10,7 +10,7 @@ use crate::store::{HandlerOutcome, Standing, StatusStorage, Tables};
 use crate::tree::{Extent, RunRow, TreeRows};
 
 impl HandlerOutcome {
-    /// From a row of `message_standing.sql`, if that is about a handler.
+    /// From a row of `message_status.sql`, if that is about a handler.
     fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
         if row.try_get::<Option<&str>, _>("handler")?.is_none() {
             return Ok(None);
@@ -28,11 +28,8 @@ impl HandlerOutcome {
 
 impl StatusStorage for Tables {
     async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
-        let rows = sqlx::query(self.sql.message_standing.clone())
-            .bind(root)
-            .bind(message)
-            .all(&self.sessions)
-            .await?;
+        let rows =
+            sqlx::query(self.sql.message_status.clone()).bind(root).bind(message).all(&self.sessions).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let handlers = rows.iter().map(HandlerOutcome::from_row).filter_map(Result::transpose);
         Ok(Standing {
@@ -43,7 +40,7 @@ impl StatusStorage for Tables {
     }
 
     async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {
-        sqlx::query_scalar(self.sql.message_of_root.clone()).bind(root).first(&self.sessions).await
+        sqlx::query_scalar(self.sql.message_find_by_root.clone()).bind(root).first(&self.sessions).await
     }
 
     async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {

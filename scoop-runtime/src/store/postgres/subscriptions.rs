@@ -18,7 +18,7 @@ impl SubscriptionStorage for Tables {
     async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
-        sqlx::query(self.sql.handler_publish.clone())
+        sqlx::query(self.sql.handler_register.clone())
             .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
             .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
             .bind(former().map(|(handler, _)| handler).collect::<Vec<_>>())
@@ -29,7 +29,7 @@ impl SubscriptionStorage for Tables {
     }
 
     async fn renamed_sagas(&self, subscriptions: &[Subscription]) -> sqlx::Result<Vec<Renamed>> {
-        let renamed = sqlx::query_as(self.sql.handler_renamed.clone())
+        let renamed = sqlx::query_as(self.sql.handler_list_renamed.clone())
             .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
             .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
             .all(&self.sessions);
@@ -38,7 +38,7 @@ impl SubscriptionStorage for Tables {
     }
 
     async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
-        sqlx::query_as(self.sql.handler_abandoned.clone()).all(&self.sessions).await
+        sqlx::query_as(self.sql.handler_list_abandoned.clone()).all(&self.sessions).await
     }
 
     async fn listed_handlers(&self) -> sqlx::Result<Vec<ListedHandler>> {
@@ -53,11 +53,11 @@ impl SubscriptionStorage for Tables {
         let gone = match drops {
             false => vec![],
             true => {
-                let drop = sqlx::query(self.sql.handler_drop.clone()).bind(topic).bind(handler);
+                let drop = sqlx::query(self.sql.handler_delete_pending.clone()).bind(topic).bind(handler);
                 drop.fetch_all(&mut *tx).await?
             }
         };
-        let waiting = sqlx::query_scalar(self.sql.handler_waiting.clone()).bind(topic).bind(handler);
+        let waiting = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
         let waiting = waiting.fetch_one(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
         let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;

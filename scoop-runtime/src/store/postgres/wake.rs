@@ -94,7 +94,7 @@ impl WakeStorage for Tables {
 impl Tables {
     /// Makes waiting runs ready that were never woken, and returns their handlers. Deletes ended runs without a parent.
     pub(super) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
-        let woken = sqlx::query(self.sql.run_sweep.clone()).all(&self.sessions).await?;
+        let woken = sqlx::query(self.sql.run_wake_missed.clone()).all(&self.sessions).await?;
         woken.iter().map(|row| row.try_get("handler")).collect()
     }
 

@@ -93,7 +93,7 @@ impl<'a> Plain<'a> {
     ) -> Query<'a, Postgres, PgArguments> {
         let Self { all, .. } = self;
         let ends = self.last.is_some();
-        let statement = if ends { &store.sql.step_end } else { &store.sql.step_suspend };
+        let statement = if ends { &store.sql.settle_end_one } else { &store.sql.settle_advance_one };
         let begun = sqlx::query(statement.clone())
             .bind(all.root)
             .bind(all.id)
@@ -132,7 +132,7 @@ pub(super) async fn settle_all(
     plain: &[Plain<'_>],
 ) -> sqlx::Result<Vec<PgRow>> {
     let each = || plain.iter();
-    sqlx::query(store.sql.step_settle.clone())
+    sqlx::query(store.sql.settle_advance_many.clone())
         .bind(each().map(|plain| plain.all.root).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.id).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.epoch).collect::<Vec<_>>())

@@ -82,7 +82,7 @@ async fn settle_one(
 ) -> sqlx::Result<Vec<PgRow>> {
     let Launching { all, suspended } = one;
     let each = || one.launched();
-    sqlx::query(store.sql.step_launch_one.clone())
+    sqlx::query(store.sql.settle_launch_one.clone())
         .bind(all.root)
         .bind(all.id)
         .bind(all.epoch)
@@ -124,7 +124,7 @@ async fn settle_all(
     let every = || {
         (1..).zip(launching).flat_map(|(nth, one)| one.launched().map(move |(event, row)| (nth, event, row)))
     };
-    sqlx::query(store.sql.step_launch.clone())
+    sqlx::query(store.sql.settle_launch_many.clone())
         .bind(each().map(|one| one.all.root).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.id).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.epoch).collect::<Vec<_>>())

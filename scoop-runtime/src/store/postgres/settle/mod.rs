@@ -114,7 +114,7 @@ impl Tables {
         settlements: &[Settlement],
         claim: Option<&str>,
     ) -> sqlx::Result<Vec<PgRow>> {
-        let settle = sqlx::query(self.sql.run_settle.clone()).bind(Json(settlements)).bind(identifier);
+        let settle = sqlx::query(self.sql.settle_general.clone()).bind(Json(settlements)).bind(identifier);
         settle.bind(claim).fetch_all(connection).await
     }
 }
@@ -135,7 +135,7 @@ impl Settlement {
 }
 
 impl Settled {
-    /// From a row of `run_settle.sql`, with the id of the run and the epoch of the settlement.
+    /// From a row of `settle_general.sql`, with the id of the run and the epoch of the settlement.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<((Uuid, i64), Self)> {
         let state: String = row.try_get("state")?;
         let settled = Self {

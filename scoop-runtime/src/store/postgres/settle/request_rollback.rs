@@ -60,7 +60,7 @@ pub(super) async fn settle_all(
     let each = || telling.iter();
     let every =
         || (1..).zip(telling).flat_map(|(nth, one)| one.told().map(move |(event, row)| (nth, event, row)));
-    sqlx::query(store.sql.step_tell.clone())
+    sqlx::query(store.sql.settle_request_rollback_many.clone())
         .bind(each().map(|one| one.all.root).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.id).collect::<Vec<_>>())
         .bind(each().map(|one| one.all.epoch).collect::<Vec<_>>())

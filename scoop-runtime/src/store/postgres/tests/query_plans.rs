@@ -11,40 +11,41 @@ use super::{database, done};
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
 const HOT: [&str; 24] = [
     "run_claim",
-    "step_suspend",
-    "step_end",
-    "step_launch",
-    "step_launch_one",
-    "step_tell",
-    "step_settle",
-    "run_settle",
+    "settle_advance_one",
+    "settle_end_one",
+    "settle_launch_many",
+    "settle_launch_one",
+    "settle_request_rollback_many",
+    "settle_advance_many",
+    "settle_general",
     "run_wake",
-    "run_due",
-    "handler_ready",
-    "run_overdue",
-    "run_give_up",
-    "run_stops",
+    "run_next_due",
+    "handler_list_ready",
+    "run_mark_overdue",
+    "run_give_up_reasons",
+    "run_stop_deadlines",
     "run_children",
     "run_history",
-    "run_repetitions",
+    "run_count_repetitions",
     "run_values",
-    "cancel_mark",
-    "cancel_drop",
-    "message_publish",
-    "message_publish_one",
-    "message_launch_one",
-    "message_standing",
+    "run_mark_cancelled",
+    "run_delete_unstarted",
+    "message_insert_many",
+    "message_insert_one",
+    "message_insert_one_claiming",
+    "message_status",
 ];
 
 /// Statements that go through the index of ready runs from one handler to the next, or through that of deadlines from
 /// the earliest on, and stop.
-const WALKS: [&str; 3] = ["run_due", "handler_ready", "run_overdue"];
+const WALKS: [&str; 3] = ["run_next_due", "handler_list_ready", "run_mark_overdue"];
 
 /// The tables that grow.
 const TABLES: [&str; 4] = ["on run", "on message", "on message_event", "on return_value"];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
-const AMONG_THE_USERS: [&str; 4] = ["step_suspend", "step_end", "step_launch_one", "message_publish_one"];
+const AMONG_THE_USERS: [&str; 4] =
+    ["settle_advance_one", "settle_end_one", "settle_launch_one", "message_insert_one"];
 
 /// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
@@ -55,18 +56,20 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[]",
             "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL",
         ),
-        "run_settle" => ("jsonb, text, text", "'[]', '', NULL"),
+        "settle_general" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => (
             "jsonb, uuid, text[], text[], bigint, text[], text, uuid[], int[], int[], bigint",
             "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
         ),
-        "run_due" => ("text[], text[], uuid, int[], boolean", "'{}', '{}', gen_random_uuid(), '{}', true"),
-        "handler_ready" => (
+        "run_next_due" => {
+            ("text[], text[], uuid, int[], boolean", "'{}', '{}', gen_random_uuid(), '{}', true")
+        }
+        "handler_list_ready" => (
             "text[], text[], text[], text[], timestamptz[], int[], int[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
-        "run_overdue" => ("bigint", "1"),
-        "run_give_up" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
+        "run_mark_overdue" => ("bigint", "1"),
+        "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
             "uuid[], uuid, text, boolean, text[], text, boolean",
             "NULL, gen_random_uuid(), '', true, '{}', NULL, false",
@@ -74,59 +77,61 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_history" => {
             ("uuid, text, text, bigint, timestamptz", "gen_random_uuid(), '', 'Rollback of ', 128, NULL")
         }
-        "run_counts" => ("uuid, text, timestamptz", "gen_random_uuid(), '', now()"),
-        "run_repetitions" => ("uuid, text, timestamptz, text[]", "gen_random_uuid(), '', now(), '{}'"),
+        "run_count_parts" => ("uuid, text, timestamptz", "gen_random_uuid(), '', now()"),
+        "run_count_repetitions" => ("uuid, text, timestamptz, text[]", "gen_random_uuid(), '', now(), '{}'"),
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
-        "run_stops" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
-        "step_suspend" => (
+        "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
+        "settle_advance_one" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, \
              text, int, jsonb",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, \
              NULL, NULL, NULL",
         ),
-        "step_settle" => (
+        "settle_advance_many" => (
             "uuid[], uuid[], bigint[], text[], bool[], text[], int[], int[], int[], int[], jsonb[], bool[], \
              jsonb[], text[], jsonb[], uuid[], uuid[], text, text[], int[], jsonb[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', \
              '{}', '{}', '{}'",
         ),
-        "step_launch" => (
+        "settle_launch_many" => (
             "uuid[], uuid[], bigint[], text[], int[], int[], int[], int[], jsonb[], bool[], jsonb[], text[], jsonb[], \
              uuid[], int[], int[], int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, text[], int[], \
              jsonb[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', \
              '{}', '{}', '{}', '{}', '{}', '', '{}', '{}', '{}'",
         ),
-        "step_launch_one" => (
+        "settle_launch_one" => (
             "uuid, uuid, bigint, text, text, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, int, \
              int[], uuid[], text[], jsonb[], jsonb[], uuid[], uuid[], text, int, jsonb",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, 0, NULL, 1, NULL, false, NULL, NULL, NULL, NULL, 1, \
              '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL, NULL, NULL",
         ),
-        "step_tell" => (
+        "settle_request_rollback_many" => (
             "uuid[], uuid[], bigint[], text[], int[], jsonb[], bool[], jsonb[], jsonb[], uuid[], int[], int[], int[], \
              uuid[], uuid[], text, text[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '', '{}'",
         ),
-        "step_end" => (
+        "settle_end_one" => (
             "uuid, uuid, bigint, text, text, text, int, int, jsonb, text, jsonb, uuid, uuid, text, text",
             "gen_random_uuid(), gen_random_uuid(), 1, '', '', '', 1, NULL, NULL, NULL, NULL, NULL, NULL, 'COMMITTED', NULL",
         ),
-        "message_publish" => (
+        "message_insert_many" => (
             "uuid[], uuid[], uuid[], uuid[], text[], jsonb[], jsonb[], timestamptz[], timestamptz[]",
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
-        "message_publish_one" => (
+        "message_insert_one" => (
             "uuid, uuid, uuid, uuid, text, jsonb, jsonb, timestamptz, timestamptz",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, NULL, NULL",
         ),
-        "message_launch_one" => (
+        "message_insert_one_claiming" => (
             "uuid, uuid, uuid, text, jsonb, jsonb, uuid, text, text[], uuid[], uuid[], bigint",
             "gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '0', NULL, gen_random_uuid(), '', '{}', '{}', '{}', 0",
         ),
         "run_tree" => ("uuid, int, int", "gen_random_uuid(), NULL, NULL"),
-        "message_standing" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
-        "cancel_mark" | "cancel_drop" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "run_mark_cancelled" | "run_delete_unstarted" => {
+            ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()")
+        }
         _ => ("jsonb", "'[]'"),
     };
     (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
@@ -305,7 +310,7 @@ async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
     let looks = |known: &str| format!("'{{many,many,many}}', '{{a,many,z}}', {known}");
     let known = looks("'{many}', '{many}', ARRAY[now() - interval '9 minutes'], '{0,0,0}', '{0}'");
     let unknown = looks("'{}', '{}', '{}', '{0,0,0}', '{}'");
-    reads_what_is_ready_and_not_what_was_taken("handler_ready", (&known, 40), &unknown).await;
+    reads_what_is_ready_and_not_what_was_taken("handler_list_ready", (&known, 40), &unknown).await;
 }
 
 /// A run of two thousand steps, each with two children of two thousand runs; the newest child has gone through two
@@ -434,15 +439,15 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
             for (statement, asked, at_most) in [
                 ("run_history", &newest, 80),
                 ("run_history", &older, 150),
-                ("run_repetitions", &other, 20),
+                ("run_count_repetitions", &other, 20),
                 ("run_values", &values, 40),
             ] {
                 let blocks = blocks_of(&pool, statement, asked).await;
                 assert!(blocks < at_most, "{statement} of {size}: {blocks} blocks, analyzed: {looked_at}");
             }
             let all = format!("{run}, 'saga', {}", at(4 * size));
-            let blocks = blocks_of(&pool, "run_counts", &all).await;
-            assert!(blocks > 20, "run_counts of {size}: {blocks} blocks: the history is not that long");
+            let blocks = blocks_of(&pool, "run_count_parts", &all).await;
+            assert!(blocks > 20, "run_count_parts of {size}: {blocks} blocks: the history is not that long");
         }
     }
     done(pool, server).await;
@@ -503,9 +508,11 @@ async fn large_payloads_are_written_once() {
         each("NULL::timestamptz"),
         each("NULL::timestamptz")
     );
-    for (at, (statement, values)) in
-        (1..).zip([("step_launch_one", of_one), ("step_launch", of_many), ("message_publish", by_client)])
-    {
+    for (at, (statement, values)) in (1..).zip([
+        ("settle_launch_one", of_one),
+        ("settle_launch_many", of_many),
+        ("message_insert_many", by_client),
+    ]) {
         let plan = carried_out(&pool, statement, &values).await;
         assert_eq!(blocks_written_aside(&plan), 0, "{statement}: {plan:#}");
         let published = "SELECT count(*) FROM scoop.message WHERE length(payload::text) > 200000";
@@ -535,8 +542,8 @@ const AT_REST: &str = "
     ) events (type, handler, worker, step, at)
     WHERE type IS NOT NULL";
 
-/// Hierarchies none of which is at rest: a run with a child failed to roll back, and failed again. Of each tenth, no run
-/// has begun, and one handler of many listens. The tables were empty at the last ANALYZE.
+/// Hierarchies none of which is at rest: a run with a child failed to roll back, and failed again. Of each tenth, no
+/// run has begun, and one handler of many listens. The tables were empty at the last ANALYZE.
 const DAMAGED: &str = "
     INSERT INTO scoop.handler (topic, handler, since)
     SELECT 'many' || n, 'many', now() - interval '1 day' FROM generate_series(0, 50) n;
@@ -613,11 +620,11 @@ fn bad_plan_is_distinguished_from_a_good_one() {
     let good = plan(
         "Update on run r\n  ->  Index Scan using run_pkey on run r  (cost)\n        Index Cond: (id = $1)",
     );
-    assert_eq!(objection("step_end", &good), None);
+    assert_eq!(objection("settle_end_one", &good), None);
     let bad = plan(
         "Join\n  ->  Index Scan using run_pkey on run r  (cost)\n        Filter: x\n  ->  Tid Scan\n        TID Cond: y",
     );
-    assert!(objection("step_end", &bad).is_some_and(|text| text.contains("whole index")));
+    assert!(objection("settle_end_one", &bad).is_some_and(|text| text.contains("whole index")));
     let worse = plan("  ->  Seq Scan on handler  (cost)");
-    assert!(objection("step_end", &worse).is_some_and(|text| text.contains("whole table")));
+    assert!(objection("settle_end_one", &worse).is_some_and(|text| text.contains("whole table")));
 }

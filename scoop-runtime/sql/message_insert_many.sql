@@ -1,6 +1,6 @@
 -- Inserts messages that start hierarchies of their own, and a run for each handler subscribed now. None of the messages
--- may exist: message_launch.sql is for those that may. Arrays instead of JSON and no join, since many launches cost
--- just that.
+-- may exist: message_insert_claiming.sql is for those that may. Arrays instead of JSON and no join, since many launches
+-- cost just that.
 -- Locks: nothing.
 -- $1 the ids of the messages, $2 of their roots, $3 of their events, $4 of the run of the first handler of
 -- each, $5 topics, $6 payloads, $7 contexts, $8 when they are due, $9 until when the runs have to be done
@@ -11,7 +11,7 @@ WITH launched AS MATERIALIZED (
         $5::pg_catalog.text[], $7::pg_catalog.jsonb[], $8::pg_catalog.timestamptz[], $9::pg_catalog.timestamptz[]
     ) AS m (id, root, event, run, topic, context, due, give_up_at)
 ),
--- see step_launch_one.sql
+-- see settle_launch_one.sql
 published AS (
     INSERT INTO scoop.message (id, topic, payload)
     SELECT pg_catalog.unnest($1::pg_catalog.uuid[]), pg_catalog.unnest($5::pg_catalog.text[]),

@@ -1,5 +1,5 @@
--- Inserts one message, as message_publish.sql inserts many. It runs in transactions of the caller, whose session plans
--- as it likes: an array would be planned anew for each call, since its length is known then.
+-- Inserts one message, as message_insert_many.sql inserts many. It runs in transactions of the caller, whose session
+-- plans as it likes: an array would be planned anew for each call, since its length is known then.
 -- Locks: nothing.
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 of the run of its first handler, $5 its topic,
 -- $6 its payload, $7 its context, $8 when it is due, $9 until when the runs have to be done

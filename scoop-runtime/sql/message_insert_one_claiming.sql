@@ -1,6 +1,6 @@
--- Inserts one message, as message_publish_one.sql does, for a worker that has slots for some of its runs, and claims
--- these as message_launch.sql does, which has the same rule. The message must not exist, and must not have a delay or
--- deadline.
+-- Inserts one message, as message_insert_one.sql does, for a worker that has slots for some of its runs, and claims
+-- these as message_insert_claiming.sql does, which has the same rule. The message must not exist, and must not have a
+-- delay or deadline.
 -- Locks: the row of the worker, as a claim does. A worker without a row claims nothing.
 -- $1 the id of the message, $2 of its root, $3 of its event, $4 its topic, $5 its payload, $6 its context,
 -- $7 the worker, $8 its identifier in events, $12 the topology that it knows, as in run_claim.sql

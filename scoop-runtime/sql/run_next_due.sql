@@ -5,8 +5,8 @@
 -- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker, $5
 -- whether it may claim a suspect
 --
--- Of many handlers only those are looked at that have something, from one to the next as handler_ready.sql does, but
--- from the beginning of each queue on: this is asked about once a second.
+-- Of many handlers only those are looked at that have something, from one to the next as handler_list_ready.sql does,
+-- but from the beginning of each queue on: this is asked about once a second.
 WITH RECURSIVE listed (handler, topic, lane) AS (
     (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
      WHERE r.state = 'ready' AND cardinality($2::text[]) > 20

@@ -1,4 +1,4 @@
--- Settles one run as step_launch.sql does, which has the same rule, without the cost of its arrays.
+-- Settles one run as settle_launch_many.sql does, which has the same rule, without the cost of its arrays.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step, $5 the worker's identifier in events, $6 to $10 the step, where it jumps, how often
