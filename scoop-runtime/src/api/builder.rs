@@ -18,7 +18,9 @@ use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
-use crate::store::{self, Access, Memory, Schema, Sessions, StepTransactions, Store, Tables};
+use crate::store::{
+    self, ConnectionSettings, Memory, PostgresStore, Schema, Sessions, StepTransactions, Store,
+};
 use crate::testing::Rehearsal;
 use crate::util::patience::{Trial, Vain};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
@@ -44,7 +46,7 @@ const POLL_INTERVAL_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 #[must_use = "nothing runs before `start` is called"]
 pub struct Builder {
     database: Option<Database>,
-    access: Access,
+    access: ConnectionSettings,
     schema: String,
     provided: Provided,
     only: Option<Vec<TypeId>>,
@@ -64,7 +66,7 @@ impl Builder {
     pub(crate) fn new() -> Self {
         Self {
             database: None,
-            access: Access::default(),
+            access: ConnectionSettings::default(),
             schema: "scoop".into(),
             provided: Provided::default(),
             only: None,
@@ -344,7 +346,7 @@ impl Builder {
             check_tables(&sessions, schema, self.settings.limits().patience).await?;
         }
         let connections = StepTransactions::new(pool.clone(), for_steps, sessions.preamble());
-        let tables = Tables::new(sessions, schema);
+        let tables = PostgresStore::new(sessions, schema);
         check_rights(&tables).await?;
         let store = Store::from(tables);
         let limits = self.settings.limits();
@@ -393,7 +395,7 @@ impl Builder {
             } else {
                 check_tables(&sessions, &schema, limits.patience).await?;
             }
-            let store = Store::from(Tables::new(sessions, &schema));
+            let store = Store::from(PostgresStore::new(sessions, &schema));
             Ok(Scoop::new(Some(pool), store, None, embedded, limits))
         }
         .boxed()
@@ -448,7 +450,7 @@ async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) 
 }
 
 /// Checks that the role has the rights that a worker needs.
-async fn check_rights(tables: &Tables) -> Result<(), RuntimeError> {
+async fn check_rights(tables: &PostgresStore) -> Result<(), RuntimeError> {
     const DOING: &str = "the rights of the role were checked";
     let lacking = tables.lacking_rights().await.map_err(RuntimeError::database(DOING))?;
     if lacking.is_empty() {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
-use crate::store::{HandlerOutcome, Standing, Store};
+use crate::store::{HandlerOutcome, MessageStatus, Store};
 use crate::tree::Extent;
 use crate::util::patience::{Trial, Vain};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
@@ -320,7 +320,7 @@ impl Handle {
 }
 
 /// The status of the message: the worst outcome of its handlers counts.
-fn status_of(standing: Standing) -> Status {
+fn status_of(standing: MessageStatus) -> Status {
     if standing.unfinished > 0 {
         return Status::Unfinished;
     }

@@ -7,7 +7,7 @@ use sqlx::PgPool;
 
 use crate::RuntimeError;
 use crate::settings::CLIENT_CONNECTIONS;
-use crate::store::{self, Access, Schema, Sessions};
+use crate::store::{self, ConnectionSettings, Schema, Sessions};
 
 /// Makes the tables in the database of this pool, or brings them up to date. A deployment calls it with a role that
 /// may create tables.
@@ -60,7 +60,7 @@ impl IntoFuture for Migrate {
     fn into_future(self) -> Self::IntoFuture {
         async move {
             let schema = Schema::new(&self.schema).map_err(|error| RuntimeError::from(vec![error]))?;
-            let sessions = Sessions::new(&self.pool, CLIENT_CONNECTIONS, &Access::default());
+            let sessions = Sessions::new(&self.pool, CLIENT_CONNECTIONS, &ConnectionSettings::default());
             let made = async {
                 store::check(&self.pool, &sessions).await?;
                 bring_up_to_date(&sessions, &schema).await

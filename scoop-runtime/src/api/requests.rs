@@ -8,7 +8,7 @@ use scoop_core::{Failure, Frame};
 use uuid::Uuid;
 
 use crate::repair::{Remedy, RepairAnswer};
-use crate::store::{Asked, Remedied, Target, Undone};
+use crate::store::{Asked, RepairRequest, RollbackStart, Target};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::Vain;
 use crate::{RunId, RuntimeError, Scoop, Wanted};
@@ -160,14 +160,14 @@ impl About {
             let undo = |again| store.undo(target, &request, asked.again(again));
             let undone = self.scoop.patiently(undo).await;
             Ok(match undone.map_err(Vain::error("a rollback was requested"))? {
-                Undone::Begun(handlers) => {
+                RollbackStart::Begun(handlers) => {
                     self.scoop.announce(&handlers);
                     RollbackAnswer::Accepted
                 }
-                Undone::Unfinished => RollbackAnswer::StillRunning,
-                Undone::Unhandled => RollbackAnswer::Unhandled,
-                Undone::RolledBack => RollbackAnswer::AlreadyRolledBack,
-                Undone::FailedBefore => RollbackAnswer::FailedBefore,
+                RollbackStart::Unfinished => RollbackAnswer::StillRunning,
+                RollbackStart::Unhandled => RollbackAnswer::Unhandled,
+                RollbackStart::RolledBack => RollbackAnswer::AlreadyRolledBack,
+                RollbackStart::FailedBefore => RollbackAnswer::FailedBefore,
             })
         }
         .boxed()
@@ -182,7 +182,7 @@ impl About {
             let asked = Asked::new();
             let (note, source) = (&*self.reason, &*self.source);
             let repair = |again| async move {
-                let asked = Remedied { remedy, note, source, asked: asked.again(again) };
+                let asked = RepairRequest { remedy, note, source, asked: asked.again(again) };
                 self.scoop.store().repair(target, &asked).await
             };
             let repaired = self.scoop.patiently(repair).await;

@@ -16,7 +16,9 @@ use crate::completion::StartedAs;
 use crate::embedded::Embedded;
 use crate::engine::{self, Engine};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
-use crate::store::{self, Access, Asked, Launched, Parent, Repaired, Schema, Sessions, Store, Tables};
+use crate::store::{
+    self, Asked, ConnectionSettings, Launched, Parent, PostgresStore, RepairResult, Schema, Sessions, Store,
+};
 use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::uninterrupted;
 use crate::util::ids;
@@ -116,8 +118,8 @@ impl Scoop {
     /// ```
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
-        let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &Access::default());
-        let store = Store::from(Tables::new(sessions, &schema));
+        let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &ConnectionSettings::default());
+        let store = Store::from(PostgresStore::new(sessions, &schema));
         Self::new(Some(pool), store, None, None, Settings::default().limits())
     }
 
@@ -520,7 +522,7 @@ impl Scoop {
     }
 
     /// Handles a repaired run: notifies the processes with its handler, and wakes the parent run.
-    pub(crate) async fn repaired(&self, repaired: Repaired) -> Result<(), RuntimeError> {
+    pub(crate) async fn repaired(&self, repaired: RepairResult) -> Result<(), RuntimeError> {
         self.announce(&repaired.handlers);
         let Some(parent) = repaired.parent.map(|parent| [parent]) else {
             return Ok(());

@@ -18,7 +18,7 @@ use super::execution::InFlightGuard;
 use super::refusal::hand_to_another;
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
-use crate::store::{Claimed, Disowned, QueueCursors, SetAside, Unclaimed};
+use crate::store::{ClaimedRun, QueueCursors, Reconciled, SetAside, Unclaimed};
 use crate::telemetry;
 
 /// The number of runs claimed at once. More brings nothing, as measured.
@@ -47,16 +47,16 @@ const LOOK_BACK: Duration = Duration::from_millis(200);
 const POLL_MIN: Duration = Duration::from_millis(2);
 
 /// The result of an attempt to claim.
-enum Claims {
+enum ClaimOutcome {
     /// As many runs as slots, so there may be more.
-    AsMany,
-    Fewer,
+    Full,
+    Partial,
     /// None: the claimer has to reconcile or stop first.
     Interrupted,
 }
 
 /// The state of the claimer between claims.
-struct Past {
+struct ClaimerState {
     /// There was more to claim than there were slots.
     more: bool,
     /// The time of the second reconciliation after a lost answer.
@@ -68,7 +68,7 @@ struct Past {
     overlooks: bool,
 }
 
-impl Past {
+impl ClaimerState {
     fn new() -> Self {
         let (progress, look_back) = (QueueCursors::default(), Instant::now());
         Self { more: false, second_look: None, progress, look_back, overlooks: false }
@@ -92,18 +92,18 @@ impl Past {
 }
 
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let (mut poll, mut past) = (None, Past::new());
+    let (mut poll, mut state) = (None, ClaimerState::new());
     while !engine.stopping.is_cancelled() {
-        match look_and_claim(&engine, &mut past).await {
-            Ok(Claims::AsMany) => {
-                past.more = true;
+        match look_and_claim(&engine, &mut state).await {
+            Ok(ClaimOutcome::Full) => {
+                state.more = true;
                 continue;
             }
-            Ok(Claims::Fewer) => past.more = false,
-            Ok(Claims::Interrupted) => continue,
+            Ok(ClaimOutcome::Partial) => state.more = false,
+            Ok(ClaimOutcome::Interrupted) => continue,
             Err(error) => {
                 telemetry::operation_failed(engine.worker, "claim", &error);
-                past = Past { second_look: past.second_look, ..Past::new() };
+                state = ClaimerState { second_look: state.second_look, ..ClaimerState::new() };
                 engine.doubt();
                 tokio::select! {
                     biased;
@@ -125,7 +125,7 @@ pub(super) async fn serve(engine: Arc<Engine>) {
             () = engine.stopping.cancelled() => return,
             () = engine.signals.claimer.notified() => {}
             () = tokio::time::sleep(poll.unwrap_or_default()), if poll.is_some() => {}
-            () = at(past.next_look()) => {}
+            () = at(state.next_look()) => {}
         }
     }
 }
@@ -168,27 +168,27 @@ async fn slots(engine: &Engine, gather: bool, second_look: Option<Instant>) -> O
 }
 
 /// Reconciles if answers were lost, even without a free slot; then claims a run for each free slot.
-async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<Claims> {
+async fn look_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> sqlx::Result<ClaimOutcome> {
     let in_doubt = engine.in_doubt.swap(false, Ordering::Relaxed);
-    let is_due = past.second_look.is_some_and(|at| at <= Instant::now());
+    let is_due = state.second_look.is_some_and(|at| at <= Instant::now());
     if in_doubt {
-        past.second_look = Some(Instant::now() + SECOND_LOOK);
+        state.second_look = Some(Instant::now() + SECOND_LOOK);
     } else if is_due {
-        past.second_look = None;
+        state.second_look = None;
     }
     if engine.sweeps.swap(false, Ordering::Relaxed) || in_doubt || is_due {
         disown(engine).await?;
     }
-    let Some(mut slots) = slots(engine, past.more, past.second_look).await else {
-        return Ok(Claims::Interrupted);
+    let Some(mut slots) = slots(engine, state.more, state.second_look).await else {
+        return Ok(ClaimOutcome::Interrupted);
     };
     claim_suspect(engine, &mut slots).await?;
     let limit = slots.num_permits();
     if limit == 0 {
-        return Ok(Claims::AsMany);
+        return Ok(ClaimOutcome::Full);
     }
-    let claimed = claim_up_to(engine, limit, past.for_next_claim()).await?;
-    let claims = if claimed.len() == limit { Claims::AsMany } else { Claims::Fewer };
+    let claimed = claim_up_to(engine, limit, state.for_next_claim()).await?;
+    let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
     start_all(engine, claimed, &mut slots).await;
     Ok(claims)
 }
@@ -196,7 +196,7 @@ async fn look_and_claim(engine: &Arc<Engine>, past: &mut Past) -> sqlx::Result<C
 /// Starts claimed runs in these slots, and hands runs back that cannot be started.
 pub(super) async fn start_all(
     engine: &Arc<Engine>,
-    claimed: Vec<Result<Claimed, Unclaimed>>,
+    claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     slots: &mut OwnedSemaphorePermit,
 ) {
     let mut unclaimed = vec![];
@@ -236,7 +236,7 @@ async fn claim_up_to(
     engine: &Engine,
     limit: usize,
     progress: &mut QueueCursors,
-) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
     let mut lanes = engine.definitions.lanes();
     if lanes.len() > HANDLERS_FEW {
         lanes = Arc::new(engine.store.lanes_ready(&lanes, progress).await?);
@@ -248,14 +248,14 @@ async fn claim_up_to(
     engine.store.claim(engine.worker, &engine.identifier, &lanes, limit, &shares, progress).await
 }
 
-fn start(engine: &Arc<Engine>, claimed: Claimed, slot: OwnedSemaphorePermit) {
+fn start(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
     let share = engine.running_counts.take(&claimed.handler);
     begin(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)));
 }
 
 /// Starts a claimed run in its slot.
-pub(super) fn begin(engine: &Engine, flight: InFlightGuard, claimed: Claimed, seat: SlotLease) {
+pub(super) fn begin(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, seat: SlotLease) {
     engine.runs.spawn(execute::drive(flight, claimed, seat));
 }
 
@@ -278,7 +278,7 @@ async fn set_aside(engine: &Engine, unclaimed: Unclaimed) {
 pub(super) async fn disown(engine: &Engine) -> sqlx::Result<()> {
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let disowned = engine.store.disown(engine.worker, in_flight, engine.settings.backoff).await;
-    let Disowned { freed, woken } = disowned.inspect_err(|_| engine.doubt())?;
+    let Reconciled { freed, woken } = disowned.inspect_err(|_| engine.doubt())?;
     engine.announce(&woken);
     if freed.runs > 0 {
         telemetry::reconciled(engine.worker, freed.runs);
@@ -295,21 +295,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_claim_may_have_overlooked_is_looked_for_soon() {
-        let (mut past, start) = (Past::new(), Instant::now());
-        let claim = |past: &mut Past| {
-            let overlooks = past.for_next_claim().overlooks();
-            past.progress.take(("topic", "handler", 0), time::OffsetDateTime::UNIX_EPOCH);
-            (overlooks, past.next_look())
+        let (mut state, start) = (ClaimerState::new(), Instant::now());
+        let claim = |state: &mut ClaimerState| {
+            let overlooks = state.for_next_claim().overlooks();
+            state.progress.take(("topic", "handler", 0), time::OffsetDateTime::UNIX_EPOCH);
+            (overlooks, state.next_look())
         };
-        assert_eq!(claim(&mut past), (false, None));
+        assert_eq!(claim(&mut state), (false, None));
         let soon = Some(start + LOOK_BACK);
-        assert_eq!(claim(&mut past), (true, soon));
+        assert_eq!(claim(&mut state), (true, soon));
         tokio::time::advance(LOOK_BACK / 2).await;
-        assert_eq!(claim(&mut past), (true, soon), "not put off by others");
-        past.second_look = Some(start);
-        assert_eq!(past.next_look(), Some(start), "whichever is first");
-        past.second_look = None;
+        assert_eq!(claim(&mut state), (true, soon), "not put off by others");
+        state.second_look = Some(start);
+        assert_eq!(state.next_look(), Some(start), "whichever is first");
+        state.second_look = None;
         tokio::time::advance(LOOK_BACK / 2).await;
-        assert_eq!(claim(&mut past), (false, None));
+        assert_eq!(claim(&mut state), (false, None));
     }
 }

@@ -18,17 +18,17 @@ use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use crate::bug::{Bug, made};
-use crate::store::{Claimed, Release, SetAside, StepTransaction};
+use crate::store::{ClaimedRun, Release, SetAside, StepTransaction};
 use crate::telemetry;
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
-pub(super) async fn drive(flight: InFlightGuard, claimed: Claimed, seat: SlotLease) {
+pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: SlotLease) {
     let engine = flight.engine.clone();
     let Some(saga) = engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
         unreachable!("only runs of registered sagas are claimed");
     };
-    let Claimed { key, payload, attempts, retries, tried_under, .. } = claimed;
-    let Claimed { surroundings, overdue, run, definition, .. } = claimed;
+    let ClaimedRun { key, payload, attempts, retries, tried_under, .. } = claimed;
+    let ClaimedRun { surroundings, overdue, run, definition, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());

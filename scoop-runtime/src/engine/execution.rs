@@ -13,7 +13,7 @@ use super::slots::SlotLease;
 use super::user_code::boundary::Held;
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
-use crate::store::{ClaimKey, FailedPart, HierarchyFlags};
+use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags};
 use crate::telemetry::{self, At};
 use crate::testing::Commit;
 
@@ -99,7 +99,7 @@ pub(super) enum Exit {
     /// It has a reply that this program cannot decode as a value of this type.
     UnfitReply { why: Why, reply_type: String },
     /// Its rollback failed again.
-    FailedAgain(Box<FailedPart>),
+    FailedAgain(Box<FailedRollbackPart>),
     /// The result of the last commit is unknown.
     InDoubt(String),
     /// Another worker has taken it over.

@@ -37,7 +37,7 @@ pub(super) enum Session {
 }
 
 /// The sender of a notification.
-enum Heard {
+enum Notification {
     Ourselves,
     Others,
     /// None: the session is gone.
@@ -70,15 +70,15 @@ impl Session {
     }
 
     /// Waits for a notification.
-    async fn hear(&mut self, engine: &Engine) -> Heard {
+    async fn hear(&mut self, engine: &Engine) -> Notification {
         let sender = match self {
             Self::Postgres(session) => session.hear().await,
             Self::Memory(session) => session.hear().await,
         };
         match sender {
-            Some(sender) if sender == engine.worker => Heard::Ourselves,
-            Some(_) => Heard::Others,
-            None => Heard::End,
+            Some(sender) if sender == engine.worker => Notification::Ourselves,
+            Some(_) => Notification::Others,
+            None => Notification::End,
         }
     }
 
@@ -100,15 +100,15 @@ pub(super) async fn keep(engine: Arc<Engine>, mut session: Session, drained: Can
             heard = session.hear(&engine) => heard,
             () = engine.signals.unlisted.notified() => match is_listed(&engine).await {
                 true => continue,
-                false => Heard::Unlisted,
+                false => Notification::Unlisted,
             },
         };
         match heard {
-            Heard::Ourselves => {}
-            Heard::Others => engine.look_up(),
-            Heard::End | Heard::Unlisted => {
+            Notification::Ourselves => {}
+            Notification::Others => engine.look_up(),
+            Notification::End | Notification::Unlisted => {
                 let mut from = Instant::now();
-                if matches!(heard, Heard::Unlisted) {
+                if matches!(heard, Notification::Unlisted) {
                     from = registered_at + REGISTER_INTERVAL;
                     telemetry::worker_unlisted(engine.worker);
                     // Another row may have its lock.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::shared::Engine;
 use crate::saga::registry::Scheduled;
 use crate::saga::timetable::Unfit;
-use crate::store::{Awaited, Fired, Published, Taken};
+use crate::store::{Awaited, DueSchedule, FireResult, ScheduleRegistration};
 use crate::telemetry;
 
 /// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
@@ -36,7 +36,7 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
     let now = engine.store.now().await?.latest;
     let published = schedules.into_iter().map(|it| {
         let next_at = it.timetable.first(now);
-        Published::new((&it.topic, &it.name), &it.schedule, next_at)
+        ScheduleRegistration::new((&it.topic, &it.name), &it.schedule, next_at)
     });
     let published: Vec<_> =
         published.collect::<Result<_, Unfit>>().map_err(|unfit| sqlx::Error::Encode(unfit.into()))?;
@@ -45,7 +45,7 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
 
 /// Launches due ticks until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut followed = Followed::of(&engine.schedules);
+    let mut followed = FollowedSchedules::of(&engine.schedules);
     while !followed.topics.is_empty() {
         let pause = match look(&engine, &mut followed).await {
             Ok(pause) => pause,
@@ -64,12 +64,12 @@ pub(super) async fn serve(engine: Arc<Engine>) {
 }
 
 /// The schedules that this process follows, pair by pair.
-struct Followed {
+struct FollowedSchedules {
     topics: Vec<String>,
     handlers: Vec<String>,
 }
 
-impl Followed {
+impl FollowedSchedules {
     fn of(schedules: &[Scheduled]) -> Self {
         let pairs = schedules.iter().map(|it| (it.topic.clone(), it.name.clone()));
         let (topics, handlers) = pairs.unzip();
@@ -81,7 +81,7 @@ impl Followed {
     }
 
     /// Leaves a schedule to programs that support it.
-    fn forget(&mut self, taken: &Taken) {
+    fn forget(&mut self, taken: &DueSchedule) {
         let is = |topic: &String, handler: &String| *topic == taken.topic && *handler == taken.handler;
         let pairs = self.topics.drain(..).zip(self.handlers.drain(..));
         (self.topics, self.handlers) = pairs.filter(|(topic, handler)| !is(topic, handler)).unzip();
@@ -90,7 +90,7 @@ impl Followed {
 
 /// Launches the ticks of at most one schedule. Returns the time until the next one is due. A schedule whose row is gone
 /// is registered again, and begins anew.
-async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration> {
+async fn look(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Result<Duration> {
     let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed.pairs()).await?;
     if !unlisted.is_empty() {
         unlisted.iter().for_each(|saga| telemetry::schedule_unlisted(engine.worker, saga));
@@ -102,9 +102,9 @@ async fn look(engine: &Engine, followed: &mut Followed) -> sqlx::Result<Duration
         return Ok(wait.min(LOOK_MAX));
     }
     match engine.store.fire_schedule(followed.pairs()).await? {
-        Fired::Nothing => return Ok(PAUSE_WHILE_TAKEN),
-        Fired::Launched(handlers) => engine.announce(&handlers),
-        Fired::Unfit(taken) => {
+        FireResult::Nothing => return Ok(PAUSE_WHILE_TAKEN),
+        FireResult::Launched(handlers) => engine.announce(&handlers),
+        FireResult::Unfit(taken) => {
             if let Err(error) = &taken.timetable {
                 telemetry::schedule_unfit(engine.worker, &taken.handler, error);
             }

@@ -60,7 +60,7 @@ pub(crate) enum Presence {
 
 /// A run whose rollback failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Unrolled {
+pub(crate) struct FailedRollback {
     pub(crate) lineage: Lineage,
     pub(crate) message: Uuid,
     pub(crate) handler: String,
@@ -86,7 +86,7 @@ pub(crate) struct Unrolled {
 }
 
 /// All failed rollbacks of a hierarchy.
-pub(crate) struct Unrolleds(BTreeMap<Uuid, Unrolled>);
+pub(crate) struct FailedRollbacks(BTreeMap<Uuid, FailedRollback>);
 
 /// The changes to be written.
 #[derive(Debug, Default)]
@@ -95,9 +95,9 @@ pub(crate) struct Decision {
     pub(crate) part: String,
     /// Whether that part is to be repeated although it is suspended.
     pub(crate) repeats: bool,
-    pub(crate) events: Vec<Written>,
+    pub(crate) events: Vec<OperatorEvent>,
     /// The runs that are added to the working set, or change there.
-    pub(crate) revived: Vec<Revived>,
+    pub(crate) revived: Vec<RestoredRun>,
     /// The runs that are removed from the working set.
     pub(crate) dropped: Vec<Uuid>,
     /// The parent run, which may not wait for any child any more.
@@ -106,7 +106,7 @@ pub(crate) struct Decision {
 
 /// An event that is written because of an intervention.
 #[derive(Debug, Serialize)]
-pub(crate) struct Written {
+pub(crate) struct OperatorEvent {
     pub(crate) message_id: Uuid,
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
@@ -119,7 +119,7 @@ pub(crate) struct Written {
 
 /// A run to be written to the working set.
 #[derive(Debug, Serialize)]
-pub(crate) struct Revived {
+pub(crate) struct RestoredRun {
     pub(crate) id: Uuid,
     pub(crate) parent: Option<Uuid>,
     pub(crate) lineage: Vec<Uuid>,
@@ -141,7 +141,7 @@ pub(crate) fn held_again(failure: &Failure) -> String {
     format!("it could not be undone again: {failure}").replace('\0', "")
 }
 
-impl Unrolled {
+impl FailedRollback {
     fn id(&self) -> Uuid {
         self.lineage.id()
     }
@@ -151,8 +151,8 @@ impl Unrolled {
         self.handling.is_some() && self.handling == Some(self.suspended_handling.map_or(0, |count| count + 1))
     }
 
-    fn written(&self, kind: &'static str) -> Written {
-        Written {
+    fn written(&self, kind: &'static str) -> OperatorEvent {
+        OperatorEvent {
             message_id: self.message,
             kind,
             handler: self.handler.clone(),
@@ -163,9 +163,9 @@ impl Unrolled {
         }
     }
 
-    fn revived(&self, state: &'static str, parent: Option<Uuid>) -> Revived {
+    fn revived(&self, state: &'static str, parent: Option<Uuid>) -> RestoredRun {
         let held = state == "stuck";
-        Revived {
+        RestoredRun {
             id: self.id(),
             parent,
             lineage: self.lineage.ids().to_vec(),
@@ -180,12 +180,12 @@ impl Unrolled {
     }
 }
 
-impl Unrolleds {
-    pub(crate) fn new(runs: impl IntoIterator<Item = Unrolled>) -> Self {
+impl FailedRollbacks {
+    pub(crate) fn new(runs: impl IntoIterator<Item = FailedRollback>) -> Self {
         Self(runs.into_iter().map(|run| (run.id(), run)).collect())
     }
 
-    pub(crate) fn get(&self, run: Uuid) -> Option<&Unrolled> {
+    pub(crate) fn get(&self, run: Uuid) -> Option<&FailedRollback> {
         self.0.get(&run)
     }
 
@@ -230,7 +230,7 @@ impl Unrolleds {
     }
 
     /// Whether the run is executing, or may be at any moment: it waits, but not for a run that awaits an operator.
-    fn is_busy(&self, run: &Unrolled) -> bool {
+    fn is_busy(&self, run: &FailedRollback) -> bool {
         match run.presence {
             Presence::Absent | Presence::Held => false,
             Presence::Waiting => self.in_the_way_of(run).is_empty(),
@@ -240,7 +240,12 @@ impl Unrolleds {
 
     /// Revives the ancestors. They wait for the run, and for the other failed runs that block them. An ancestor that
     /// did not fail because of its children waits only for an operator, and does not get their ends.
-    fn revive_above(&self, target: &Unrolled, above: &[&Unrolled], revived: &mut Vec<Revived>) {
+    fn revive_above(
+        &self,
+        target: &FailedRollback,
+        above: &[&FailedRollback],
+        revived: &mut Vec<RestoredRun>,
+    ) {
         let mut below = target;
         for (at, run) in above.iter().enumerate() {
             let waits = above.get(at + 1).filter(|above| above.failed_with_children());
@@ -251,7 +256,8 @@ impl Unrolleds {
                 Presence::Held if state == "waiting" => revived.push(run.revived(state, parent)),
                 _ => {}
             }
-            let absent = |other: &&&Unrolled| other.presence == Presence::Absent && other.id() != below.id();
+            let absent =
+                |other: &&&FailedRollback| other.presence == Presence::Absent && other.id() != below.id();
             let others = self.in_the_way_of(run);
             let waits = Some(run.id()).filter(|_| state == "waiting");
             revived.extend(others.iter().filter(absent).map(|other| other.revived("stuck", waits)));
@@ -260,8 +266,8 @@ impl Unrolleds {
     }
 
     /// The ancestors that failed because of this run, the nearest first.
-    fn above(&self, run: &Unrolled) -> Vec<&Unrolled> {
-        let mut above: Vec<&Unrolled> = vec![];
+    fn above(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
+        let mut above: Vec<&FailedRollback> = vec![];
         let mut below = run;
         while let Some(parent) = below.lineage.parent().and_then(|parent| self.get(parent.id())) {
             if !is_in_the_way(below, parent) {
@@ -274,7 +280,7 @@ impl Unrolleds {
     }
 
     /// The children with a failed rollback that block this run: it was waiting for them.
-    fn in_the_way_of(&self, run: &Unrolled) -> Vec<&Unrolled> {
+    fn in_the_way_of(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
         let children = self.0.values().filter(|child| {
             child.lineage.parent().is_some_and(|parent| parent.id() == run.id()) && is_in_the_way(child, run)
         });
@@ -282,7 +288,7 @@ impl Unrolleds {
     }
 
     /// The descendants with a failed rollback that block this run, parents before their children.
-    fn all_in_the_way_of(&self, run: &Unrolled) -> Vec<&Unrolled> {
+    fn all_in_the_way_of(&self, run: &FailedRollback) -> Vec<&FailedRollback> {
         let mut all = self.in_the_way_of(run);
         let mut at = 0;
         while let Some(next) = all.get(at) {
@@ -295,7 +301,7 @@ impl Unrolleds {
 
 /// Whether the run was still waiting for this child when it failed. A failure that the run accepted before does not
 /// block it.
-fn is_in_the_way(child: &Unrolled, run: &Unrolled) -> bool {
+fn is_in_the_way(child: &FailedRollback, run: &FailedRollback) -> bool {
     run.suspended_at.is_some_and(|suspended| child.failed_at > suspended)
 }
 
@@ -306,9 +312,9 @@ mod tests {
     use super::*;
 
     /// A run at this place of the hierarchy 1 that failed at this second, not because of its children.
-    fn failed(place: &[u128], second: i64) -> Unrolled {
+    fn failed(place: &[u128], second: i64) -> FailedRollback {
         let ids = [1].iter().chain(place).copied().map(Uuid::from_u128).collect();
-        Unrolled {
+        FailedRollback {
             lineage: Lineage::from_ids(ids).unwrap(),
             message: Uuid::from_u128(100 + place[place.len() - 1]),
             handler: format!("h{}", place[place.len() - 1]),
@@ -326,8 +332,8 @@ mod tests {
     }
 
     /// A run as in [`failed`], but because of its children.
-    fn failed_with_children(place: &[u128], second: i64) -> Unrolled {
-        Unrolled { handling: Some(0), ..failed(place, second) }
+    fn failed_with_children(place: &[u128], second: i64) -> FailedRollback {
+        FailedRollback { handling: Some(0), ..failed(place, second) }
     }
 
     fn at(second: i64) -> OffsetDateTime {
@@ -339,7 +345,7 @@ mod tests {
     }
 
     /// Run 2 failed because of 3 and 4; run 3 failed because of 5.
-    fn family() -> [Unrolled; 4] {
+    fn family() -> [FailedRollback; 4] {
         [
             failed_with_children(&[2], 9),
             failed_with_children(&[2, 3], 8),
@@ -349,11 +355,11 @@ mod tests {
     }
 
     fn decide(
-        runs: impl IntoIterator<Item = Unrolled>,
+        runs: impl IntoIterator<Item = FailedRollback>,
         remedy: Remedy,
         run: u128,
     ) -> Result<Decision, Refusal> {
-        Unrolleds::new(runs).decide(remedy, id(run), false)
+        FailedRollbacks::new(runs).decide(remedy, id(run), false)
     }
 
     /// The runs that are added to the working set, with their states and the runs that wait for them.
@@ -448,7 +454,7 @@ mod tests {
         );
         assert_eq!(with(1, Presence::Waiting)(Remedy::Skip, 3), Ok(()));
         assert_eq!(with(3, Presence::Held)(Remedy::Retry, 5), Ok(()));
-        let others = Unrolleds::new(family()).decide(Remedy::Retry, id(5), true);
+        let others = FailedRollbacks::new(family()).decide(Remedy::Retry, id(5), true);
         assert_eq!(others.map(|_| ()), Err(Refusal::Busy));
     }
 
@@ -471,7 +477,7 @@ mod tests {
     #[test]
     fn part_that_stopped_waiting_for_children_runs_again() {
         let run = |leaves_behind, remedy| {
-            let run = Unrolled {
+            let run = FailedRollback {
                 leaves_behind,
                 suspended_part: Some("Rollback of b[0,]".into()),
                 ..failed(&[2], 5)
@@ -541,7 +547,7 @@ mod tests {
     fn remedies_have_their_stored_names() {
         let names = [Remedy::Retry, Remedy::Skip, Remedy::Resolve].map(Remedy::as_str);
         assert_eq!(names, ["retry", "skip", "resolve"]);
-        let mut ids = Unrolleds::new(family()).ids();
+        let mut ids = FailedRollbacks::new(family()).ids();
         ids.sort_unstable();
         assert_eq!(ids, [2, 3, 4, 5].map(id));
     }

@@ -12,7 +12,8 @@ use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, RunId};
 
 pub(crate) use self::decision::{
-    Decision, HELD, Presence, Refusal, Remedy, Revived, Unrolled, Unrolleds, Written, held_again,
+    Decision, FailedRollback, FailedRollbacks, HELD, OperatorEvent, Presence, Refusal, Remedy, RestoredRun,
+    held_again,
 };
 
 /// The response to a repair request.

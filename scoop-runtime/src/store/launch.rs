@@ -8,7 +8,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::types::{ClaimKey, Claimed, HierarchyFlags, timestamps};
+use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::util::ids;
 use crate::util::payload::{measured, of_message};
@@ -134,11 +134,11 @@ impl Launched {
 
     /// The run that was claimed when this was launched, as any claim would have it. `worker` is the
     /// identifier in events.
-    pub(crate) fn claimed(&self, key: ClaimKey, handler: String, worker: &str) -> Claimed {
+    pub(crate) fn claimed(&self, key: ClaimKey, handler: String, worker: &str) -> ClaimedRun {
         let source = format!("{handler}[{worker}]");
         let mut begun = Run::new(Lineage::root(self.root).child(key.id), self.id, source);
         begun.context = self.context.clone();
-        Claimed {
+        ClaimedRun {
             key,
             topic: self.topic.to_owned(),
             handler,

@@ -23,19 +23,20 @@ pub(crate) use memory::{Memory, MemorySession};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    Access, MARKED, PostgresSession, RolledBack, Schema, Sessions, StepTransaction, StepTransactions, Tables,
-    check, files, migrate, refusal, roll_back, unfit_tables,
+    ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, Schema, Sessions,
+    StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
 };
 pub(crate) use queue_cursors::QueueCursors;
 pub use requests::ListedHandler;
 pub(crate) use requests::{
-    Asked, Cancelled, HandlerOutcome, Page, Redelivery, Remedied, Repaired, Standing, Struck, Target, Undone,
+    Asked, CancelResult, HandlerOutcome, MessageStatus, Page, Redelivery, RepairRequest, RepairResult,
+    RetiredHandler, RollbackStart, Target,
 };
-pub(crate) use schedule::{Awaited, Fired, Published, Taken, Ticked};
-pub(crate) use settlement::{Settled, Settlement, Shape};
+pub(crate) use schedule::{Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
+pub(crate) use settlement::{SettlePath, Settled, Settlement};
 pub(crate) use types::{
-    ClaimKey, Claimed, Committed, Disowned, Due, FailedPart, Freed, GiveUp, HierarchyFlags, History, Parent,
-    Reaped, Release, Suspect, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
+    ClaimKey, ClaimedRun, Committed, Due, FailedRollbackPart, Freed, GiveUpReasons, HierarchyFlags, History,
+    Parent, Reaped, Reconciled, Release, Suspect, Unclaimed, Wanted, Woken, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -62,12 +63,12 @@ pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
 /// The store of runs and their history.
 #[derive(Clone)]
 pub(crate) enum Store {
-    Postgres(Arc<Tables>),
+    Postgres(Arc<PostgresStore>),
     Memory(Memory),
 }
 
-impl From<Tables> for Store {
-    fn from(tables: Tables) -> Self {
+impl From<PostgresStore> for Store {
+    fn from(tables: PostgresStore) -> Self {
         Self::Postgres(Arc::new(tables))
     }
 }
@@ -116,12 +117,12 @@ storage! {
         async fn claim(
             &self, worker: Uuid, identifier: &str, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
-        ) -> Vec<Result<Claimed, Unclaimed>>;
+        ) -> Vec<Result<ClaimedRun, Unclaimed>>;
 
         /// Claims this suspect, if it is still ready in one of these queues.
         async fn claim_suspect(
             &self, worker: Uuid, identifier: &str, lanes: &Lanes, suspect: &Suspect,
-        ) -> Option<Result<Claimed, Unclaimed>>;
+        ) -> Option<Result<ClaimedRun, Unclaimed>>;
     }
 
     /// Settlements.
@@ -155,7 +156,7 @@ storage! {
     trait FreeStorage {
         /// Frees the runs of this worker that are not in flight, and those without a registered owner, and makes the
         /// runs ready that it may have failed to wake. `in_flight` is called when no claim is under way.
-        async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Disowned;
+        async fn disown(&self, worker: Uuid, in_flight: impl Fn() -> Vec<Uuid>, backoff: Backoff) -> Reconciled;
 
         /// Deletes dead workers and frees their runs.
         async fn reap(&self, worker: Uuid, backoff: Backoff) -> Reaped;
@@ -176,7 +177,7 @@ storage! {
         async fn stops(&self, keys: &[ClaimKey]) -> Vec<(Uuid, f64)>;
 
         /// Why the run has to give up, if it has to and is still held under this key.
-        async fn give_up(&self, key: ClaimKey) -> Option<GiveUp>;
+        async fn give_up(&self, key: ClaimKey) -> Option<GiveUpReasons>;
 
         /// Whether the run is still held under this key.
         async fn is_held(&self, key: ClaimKey) -> bool;
@@ -246,7 +247,7 @@ storage! {
     /// The state of hierarchies, for clients.
     trait StatusStorage {
         /// The progress of a root message.
-        async fn standing(&self, root: Uuid, message: Uuid) -> Standing;
+        async fn standing(&self, root: Uuid, message: Uuid) -> MessageStatus;
 
         /// The message that started a hierarchy.
         async fn root_message(&self, root: Uuid) -> Option<Uuid>;
@@ -267,19 +268,19 @@ storage! {
         async fn cancellations(&self, root: Uuid) -> Vec<CancellationRequest>;
 
         /// Makes all unfinished runs below the target give up.
-        async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> Cancelled;
+        async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> CancelResult;
 
         /// Makes all handlers of the target's message roll back, if all of it is finished.
-        async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> Undone;
+        async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> RollbackStart;
     }
 
     /// Failed rollbacks and stuck runs, and their repair by operators.
     trait RepairStorage {
         /// Parks a run for an operator after its rollback failed again, and records that failure.
-        async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> bool;
+        async fn hold(&self, key: ClaimKey, failed: &FailedRollbackPart) -> bool;
 
         /// Carries out an intervention on a run, if that is possible.
-        async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal>;
+        async fn repair(&self, target: &Target, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;
 
         /// A page of failed compensations, newest first.
         async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
@@ -315,19 +316,19 @@ storage! {
         async fn listed_handlers(&self) -> Vec<ListedHandler>;
 
         /// Retires a handler. With `drops`, its runs that have not begun are deleted.
-        async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> Struck;
+        async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> RetiredHandler;
     }
 
     /// Schedules, and their due ticks.
     trait ScheduleStorage {
         /// Registers the schedules of sagas.
-        async fn publish_schedules(&self, schedules: &[Published<'_>]) -> ();
+        async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> ();
 
         /// The wait until one of these is due, and those without a row.
         async fn schedule_next_due(&self, pairs: Pairs<'_>) -> Awaited;
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
-        async fn fire_schedule(&self, pairs: Pairs<'_>) -> Fired;
+        async fn fire_schedule(&self, pairs: Pairs<'_>) -> FireResult;
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.
@@ -364,7 +365,7 @@ impl Store {
     }
 
     /// The database: only it has transactions in which user code can write, too.
-    fn tables(&self) -> sqlx::Result<&Tables> {
+    fn tables(&self) -> sqlx::Result<&PostgresStore> {
         match self {
             Self::Postgres(tables) => Ok(tables),
             Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),

@@ -41,7 +41,7 @@ impl Asked {
 
 /// The result of a cancellation.
 #[derive(Debug)]
-pub(crate) struct Cancelled {
+pub(crate) struct CancelResult {
     /// It was not recorded before this request.
     pub(crate) fresh: bool,
     /// A run gives up because of it, or has since an earlier attempt.
@@ -52,7 +52,7 @@ pub(crate) struct Cancelled {
 
 /// The result of a rollback request.
 #[derive(Debug)]
-pub(crate) enum Undone {
+pub(crate) enum RollbackStart {
     Begun(Vec<String>),
     Unfinished,
     Unhandled,
@@ -62,7 +62,7 @@ pub(crate) enum Undone {
 
 /// How far a message is.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct MessageStatus {
     pub(crate) emitted: bool,
     pub(crate) unfinished: i64,
     /// The outcome of each handler, once no run is unfinished.
@@ -80,14 +80,14 @@ pub(crate) enum HandlerOutcome {
 
 /// The result of an intervention.
 #[derive(Debug)]
-pub(crate) struct Repaired {
+pub(crate) struct RepairResult {
     /// The handlers of the runs that are ready now.
     pub(crate) handlers: Vec<String>,
     /// The parent, which may wait for no child any more.
     pub(crate) parent: Option<Parent>,
 }
 
-impl Repaired {
+impl RepairResult {
     /// The work left after an attempt whose answer was lost: the parent may wait for no child any more. Workers find
     /// ready runs without a notification.
     pub(super) fn before(target: &Target, at: OffsetDateTime) -> Self {
@@ -97,7 +97,7 @@ impl Repaired {
 }
 
 /// A requested intervention, with its reason and requester.
-pub(crate) struct Remedied<'a> {
+pub(crate) struct RepairRequest<'a> {
     pub(crate) remedy: Remedy,
     pub(crate) note: &'a str,
     pub(crate) source: &'a str,
@@ -113,7 +113,7 @@ pub(crate) struct Page {
 
 /// The result of retiring a handler.
 #[derive(Debug)]
-pub(crate) struct Struck {
+pub(crate) struct RetiredHandler {
     pub(crate) was_listed: bool,
     pub(crate) waiting: i64,
     pub(crate) dropped: usize,

@@ -11,7 +11,7 @@ use crate::util::{ids, shown};
 
 /// A scheduled saga, as it is registered.
 #[derive(Debug, Serialize)]
-pub(crate) struct Published<'a> {
+pub(crate) struct ScheduleRegistration<'a> {
     pub(super) topic: &'a str,
     pub(super) handler: &'a str,
     pub(super) every_ms: Option<i64>,
@@ -23,7 +23,7 @@ pub(crate) struct Published<'a> {
     pub(super) next_at: Option<OffsetDateTime>,
 }
 
-impl<'a> Published<'a> {
+impl<'a> ScheduleRegistration<'a> {
     /// The saga of this schedule, which is due at `next_at` if it is new.
     pub(crate) fn new(
         (topic, handler): (&'a str, &'a str),
@@ -50,7 +50,7 @@ pub(crate) struct Awaited {
 
 /// A due schedule, locked by this transaction.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct DueSchedule {
     pub(crate) topic: String,
     pub(crate) handler: String,
     /// Its timetable, if this program supports that.
@@ -66,7 +66,7 @@ pub(crate) struct Taken {
 
 /// A tick as it is launched: a message that starts a hierarchy of its own.
 #[derive(Debug, Serialize)]
-pub(crate) struct Ticked<'a> {
+pub(crate) struct TickMessage<'a> {
     pub(crate) id: Uuid,
     pub(crate) root: Uuid,
     pub(super) topic: &'a str,
@@ -84,7 +84,7 @@ impl ContextKey for RunCount {
     const KEY: &'static str = "RunCountKey";
 }
 
-impl<'a> Ticked<'a> {
+impl<'a> TickMessage<'a> {
     /// The run of this number, with fresh ids.
     pub(crate) fn new(topic: &'a str, due: OffsetDateTime, run: u64) -> Self {
         let mut context = scoop_core::Context::default();
@@ -95,21 +95,21 @@ impl<'a> Ticked<'a> {
 
 /// The result of a lookup of due schedules.
 #[derive(Debug)]
-pub(crate) enum Fired {
+pub(crate) enum FireResult {
     /// None is due, or another worker has locked it.
     Nothing,
     /// It has been advanced, and its ticks are launched for these handlers.
     Launched(Vec<String>),
     /// This program cannot follow it.
-    Unfit(Taken),
+    Unfit(DueSchedule),
 }
 
 /// The ticks of a due schedule, and its next time. `busy` tells that the hierarchy of the last run has not ended.
 pub(super) fn fired<'a>(
-    taken: &'a Taken,
+    taken: &'a DueSchedule,
     timetable: &Timetable,
     busy: bool,
-) -> (Vec<Ticked<'a>>, Option<OffsetDateTime>) {
+) -> (Vec<TickMessage<'a>>, Option<OffsetDateTime>) {
     let mut due = timetable.due(taken.next_at, taken.now);
     if let Some(from) = due.from {
         crate::telemetry::missed_skipped(&taken.handler, utc_of(taken.next_at), utc_of(from));
@@ -120,7 +120,7 @@ pub(super) fn fired<'a>(
     }
     let fired = u64::try_from(taken.fired).unwrap_or_default();
     let runs = fired + 1..;
-    let ticks = runs.zip(&due.ticks).map(|(run, due)| Ticked::new(&taken.topic, *due, run));
+    let ticks = runs.zip(&due.ticks).map(|(run, due)| TickMessage::new(&taken.topic, *due, run));
     (ticks.collect(), due.next_at)
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_tick_carries_its_time_and_its_number() {
-        let tick = Ticked::new("ticks.report", OffsetDateTime::UNIX_EPOCH, 7);
+        let tick = TickMessage::new("ticks.report", OffsetDateTime::UNIX_EPOCH, 7);
         let written = serde_json::to_value(&tick).unwrap();
         assert_eq!(written["payload"], json!({"due": "1970-01-01T00:00:00Z", "run": 7}));
         assert_eq!(written["context"], json!({"RunCountKey": {"value": 7}}));

@@ -84,15 +84,15 @@ pub(crate) struct Settlement {
 
 /// How much there is to a settlement, and by which statement it is written therefore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum SettlePath {
     /// The move went well and launched nothing.
-    Plain,
+    Advance,
     /// The move went well and launched something.
-    Launching,
+    LaunchChildren,
     /// The run is on its way back, and told what it had launched to roll back.
-    Telling,
+    RequestRollback,
     /// Anything else.
-    Any,
+    General,
 }
 
 /// Something that a step returned or replied.
@@ -672,7 +672,8 @@ mod tests {
     fn what_is_plain_takes_the_short_statements() {
         let events = || vec![suspended(Context::default())];
         let plain = |before: &Run, conclusion| {
-            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape() == Shape::Plain
+            Settlement::new(KEY, before, (ALONE, &Context::default()), conclusion).shape()
+                == SettlePath::Advance
         };
         let last = Some(Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None });
         let after = Run { last, suspensions: 1, ..forward() };
@@ -695,9 +696,9 @@ mod tests {
             let told = Conclusion { told: vec![message], told_because: Some(because.clone()), ..told };
             Settlement::new(KEY, before, (BELOW, &Context::default()), told).shape()
         };
-        assert_eq!(shape(&backward(), "a"), Shape::Telling);
-        assert_eq!(shape(&backward(), "b"), Shape::Any);
+        assert_eq!(shape(&backward(), "a"), SettlePath::RequestRollback);
+        assert_eq!(shape(&backward(), "b"), SettlePath::General);
         // Who turns back at that says so, too.
-        assert_eq!(shape(&forward(), "a"), Shape::Any);
+        assert_eq!(shape(&forward(), "a"), SettlePath::General);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct ClaimKey {
 
 /// A part of a rollback that has failed again.
 #[derive(Debug)]
-pub(crate) struct FailedPart {
+pub(crate) struct FailedRollbackPart {
     pub(crate) part: String,
     /// How often the children's failures had been handled before, if they were the reason.
     pub(crate) handler_iteration: Option<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct FailedPart {
 
 /// A claimed run, with all that is needed to continue it.
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct ClaimedRun {
     pub(crate) key: ClaimKey,
     pub(crate) topic: String,
     pub(crate) handler: String,
@@ -97,7 +97,7 @@ pub(crate) struct Woken {
     /// The handlers of the runs that are ready.
     pub(crate) handlers: Vec<String>,
     /// The runs claimed by the same statement.
-    pub(crate) claimed: Vec<Result<Claimed, Unclaimed>>,
+    pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     /// The runs committed by the same statement.
     pub(crate) committed: Vec<Committed>,
 }
@@ -147,7 +147,7 @@ impl Release {
 }
 
 /// Why a run has to give up.
-pub(crate) struct GiveUp {
+pub(crate) struct GiveUpReasons {
     /// The requests to it or to its ancestors.
     pub(crate) requests: Vec<Failure>,
     /// The context with its deadlines.
@@ -174,7 +174,7 @@ pub(crate) struct Reaped {
 
 /// The result of a reconciliation.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Disowned {
+pub(crate) struct Reconciled {
     pub(crate) freed: Freed,
     /// The handlers of the runs that were waiting although no child was left, and are ready now.
     pub(crate) woken: Vec<String>,

@@ -10,7 +10,7 @@ use super::queue::{Pending, Queue, SettleError};
 use crate::engine::shared::Engine;
 use crate::error::is_transient;
 use crate::store::Unhandled;
-use crate::store::{Settled, Settlement, Shape, parts};
+use crate::store::{SettlePath, Settled, Settlement, parts};
 use crate::telemetry;
 
 /// The number of settler tasks: while one commits, the other collects.
@@ -39,10 +39,10 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained:
             let place = match pending.settlement.shape() {
                 _ if pending.settlement.is_bulky() => 5,
                 _ if pending.settlement.requires_handlers() => 4,
-                Shape::Plain => 0,
-                Shape::Launching => 1,
-                Shape::Telling => 2,
-                Shape::Any => 3,
+                SettlePath::Advance => 0,
+                SettlePath::LaunchChildren => 1,
+                SettlePath::RequestRollback => 2,
+                SettlePath::General => 3,
             };
             shapes[place].push(pending);
         }

@@ -19,7 +19,7 @@ use super::slots::SlotLease;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
-use crate::store::{FailedPart, Parent, Settled, Settlement, StepTransaction, roll_back};
+use crate::store::{FailedRollbackPart, Parent, Settled, Settlement, StepTransaction, roll_back};
 use crate::telemetry;
 
 /// The number of events that are coalesced at most.
@@ -89,7 +89,7 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
 /// Persists it together with conclusions of other runs.
 async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> Persisted {
     if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
-        return Err(Exit::FailedAgain(Box::new(FailedPart { part, handler_iteration, failure })));
+        return Err(Exit::FailedAgain(Box::new(FailedRollbackPart { part, handler_iteration, failure })));
     }
     let conclusion = gather(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);

@@ -13,7 +13,7 @@ use super::event_log::Event;
 use super::row::{Lane, Row, RunState};
 use super::state::{RunId, State, later};
 use crate::bug::{Bug, made};
-use crate::store::{ClaimStorage, Claimed, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::store::{ClaimStorage, ClaimedRun, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed};
 
 /// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
 const LATE: Duration = Duration::SECOND;
@@ -37,7 +37,7 @@ impl ClaimStorage for Memory {
         limit: usize,
         shares: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
-    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+    ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
             if !state.may_claim(worker, lanes.topology) {
                 return Ok(vec![]);
@@ -63,7 +63,7 @@ impl ClaimStorage for Memory {
         identifier: &str,
         lanes: &Lanes,
         suspect: &Suspect,
-    ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
+    ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
             let run = (suspect.root, suspect.id);
             let is_ready = |row: &Row| row.state == RunState::Ready && row.ready_at <= state.now();
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.
-    fn take(&mut self, run: RunId, worker: Uuid, identifier: &Arc<str>) -> Option<Claimed> {
+    fn take(&mut self, run: RunId, worker: Uuid, identifier: &Arc<str>) -> Option<ClaimedRun> {
         let now = self.now();
         let row = self.change(run, |row| {
             (row.state, row.owner) = (RunState::Running, Some(worker));
@@ -162,14 +162,14 @@ impl State {
     }
 
     /// An owned run, with all that is needed to continue it.
-    pub(super) fn claimed(&self, run: RunId, identifier: &str, has_children: bool) -> Option<Claimed> {
+    pub(super) fn claimed(&self, run: RunId, identifier: &str, has_children: bool) -> Option<ClaimedRun> {
         let row = self.row(run)?;
         let message = self.hierarchy(row.root())?.record.messages.get(&row.message)?;
         let mut goes_on = row.run(identifier);
         if has_children {
             goes_on.failed_children = self.failed_children(run);
         }
-        Some(Claimed {
+        Some(ClaimedRun {
             key: row.key(),
             topic: row.topic.to_string(),
             handler: row.handler.to_string(),

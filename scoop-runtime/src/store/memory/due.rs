@@ -8,7 +8,7 @@ use super::Memory;
 use super::definitions::named;
 use super::row::Row;
 use super::state::State;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUp, Lanes, Parent};
+use crate::store::{ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, Parent};
 use crate::util::when::Now;
 
 impl DueStorage for Memory {
@@ -64,7 +64,7 @@ impl DueStorage for Memory {
         .await
     }
 
-    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
+    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUpReasons>> {
         self.run("give_up", |state| {
             let now = state.now();
             let Some(row) = state.claimed_under(key).filter(|row| row.is_overdue(now)) else {
@@ -74,7 +74,7 @@ impl DueStorage for Memory {
                 Some(_) => vec![],
                 None => state.requests_of(row),
             };
-            Ok(Some(GiveUp { requests, context: row.context.clone(), now, since: row.undoing_since }))
+            Ok(Some(GiveUpReasons { requests, context: row.context.clone(), now, since: row.undoing_since }))
         })
         .await
     }

@@ -42,7 +42,7 @@ pub(super) struct Message {
 
 /// A row of `intervention`.
 #[derive(Clone, Debug)]
-pub(super) struct Intervened {
+pub(super) struct InterventionRow {
     pub(super) run: Uuid,
     pub(super) handler: String,
     pub(super) part: Option<String>,
@@ -65,12 +65,12 @@ pub(super) struct Redelivered {
 
 /// The record of one hierarchy, in the order in which it was written.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct EventLog {
     pub(super) messages: BTreeMap<Uuid, Message>,
     pub(super) events: Vec<Event>,
     /// The outputs and replies of each run, by name.
     pub(super) values: BTreeMap<Uuid, BTreeMap<String, Value>>,
-    pub(super) interventions: Vec<Intervened>,
+    pub(super) interventions: Vec<InterventionRow>,
     /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
     pub(super) repeated_failures: Vec<Event>,
     /// The messages that had no handler at their launch, and were delivered later.
@@ -104,7 +104,7 @@ impl Event {
     }
 }
 
-impl Record {
+impl EventLog {
     /// Whether the unique indices of the table admit this event.
     pub(super) fn admits(&self, event: &Event) -> bool {
         let mut same = self.of_message(event.message, event.kind);

@@ -10,7 +10,7 @@ use super::state::{RunId, State};
 use crate::bug::{Bug, made};
 use crate::settings::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE, spread};
-use crate::store::{Disowned, FreeStorage, Freed, Reaped};
+use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 
 impl FreeStorage for Memory {
     async fn disown(
@@ -18,11 +18,11 @@ impl FreeStorage for Memory {
         worker: Uuid,
         in_flight: impl Fn() -> Vec<Uuid>,
         backoff: Backoff,
-    ) -> sqlx::Result<Disowned> {
+    ) -> sqlx::Result<Reconciled> {
         self.run("disown", |state| {
             let in_flight = in_flight();
             let lost = state.owned_by(worker).into_iter().filter(|(_, id)| !in_flight.contains(id)).collect();
-            Ok(Disowned { freed: state.free(worker, lost, ANSWER_LOST, backoff), woken: state.sweep() })
+            Ok(Reconciled { freed: state.free(worker, lost, ANSWER_LOST, backoff), woken: state.sweep() })
         })
         .await
     }

@@ -6,7 +6,7 @@ use scoop_core::{Context, EventKind, Failure, Lineage};
 use uuid::Uuid;
 
 use super::Memory;
-use super::event_log::{Event, Record};
+use super::event_log::{Event, EventLog};
 use super::row::Row;
 
 /// An event, as in the protocol's table `message_event`, with the topic of its message.
@@ -98,7 +98,7 @@ impl Memory {
 }
 
 impl Event {
-    fn logged(&self, record: &Record) -> LoggedEvent {
+    fn logged(&self, record: &EventLog) -> LoggedEvent {
         LoggedEvent {
             id: self.id,
             message_id: self.message,

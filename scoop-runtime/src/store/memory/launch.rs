@@ -13,7 +13,7 @@ use super::Memory;
 use super::event_log::{Event, Message};
 use super::row::{Row, RunState};
 use super::state::{Pair, State, after, child_of};
-use crate::store::{Claimer, Launch, LaunchStorage, Launched, Ticked, Unhandled};
+use crate::store::{Claimer, Launch, LaunchStorage, Launched, TickMessage, Unhandled};
 
 /// A message as it is launched.
 pub(super) struct Root<'a> {
@@ -44,7 +44,7 @@ impl<'a> From<&'a Launched> for Root<'a> {
 
 impl<'a> Root<'a> {
     /// A tick of a schedule.
-    pub(super) fn tick(tick: &'a Ticked<'_>) -> sqlx::Result<Self> {
+    pub(super) fn tick(tick: &'a TickMessage<'_>) -> sqlx::Result<Self> {
         let payload =
             serde_json::to_value(&tick.payload).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let (id, root, topic, context) = (tick.id, tick.root, tick.topic, &tick.context);

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Memory;
-use super::event_log::{Event, Record};
+use super::event_log::{Event, EventLog};
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, State};
 use crate::rebuild::{Listened, Rebuild, Rebuilt, Recorded, Revival, newest_outputs, rebuild};
@@ -94,7 +94,7 @@ impl State {
 }
 
 impl Event {
-    fn recorded(&self, record: &Record) -> Recorded {
+    fn recorded(&self, record: &EventLog) -> Recorded {
         Recorded {
             lineage: self.lineage.clone(),
             message: self.message,
@@ -113,7 +113,7 @@ impl Event {
     }
 }
 
-impl Record {
+impl EventLog {
     fn row(&self, rebuilt: Rebuilt, epoch: i64) -> Option<Row> {
         let remembers = rebuilt.remembers();
         let lineage = Lineage::from_ids(rebuilt.lineage)?;

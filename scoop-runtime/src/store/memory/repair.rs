@@ -7,19 +7,21 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Memory;
-use super::event_log::{Event, Intervened, Record};
+use super::event_log::{Event, EventLog, InterventionRow};
 use super::requests::is_unrolled;
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, Listed, RunId, State, after, later};
 use crate::repair::{
-    Decision, FailedCompensation, Intervention, Mending, Presence, Refusal, Remedy, Revived, StuckRun,
-    Unrolled, Unrolleds, Written, held_again, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Mending, OperatorEvent,
+    Presence, Refusal, Remedy, RestoredRun, StuckRun, held_again, no_program,
 };
-use crate::store::{ClaimKey, FailedPart, Page, Parent, Remedied, RepairStorage, Repaired, Target};
+use crate::store::{
+    ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
+};
 use crate::util::when::since_1970;
 
 impl RepairStorage for Memory {
-    async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
+    async fn hold(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
         self.run("hold", |state| {
             if state.claimed_under(key).is_none() {
                 return Ok(false);
@@ -42,7 +44,11 @@ impl RepairStorage for Memory {
         .await
     }
 
-    async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
+    async fn repair(
+        &self,
+        target: &Target,
+        asked: &RepairRequest<'_>,
+    ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
     }
 
@@ -80,23 +86,23 @@ impl RepairStorage for Memory {
                 state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
             let mut done: Vec<_> = done.collect();
             done.sort_by_key(|done| done.at);
-            Ok(done.into_iter().map(Intervened::told).collect())
+            Ok(done.into_iter().map(InterventionRow::told).collect())
         })
         .await
     }
 }
 
 impl State {
-    fn repair(&mut self, target: &Target, asked: &Remedied<'_>) -> Result<Repaired, Refusal> {
+    fn repair(&mut self, target: &Target, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let hierarchy = self.hierarchy(root).ok_or(Refusal::NotFailed)?;
         let unrolled = hierarchy.unrolled(&self.topology);
         let newest = unrolled.iter().map(|(newest, _)| after(*newest)).max();
         let now = newest.map_or(self.now(), |newest| newest.max(self.now()));
         if self.requests.contains(&asked.asked.id) {
-            return Ok(Repaired::before(target, now));
+            return Ok(RepairResult::before(target, now));
         }
-        let unrolled = Unrolleds::new(unrolled.into_iter().map(|(_, run)| run));
+        let unrolled = FailedRollbacks::new(unrolled.into_iter().map(|(_, run)| run));
         let state = hierarchy.rows.get(&id).map(|row| row.state);
         let known = unrolled.ids();
         let is_below = |row: &&Row| row.lineage.ids().starts_with(target.lineage.ids());
@@ -119,11 +125,11 @@ impl State {
         self.carry_out(root, &decision, now);
         let parent = decision.parent.map(|id| Parent { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
-        Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent })
+        Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
     /// Gives a stuck run another chance.
-    fn give_a_chance(&mut self, target: &Target, asked: &Remedied<'_>) -> Option<Repaired> {
+    fn give_a_chance(&mut self, target: &Target, asked: &RepairRequest<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         self.row(run).filter(|row| !row.held)?;
         let row = self.change(run, |row| {
@@ -132,7 +138,7 @@ impl State {
         })?;
         let handler = row.handler.to_string();
         self.intervene(target, (handler.clone(), None, false), asked, now);
-        Some(Repaired { handlers: vec![handler], parent: None })
+        Some(RepairResult { handlers: vec![handler], parent: None })
     }
 
     /// Records an intervention.
@@ -140,12 +146,12 @@ impl State {
         &mut self,
         target: &Target,
         (handler, part, repeats): (String, Option<String>, bool),
-        asked: &Remedied<'_>,
+        asked: &RepairRequest<'_>,
         at: OffsetDateTime,
     ) {
         self.requests.insert(asked.asked.id);
         let hierarchy = self.hierarchies.entry(target.lineage.root_id()).or_default();
-        hierarchy.record.interventions.push(Intervened {
+        hierarchy.record.interventions.push(InterventionRow {
             run: target.lineage.id(),
             handler,
             part,
@@ -168,7 +174,7 @@ impl State {
     }
 
     /// Brings a run into the working set, or revives one that is there already.
-    fn revive(&mut self, root: Uuid, revived: &Revived, now: OffsetDateTime) {
+    fn revive(&mut self, root: Uuid, revived: &RestoredRun, now: OffsetDateTime) {
         let epoch = self.fresh_epoch();
         let fresh = self.hierarchy(root).and_then(|hierarchy| hierarchy.record.revived(revived, epoch, now));
         let Some(fresh) = fresh else {
@@ -203,7 +209,7 @@ fn unsigned(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
-impl Written {
+impl OperatorEvent {
     fn event(&self, at: OffsetDateTime) -> Option<Event> {
         let lineage = Lineage::from_ids(self.lineage.clone())?;
         Some(Event {
@@ -217,8 +223,8 @@ impl Written {
     }
 }
 
-impl Record {
-    fn revived(&self, revived: &Revived, epoch: i64, now: OffsetDateTime) -> Option<Row> {
+impl EventLog {
+    fn revived(&self, revived: &RestoredRun, epoch: i64, now: OffsetDateTime) -> Option<Row> {
         let lineage = Lineage::from_ids(revived.lineage.clone())?;
         let turned = self.of_handler(revived.message_id, EventKind::RollingBack, &revived.handler)?;
         let pair = (self.topic_of(revived.message_id), revived.handler.as_str().into());
@@ -296,11 +302,11 @@ impl Hierarchy {
     }
 
     /// The same, as input of decisions, each with the time of its newest event.
-    fn unrolled(&self, topology: &[Listed]) -> Vec<(OffsetDateTime, Unrolled)> {
+    fn unrolled(&self, topology: &[Listed]) -> Vec<(OffsetDateTime, FailedRollback)> {
         self.failed().filter_map(|failed| self.unrolled_run(failed, topology)).collect()
     }
 
-    fn unrolled_run(&self, failed: &Event, topology: &[Listed]) -> Option<(OffsetDateTime, Unrolled)> {
+    fn unrolled_run(&self, failed: &Event, topology: &[Listed]) -> Option<(OffsetDateTime, FailedRollback)> {
         let (record, id) = (&self.record, failed.lineage.id());
         let again = record.newest_failure(failed);
         let handler = failed.handler.as_deref()?;
@@ -318,7 +324,7 @@ impl Hierarchy {
         let gave_up = again.exception.as_ref().is_some_and(|it| it.kind.ends_with("GaveUpException"));
         let mut own = record.of_run(id).rev();
         let newest = own.find(|event| event.message == failed.message && event.handler == failed.handler)?;
-        let run = Unrolled {
+        let run = FailedRollback {
             lineage: failed.lineage.clone(),
             message: failed.message,
             handler: handler.to_owned(),
@@ -391,7 +397,7 @@ impl Row {
     }
 }
 
-impl Intervened {
+impl InterventionRow {
     fn told(&self) -> Intervention {
         Intervention {
             run: self.run.into(),
@@ -407,7 +413,7 @@ impl Intervened {
 
 impl State {
     /// Records another failure of a rollback.
-    fn record_failure(&mut self, run: RunId, failed: &FailedPart) {
+    fn record_failure(&mut self, run: RunId, failed: &FailedRollbackPart) {
         let Some(row) = self.row(run) else {
             return;
         };

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use scoop_core::{EventKind, Failure, Lineage};
 use uuid::Uuid;
 
-use super::super::requests::Cancelled;
+use super::super::requests::CancelResult;
 use super::Memory;
-use super::event_log::{Event, Record};
+use super::event_log::{Event, EventLog};
 use super::row::Row;
 use super::state::{Hierarchy, State, after, micros};
-use crate::store::{Asked, Parent, RequestStorage, Target, Undone};
+use crate::store::{Asked, Parent, RequestStorage, RollbackStart, Target};
 use crate::util::name::RUNS_NAMED;
 use crate::util::shown::system_time;
 use crate::{CancellationRequest, Named, RunId};
@@ -57,7 +57,7 @@ impl RequestStorage for Memory {
         .await
     }
 
-    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Cancelled> {
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<CancelResult> {
         self.run("cancel", |state| {
             let (now, root) = (state.now(), target.lineage.root_id());
             let kind = EventKind::CancellationRequested;
@@ -86,24 +86,24 @@ impl RequestStorage for Memory {
                 |id: Uuid| state.row((root, id)).map(|row| Parent { root, id, at: row.last_event_at });
             let giving_up = giving_up.into_iter().filter_map(parent).collect();
             let (fresh, any_marked) = (fresh || is_done, !marked.is_empty() || is_done);
-            Ok(Cancelled { fresh, any_marked, giving_up })
+            Ok(CancelResult { fresh, any_marked, giving_up })
         })
         .await
     }
 
-    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Undone> {
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<RollbackStart> {
         self.run("undo", |state| {
             if state.requests.contains(&asked.id) {
-                return Ok(Undone::Begun(vec![]));
+                return Ok(RollbackStart::Begun(vec![]));
             }
             let Some(hierarchy) = state.hierarchy(target.lineage.root_id()) else {
-                return Ok(Undone::Unhandled);
+                return Ok(RollbackStart::Unhandled);
             };
             if let Some(refusal) = hierarchy.refuses_to_undo(target.message) {
                 return Ok(refusal);
             }
             state.requests.insert(asked.id);
-            Ok(Undone::Begun(state.begin_undoing(target, request)))
+            Ok(RollbackStart::Begun(state.begin_undoing(target, request)))
         })
         .await
     }
@@ -200,7 +200,7 @@ impl Hierarchy {
     }
 
     /// The reason why the effects of a message cannot be rolled back now.
-    fn refuses_to_undo(&self, message: Uuid) -> Option<Undone> {
+    fn refuses_to_undo(&self, message: Uuid) -> Option<RollbackStart> {
         let record = &self.record;
         let handled: Vec<_> = record.of_message(message, EventKind::Seen).collect();
         let related = |row: &Row, seen: &Event| {
@@ -209,38 +209,38 @@ impl Hierarchy {
         };
         let unfinished = |row: &Row| row.message == message || handled.iter().any(|seen| related(row, seen));
         if self.rows.values().any(unfinished) {
-            return Some(Undone::Unfinished);
+            return Some(RollbackStart::Unfinished);
         }
         if handled.is_empty() {
-            return Some(Undone::Unhandled);
+            return Some(RollbackStart::Unhandled);
         }
         let told = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
         let turned = |seen: &Event| turned_back(record, seen);
         let turned_back = told || handled.iter().all(|seen| turned(seen));
         let failed_itself = handled.iter().any(|seen| is_unrolled(record, seen));
         match (turned_back, failed_itself) {
-            (true, false) => Some(Undone::RolledBack),
-            (true, true) => Some(Undone::FailedBefore),
-            (false, _) if any_unrolled(record, handled) => Some(Undone::FailedBefore),
+            (true, false) => Some(RollbackStart::RolledBack),
+            (true, true) => Some(RollbackStart::FailedBefore),
+            (false, _) if any_unrolled(record, handled) => Some(RollbackStart::FailedBefore),
             (false, _) => None,
         }
     }
 }
 
-fn turned_back(record: &Record, seen: &Event) -> bool {
+fn turned_back(record: &EventLog, seen: &Event) -> bool {
     let handler = seen.handler.as_deref().unwrap_or_default();
     record.of_handler(seen.message, EventKind::RollingBack, handler).is_some()
 }
 
 /// Whether the rollback of a run failed, and has not been resolved since.
-pub(super) fn is_unrolled(record: &Record, run: &Event) -> bool {
+pub(super) fn is_unrolled(record: &EventLog, run: &Event) -> bool {
     let handler = run.handler.as_deref().unwrap_or_default();
     let has = |kind| record.of_handler(run.message, kind, handler).is_some();
     has(EventKind::RollbackFailed) && !has(EventKind::RolledBack)
 }
 
 /// Whether the rollback of one of these runs failed, or that of any below.
-fn any_unrolled(record: &Record, runs: Vec<&Event>) -> bool {
+fn any_unrolled(record: &EventLog, runs: Vec<&Event>) -> bool {
     let (mut left, mut known) = (runs, BTreeSet::new());
     while let Some(run) = left.pop() {
         if is_unrolled(record, run) {
@@ -254,7 +254,7 @@ fn any_unrolled(record: &Record, runs: Vec<&Event>) -> bool {
 }
 
 /// The runs that handled the launches of this one.
-pub(super) fn children_of<'a>(record: &'a Record, run: &'a Event) -> impl Iterator<Item = &'a Event> {
+pub(super) fn children_of<'a>(record: &'a EventLog, run: &'a Event) -> impl Iterator<Item = &'a Event> {
     let launched = record.of_run(run.lineage.id());
     let launched = launched.filter(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
     launched.flat_map(|event| record.of_message(event.message, EventKind::Seen))

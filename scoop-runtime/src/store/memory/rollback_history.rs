@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::Memory;
-use super::event_log::{Event, Record};
+use super::event_log::{Event, EventLog};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
@@ -138,7 +138,7 @@ struct Launched<'a> {
 
 impl State {
     /// One entry for each handler of a message, whether or not it has begun.
-    fn handled(&self, record: &Record, launched: Launched<'_>, replies: Option<&str>) -> Vec<Child> {
+    fn handled(&self, record: &EventLog, launched: Launched<'_>, replies: Option<&str>) -> Vec<Child> {
         let Launched { event: launched, handled } = launched;
         let topic = record.topic_of(launched.message);
         let is_new = launched.kind == EventKind::Emitted;
@@ -174,7 +174,7 @@ impl State {
     }
 }
 
-fn outcome_of(record: &Record, seen: &Event) -> ChildOutcome {
+fn outcome_of(record: &EventLog, seen: &Event) -> ChildOutcome {
     let handler = seen.handler.as_deref().unwrap_or_default();
     let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
     let of_kind = |kind| record.of_handler(seen.message, kind, handler);
@@ -190,7 +190,7 @@ fn outcome_of(record: &Record, seen: &Event) -> ChildOutcome {
     }
 }
 
-impl Record {
+impl EventLog {
     /// The requested messages, oldest first.
     fn launched(&self, of: Launches<'_>) -> Vec<Launched<'_>> {
         let (run, handler, last_step, unseen) = match of {

@@ -3,16 +3,16 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::super::schedule::{Awaited, Fired, Ticked, fired};
+use super::super::schedule::{Awaited, FireResult, TickMessage, fired};
 use super::Memory;
 use super::launch::Root;
 use super::state::{Scheduled, State};
 use crate::saga::timetable::{Timetable, Unfit};
-use crate::store::{Asked, Pairs, Published, ScheduleStorage, Taken};
+use crate::store::{Asked, DueSchedule, Pairs, ScheduleRegistration, ScheduleStorage};
 use scoop_core::{Missed, Overlap};
 
 impl ScheduleStorage for Memory {
-    async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+    async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> sqlx::Result<()> {
         self.run("publish_schedules", |state| {
             schedules.iter().for_each(|published| state.list_schedule(published));
             Ok(())
@@ -30,21 +30,21 @@ impl ScheduleStorage for Memory {
         .await
     }
 
-    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<FireResult> {
         self.run("fire_schedule", |state| {
             let now = state.now();
             let due = |pair: &(String, String)| {
                 state.schedules.get(pair).and_then(|it| it.next_at).is_some_and(|at| at <= now)
             };
             let Some(pair) = own(pairs).find(due) else {
-                return Ok(Fired::Nothing);
+                return Ok(FireResult::Nothing);
             };
             let Some(taken) = state.schedules.get(&pair).and_then(|it| it.taken(&pair, now)) else {
-                return Ok(Fired::Nothing);
+                return Ok(FireResult::Nothing);
             };
             let timetable = match &taken.timetable {
                 Ok(timetable) => timetable,
-                Err(_) => return Ok(Fired::Unfit(taken)),
+                Err(_) => return Ok(FireResult::Unfit(taken)),
             };
             let busy = taken.last_root.is_some_and(|root| state.is_busy(root));
             let (ticks, next_at) = fired(&taken, timetable, busy);
@@ -54,7 +54,7 @@ impl ScheduleStorage for Memory {
                 scheduled.fired += i64::try_from(ticks.len()).unwrap_or(i64::MAX);
                 scheduled.last_root = ticks.last().map(|tick| tick.root).or(scheduled.last_root);
             }
-            Ok(Fired::Launched(handlers))
+            Ok(FireResult::Launched(handlers))
         })
         .await
     }
@@ -77,7 +77,7 @@ impl ScheduleStorage for Memory {
             scheduled.fired += 1;
             scheduled.last_root = Some(root);
             let run = u64::try_from(scheduled.fired).unwrap_or_default();
-            let tick = Ticked { root, id: asked.id, ..Ticked::new(topic, now, run) };
+            let tick = TickMessage { root, id: asked.id, ..TickMessage::new(topic, now, run) };
             state.tick(std::slice::from_ref(&tick)).map(Some)
         })
         .await
@@ -90,7 +90,7 @@ fn own<'a>((topics, handlers): Pairs<'a>) -> impl Iterator<Item = (String, Strin
 
 impl State {
     /// An unchanged schedule keeps its next time; one that changed begins anew.
-    fn list_schedule(&mut self, published: &Published<'_>) {
+    fn list_schedule(&mut self, published: &ScheduleRegistration<'_>) {
         let pair = (published.topic.to_owned(), published.handler.to_owned());
         let fresh = Scheduled {
             every_ms: published.every_ms,
@@ -114,14 +114,14 @@ impl State {
         self.hierarchy(root).is_some_and(|hierarchy| !hierarchy.rows.is_empty())
     }
 
-    fn tick(&mut self, ticks: &[Ticked<'_>]) -> sqlx::Result<Vec<String>> {
+    fn tick(&mut self, ticks: &[TickMessage<'_>]) -> sqlx::Result<Vec<String>> {
         let roots = ticks.iter().map(Root::tick).collect::<sqlx::Result<Vec<_>>>()?;
         Ok(self.launch(roots.into_iter(), None).handlers)
     }
 }
 
 impl Scheduled {
-    fn taken(&self, (topic, handler): &(String, String), now: OffsetDateTime) -> Option<Taken> {
+    fn taken(&self, (topic, handler): &(String, String), now: OffsetDateTime) -> Option<DueSchedule> {
         let cron = self.cron.as_ref().map(|(cron, zone)| (cron.as_str(), zone.as_str()));
         let timetable = match (Missed::named(self.missed), Overlap::named(self.overlap)) {
             (Some(missed), Some(overlap)) => Timetable::stored(self.every_ms, cron, missed, overlap),
@@ -129,6 +129,6 @@ impl Scheduled {
         };
         let (topic, handler) = (topic.clone(), handler.clone());
         let (fired, last_root) = (self.fired, self.last_root);
-        Some(Taken { topic, handler, timetable, next_at: self.next_at?, fired, last_root, now })
+        Some(DueSchedule { topic, handler, timetable, next_at: self.next_at?, fired, last_root, now })
     }
 }

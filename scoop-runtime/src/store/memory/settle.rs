@@ -43,7 +43,7 @@ impl SettleStorage for Memory {
 }
 
 /// A settlement, its run, and what follows for that.
-struct Move<'a> {
+struct SettleStep<'a> {
     settlement: &'a Settlement,
     identifier: &'a Arc<str>,
     held: Row,
@@ -96,7 +96,7 @@ impl State {
             return None;
         }
         let count = i64::try_from(settlement.event_count).unwrap_or(i64::MAX);
-        let mut step = Move {
+        let mut step = SettleStep {
             settlement,
             identifier,
             last_event: later(now, held.last_event_at) + Duration::microseconds(count),
@@ -121,7 +121,7 @@ impl State {
     }
 
     /// Publishes a launched message, with a run for each handler that is registered at this moment.
-    fn emit(&mut self, step: &mut Move<'_>, emission: &EmissionRow) {
+    fn emit(&mut self, step: &mut SettleStep<'_>, emission: &EmissionRow) {
         let now = self.now();
         let root = emission.detached_root.unwrap_or(step.settlement.root);
         self.publish(root, (emission.id, &emission.topic), emission.payload.value.clone());
@@ -151,7 +151,7 @@ impl State {
     }
 
     /// Requests the rollback of a message's finished runs that have not begun to roll back.
-    fn send_back(&mut self, step: &mut Move<'_>, told: &ToldRow) {
+    fn send_back(&mut self, step: &mut SettleStep<'_>, told: &ToldRow) {
         let now = self.now();
         let Some(hierarchy) = self.hierarchy(step.settlement.root) else {
             return;
@@ -191,7 +191,7 @@ impl State {
     }
 
     /// Updates the row of the run, or removes it.
-    fn stand(&mut self, step: &Move<'_>) -> Settled {
+    fn stand(&mut self, step: &SettleStep<'_>) -> Settled {
         let (now, settlement, held) = (self.now(), step.settlement, &step.held);
         let run = (held.root(), held.id());
         let settled = |state: RunState, give_up_at: Option<OffsetDateTime>| Settled {
@@ -245,8 +245,8 @@ impl State {
     }
 
     /// Records the events: a microsecond apart and in order, since participants order events by time.
-    fn write(&mut self, step: &Move<'_>) {
-        let Move { settlement, identifier, held, .. } = step;
+    fn write(&mut self, step: &SettleStep<'_>) {
+        let SettleStep { settlement, identifier, held, .. } = step;
         for row in &settlement.events {
             if made(Bug::ForgetEmission) && is_lost(settlement, row.message_id) {
                 continue;
@@ -275,7 +275,7 @@ impl State {
     }
 
     /// Deletes the failed children that the run has taken note of.
-    fn forget_failures(&mut self, step: &Move<'_>, all: bool) {
+    fn forget_failures(&mut self, step: &SettleStep<'_>, all: bool) {
         let run = (step.held.root(), step.held.id());
         let noted = self.children(run).filter(|child| child.state == RunState::Ended);
         let noted = noted.filter(|child| all || child.rollback_failure.is_none());

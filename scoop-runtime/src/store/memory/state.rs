@@ -11,7 +11,7 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::event_log::{Event, Record};
+use super::event_log::{Event, EventLog};
 use super::row::{Lane, Place, Row, RunState};
 use crate::bug::{Bug, made};
 use crate::completion::{Completions, RunEnd};
@@ -48,7 +48,7 @@ pub(super) struct Session {
 #[derive(Default)]
 pub(super) struct Hierarchy {
     pub(super) rows: BTreeMap<Uuid, Row>,
-    pub(super) record: Record,
+    pub(super) record: EventLog,
     children: BTreeMap<Uuid, Children>,
 }
 

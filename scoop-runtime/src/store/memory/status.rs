@@ -5,17 +5,17 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::Memory;
-use super::event_log::{Event, Record};
+use super::event_log::{Event, EventLog};
 use super::requests::children_of;
 use super::row::Row;
 use super::state::{Hierarchy, State};
 use crate::RunEvent;
-use crate::store::{HandlerOutcome, Standing, StatusStorage};
+use crate::store::{HandlerOutcome, MessageStatus, StatusStorage};
 use crate::tree::{Extent, RunRow, Stands, TreeRows};
 use crate::util::shown::system_time;
 
 impl StatusStorage for Memory {
-    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
         self.run("standing", |state| {
             let hierarchy = state.hierarchy(root);
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
@@ -27,7 +27,7 @@ impl StatusStorage for Memory {
                 seen.map(move |seen| outcome_of(record, seen))
             });
             let handlers = if unfinished == 0 { handled.collect() } else { vec![] };
-            Ok(Standing { emitted, unfinished: i64::try_from(unfinished).unwrap_or(i64::MAX), handlers })
+            Ok(MessageStatus { emitted, unfinished: i64::try_from(unfinished).unwrap_or(i64::MAX), handlers })
         })
         .await
     }
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-fn outcome_of(record: &Record, seen: &Event) -> HandlerOutcome {
+fn outcome_of(record: &EventLog, seen: &Event) -> HandlerOutcome {
     let handler = seen.handler.as_deref().unwrap_or_default();
     let end = record.end_of(seen.lineage.id(), seen.message);
     let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));

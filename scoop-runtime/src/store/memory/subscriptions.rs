@@ -8,7 +8,7 @@ use super::state::{Listed, Pair, RunId, State};
 use crate::ListedHandler;
 use crate::bug::{Bug, made};
 use crate::saga::registry::{Renamed, Subscription};
-use crate::store::{Parent, Struck, SubscriptionStorage};
+use crate::store::{Parent, RetiredHandler, SubscriptionStorage};
 use crate::util::when::since_1970;
 
 impl SubscriptionStorage for Memory {
@@ -90,7 +90,7 @@ impl SubscriptionStorage for Memory {
         .await
     }
 
-    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
         self.run("strike_out", |state| {
             let now = state.now();
             let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
@@ -107,7 +107,7 @@ impl SubscriptionStorage for Memory {
                 parents = gone.iter().filter_map(parent).collect();
             }
             let waiting = i64::try_from(waiting.len()).unwrap_or(i64::MAX);
-            Ok(Struck { was_listed, waiting, dropped, parents })
+            Ok(RetiredHandler { was_listed, waiting, dropped, parents })
         })
         .await
     }

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
-use super::Tables;
+use super::PostgresStore;
 use crate::store::settlement::EmissionRow;
 use crate::store::{Launch, Launched, Settlement, parts};
 use crate::util::patience;
 use crate::util::payload;
 
-impl Tables {
+impl PostgresStore {
     /// Launches messages by several statements in a transaction of their own.
     pub(super) async fn launch_in_parts(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
         let mut tx = self.sessions.begin().await?;

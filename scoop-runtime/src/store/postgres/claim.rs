@@ -9,11 +9,11 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::time;
-use super::query_ext::Alone;
+use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
-use crate::store::{ClaimStorage, Claimed, Lanes, QueueCursors, Suspect, Unclaimed};
+use crate::store::{ClaimStorage, ClaimedRun, Lanes, QueueCursors, Suspect, Unclaimed};
 use crate::util::ids;
 
 /// How many runs of each handler a worker executes.
@@ -27,7 +27,7 @@ struct Claim<'a, S> {
     shares: S,
 }
 
-impl ClaimStorage for Tables {
+impl ClaimStorage for PostgresStore {
     async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
         let known = progress.known();
         let rows = sqlx::query_as(self.sql.handler_list_ready.clone())
@@ -52,7 +52,7 @@ impl ClaimStorage for Tables {
         limit: usize,
         shares: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
-    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+    ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         let claim = Claim { worker, identifier, lanes, shares };
         match self.claim_from(&claim, limit, progress, None).await {
             // Boxed, so that the usual claim is not as large as this one.
@@ -67,7 +67,7 @@ impl ClaimStorage for Tables {
         identifier: &str,
         lanes: &Lanes,
         suspect: &Suspect,
-    ) -> sqlx::Result<Option<Result<Claimed, Unclaimed>>> {
+    ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
         let lanes = &lanes.only(|lane| lane == suspect.lane());
         if lanes.len() == 0 {
             return Ok(None);
@@ -87,7 +87,7 @@ impl ClaimStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Claims ready runs that are no suspects, or only these.
     async fn claim_from<S: Serialize + Send + Sync>(
         &self,
@@ -95,7 +95,7 @@ impl Tables {
         limit: usize,
         progress: &mut QueueCursors,
         only: Option<&[Uuid]>,
-    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+    ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         let Claim { worker, identifier, lanes, shares } = claim;
         let rows = sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
@@ -115,7 +115,7 @@ impl Tables {
             let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
             progress.take(lane, time(row, "ready_at")?);
         }
-        rows.iter().map(|row| Claimed::from_row(row, identifier)).collect()
+        rows.iter().map(|row| ClaimedRun::from_row(row, identifier)).collect()
     }
 
     /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
@@ -124,7 +124,7 @@ impl Tables {
         &self,
         claim: &Claim<'_, S>,
         limit: usize,
-    ) -> sqlx::Result<Vec<Result<Claimed, Unclaimed>>> {
+    ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         let ready = self.ready(claim.lanes, limit).await?;
         let (mut claimed, mut parts) = (vec![], vec![&ready[..]]);
         while let Some(part) = parts.pop() {

@@ -11,7 +11,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::{ClaimKey, Claimed, HierarchyFlags, Unclaimed, no_failure};
+use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, Unclaimed, no_failure};
 use crate::util::stored_time::StoredTime;
 
 /// The children that ended without success, as `scoop.failed_children` returns them.
@@ -39,7 +39,7 @@ struct MoreRow {
     told: bool,
 }
 
-impl Claimed {
+impl ClaimedRun {
     /// From a row of `run_claim.sql`. `worker` is the identifier in events.
     pub(crate) fn from_row(row: &PgRow, worker: &str) -> sqlx::Result<Result<Self, Unclaimed>> {
         let key =

@@ -6,10 +6,10 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
-use super::query_ext::{Alone, Done};
+use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{DefinitionStorage, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside};
 use crate::util::stored_time::StoredTime;
@@ -27,7 +27,7 @@ impl LivingWorker {
     }
 }
 
-impl DefinitionStorage for Tables {
+impl DefinitionStorage for PostgresStore {
     async fn publish_definitions(
         &self,
         definitions: &[PublishedDefinition],
@@ -96,7 +96,7 @@ impl DefinitionStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Registers a worker, in a transaction of the caller.
     pub(super) async fn register_on(
         &self,
@@ -132,7 +132,7 @@ impl Tables {
 
     /// Begins a change of the living workers: claims with the former topology take nothing. It is the first statement
     /// of its transaction, so that two such transactions lock the rows of workers in one order. It waits for refusals
-    /// under way, so that [`Tables::reconsider`] sees their result.
+    /// under way, so that [`PostgresStore::reconsider`] sees their result.
     pub(super) async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
         sqlx::query(self.sql.topology_change.clone()).execute(connection).await?;
         Ok(())

@@ -8,11 +8,13 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::decode::{time, time_if_any};
-use super::query_ext::Alone;
-use crate::store::{ClaimKey, Due, DueStorage, GiveUp, Lanes, Parent, Suspect, Tables, readable};
+use super::query_ext::FetchExt;
+use crate::store::{
+    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, Parent, PostgresStore, Suspect, readable,
+};
 use crate::util::when::Now;
 
-impl DueStorage for Tables {
+impl DueStorage for PostgresStore {
     async fn due(&self, lanes: &Lanes, worker: Uuid, claims_suspects: bool) -> sqlx::Result<Due> {
         let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
         let due = due.bind(worker).bind(&lanes.reserved_for).bind(claims_suspects);
@@ -40,7 +42,7 @@ impl DueStorage for Tables {
             .await
     }
 
-    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUp>> {
+    async fn give_up(&self, key: ClaimKey) -> sqlx::Result<Option<GiveUpReasons>> {
         let row = sqlx::query(self.sql.run_give_up_reasons.clone())
             .bind(key.root)
             .bind(key.id)
@@ -51,7 +53,7 @@ impl DueStorage for Tables {
             let requests: Option<Json<Vec<Value>>> = row.try_get("requests")?;
             let requests = requests.map(|Json(requests)| requests).unwrap_or_default();
             let context: Option<Json<Context>> = row.try_get("context")?;
-            Ok(GiveUp {
+            Ok(GiveUpReasons {
                 requests: requests.into_iter().filter_map(|request| readable(request).0).collect(),
                 context: context.map(|Json(context)| context).unwrap_or_default(),
                 now: time(&row, "now")?,

@@ -3,23 +3,23 @@
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::pool::READ_COMMITTED;
-use super::query_ext::Alone;
+use super::query_ext::FetchExt;
 use crate::settings::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
-use crate::store::{Disowned, FreeStorage, Freed, Reaped};
+use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 
 /// A worker: its id, its sagas, and the definition of each.
 type Owner = (Uuid, Vec<String>, Vec<i32>);
 
-impl FreeStorage for Tables {
+impl FreeStorage for PostgresStore {
     async fn disown(
         &self,
         worker: Uuid,
         in_flight: impl Fn() -> Vec<Uuid>,
         backoff: Backoff,
-    ) -> sqlx::Result<Disowned> {
+    ) -> sqlx::Result<Reconciled> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let paused: Vec<Owner> =
             sqlx::query_as(self.sql.worker_wait_for_claims.clone()).bind(worker).fetch_all(&mut *tx).await?;
@@ -34,7 +34,7 @@ impl FreeStorage for Tables {
         }
         tx.commit().await?;
         // In a transaction of its own: it takes longer, and claims wait for the end of the one above.
-        Ok(Disowned { freed, woken: self.sweep().await? })
+        Ok(Reconciled { freed, woken: self.sweep().await? })
     }
 
     async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
@@ -66,7 +66,7 @@ impl FreeStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Frees the runs of these owners that are not in flight.
     async fn free(
         &self,

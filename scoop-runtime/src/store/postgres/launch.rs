@@ -7,7 +7,7 @@ use sqlx::query::Query;
 use sqlx::types::Json;
 use sqlx::{PgExecutor, Postgres, Row, SqlStr};
 
-use super::Tables;
+use super::PostgresStore;
 use crate::store::{Claimer, Launch, LaunchStorage, Launched, Unhandled, is_bulky};
 use crate::util::ids;
 
@@ -76,7 +76,7 @@ fn launch_of(row: &PgRow) -> sqlx::Result<Launch> {
     Ok(Launch { launched: row.try_get("launched")?, handlers: row.try_get("handlers")?, claimed: vec![] })
 }
 
-impl LaunchStorage for Tables {
+impl LaunchStorage for PostgresStore {
     async fn launch_alone(&self, messages: &[Launched]) -> sqlx::Result<Launch> {
         // Asked before a connection is held.
         self.may_write().await?;
@@ -95,7 +95,7 @@ impl LaunchStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Publishes messages and starts a run for each listed handler. Fails with [`Unhandled`] if one of them
     /// requires a handler and there is none; then none of them is published.
     pub(crate) async fn launch(

@@ -33,7 +33,7 @@ mod tree_rows;
 mod wake;
 
 pub(crate) use migrate::{files, migrate, unfit_tables};
-pub(crate) use pool::{Access, Sessions};
+pub(crate) use pool::{ConnectionSettings, Sessions};
 pub(crate) use preflight::{check, refusal};
 pub(crate) use session::PostgresSession;
 pub(crate) use statements::{Schema, Statements};
@@ -47,7 +47,7 @@ use self::server_clock::ServerClock;
 
 /// The tables of one schema.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables {
+pub(crate) struct PostgresStore {
     sessions: Sessions,
     sql: Statements,
     clock: Arc<ServerClock>,
@@ -55,7 +55,7 @@ pub(crate) struct Tables {
     writes: Arc<OnceCell<bool>>,
 }
 
-impl Tables {
+impl PostgresStore {
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
         Self { sessions, sql: Statements::of(schema), clock: Arc::default(), writes: Arc::default() }
     }

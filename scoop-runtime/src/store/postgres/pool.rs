@@ -40,8 +40,8 @@ const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
     SET LOCAL search_path = pg_catalog, pg_temp";
 
-/// The settings of a transaction whose statement ends with its limit, or soon after its caller has dropped it: the server
-/// notices that the connection is closed. A server on Windows refuses to check that.
+/// The settings of a transaction whose statement ends with its limit, or soon after its caller has dropped it: the
+/// server notices that the connection is closed. A server on Windows refuses to check that.
 const READ: &str = "SET LOCAL statement_timeout = '60s'; \
     SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
 
@@ -89,7 +89,7 @@ enum Route {
 
 /// The route of the user's pool to the server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
+pub(crate) struct ConnectionSettings {
     /// Through a proxy that pools transactions.
     pub(crate) behind_proxy: bool,
     /// The options of a direct route to the server, if they differ from the pool's.
@@ -99,7 +99,7 @@ pub(crate) struct Access {
 impl Sessions {
     /// Pools of `connections` connections and of the listening one, named as the engine's. None is opened before it is
     /// needed.
-    pub(crate) fn new(users: &PgPool, connections: u32, access: &Access) -> Self {
+    pub(crate) fn new(users: &PgPool, connections: u32, access: &ConnectionSettings) -> Self {
         let options = named((*users.connect_options()).clone());
         let direct = access.direct.clone().map_or_else(|| options.clone(), named);
         let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(direct);
@@ -178,10 +178,10 @@ impl Sessions {
 
     /// A connection to read from, with one statement after another, each of which sees what was
     /// committed before it.
-    pub(crate) async fn lend(&self) -> sqlx::Result<Lent> {
+    pub(crate) async fn lend(&self) -> sqlx::Result<ReadConnection> {
         Ok(match self.route {
-            Route::Direct => Lent::Connection(self.session().await?.connection),
-            Route::Proxied => Lent::Transaction(self.begin().await?),
+            Route::Direct => ReadConnection::Connection(self.session().await?.connection),
+            Route::Proxied => ReadConnection::Transaction(self.begin().await?),
         })
     }
 
@@ -318,13 +318,13 @@ impl Drop for Reading {
 }
 
 /// A borrowed connection.
-pub(crate) enum Lent {
+pub(crate) enum ReadConnection {
     Connection(PoolConnection<Postgres>),
     /// Rolled back in the end.
     Transaction(Transaction<'static, Postgres>),
 }
 
-impl Deref for Lent {
+impl Deref for ReadConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -335,7 +335,7 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for ReadConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
             Self::Connection(connection) => connection,
@@ -363,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn a_statement_meets_the_session_of_the_one_before_it() {
         let (pool, server) = database("warm_sessions").await;
-        let sessions = Sessions::new(&pool, 3, &Access::default());
+        let sessions = Sessions::new(&pool, 3, &ConnectionSettings::default());
         let first = session_of(&sessions).await;
         // Nothing else has run since, so it has not been given back.
         assert_eq!(session_of(&sessions).await, first);
@@ -375,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn waiting_caller_gets_the_connection_of_a_busy_one() {
         let (pool, server) = database("wanted_sessions").await;
-        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let asked = Arc::new(AtomicUsize::new(0));
         let busy = tokio::spawn({
             let (sessions, asked) = (sessions.clone(), asked.clone());
@@ -401,7 +401,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_served_once_it_is_closed() {
         let (pool, server) = database("closed_sessions").await;
-        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         session_of(&sessions).await;
         let closing = sessions.pool.close();
         let ask = async |session: &mut PgConnection| sqlx::query("SELECT 1").execute(session).await;
@@ -413,7 +413,7 @@ mod tests {
     #[tokio::test]
     async fn failed_connection_is_not_kept() {
         let (pool, server) = database("failed_sessions").await;
-        let sessions = Sessions::new(&pool, 1, &Access::default());
+        let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let end = async |session: &mut PgConnection| {
             sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(session).await
         };

@@ -7,7 +7,7 @@ use sqlx::{FromRow, Postgres};
 use super::Sessions;
 
 /// Executes a query in its own transaction, as the route (direct or proxied) requires.
-pub(super) trait Alone: Sized {
+pub(super) trait FetchExt: Sized {
     /// One row of the result.
     type Row;
 
@@ -24,18 +24,18 @@ pub(super) trait Alone: Sized {
 }
 
 /// A statement without result rows.
-pub(super) trait Done {
+pub(super) trait ExecuteExt {
     /// Executes it; the result counts the affected rows.
     async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
 }
 
-impl Done for Query<'_, Postgres, PgArguments> {
+impl ExecuteExt for Query<'_, Postgres, PgArguments> {
     async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult> {
         sessions.run(async |session| self.execute(session).await).await
     }
 }
 
-impl Alone for Query<'_, Postgres, PgArguments> {
+impl FetchExt for Query<'_, Postgres, PgArguments> {
     type Row = PgRow;
 
     async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<PgRow>> {
@@ -47,7 +47,7 @@ impl Alone for Query<'_, Postgres, PgArguments> {
     }
 }
 
-impl<T> Alone for QueryAs<'_, Postgres, T, PgArguments>
+impl<T> FetchExt for QueryAs<'_, Postgres, T, PgArguments>
 where
     T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
 {
@@ -62,7 +62,7 @@ where
     }
 }
 
-impl<T> Alone for QueryScalar<'_, Postgres, T, PgArguments>
+impl<T> FetchExt for QueryScalar<'_, Postgres, T, PgArguments>
 where
     T: Send + Unpin,
     (T,): for<'r> FromRow<'r, PgRow> + Send + Unpin,

@@ -13,7 +13,7 @@ use sqlx::{Acquire, PgConnection, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
 use super::pool::READ_COMMITTED;
 use super::rollback_history::outside_of_time;
@@ -37,7 +37,7 @@ struct Pass {
     at_fault: Reasons,
 }
 
-impl RebuildStorage for Tables {
+impl RebuildStorage for PostgresStore {
     async fn rebuild(&self) -> sqlx::Result<Result<Rebuild, i64>> {
         let mut skipped = BTreeMap::new();
         loop {
@@ -55,7 +55,7 @@ impl RebuildStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// The same, without these hierarchies. If others are at fault, nothing has changed.
     async fn rebuild_but(&self, skipped: &Reasons) -> sqlx::Result<Result<Pass, i64>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;

@@ -8,9 +8,9 @@ use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
-use super::Tables;
+use super::PostgresStore;
 use super::pool::READ_COMMITTED;
-use super::query_ext::Alone;
+use super::query_ext::FetchExt;
 use crate::store::{Redelivery, RedeliveryStorage};
 use crate::util::ids;
 use crate::util::patience::note;
@@ -33,7 +33,7 @@ struct Found {
     next: Option<Uuid>,
 }
 
-impl RedeliveryStorage for Tables {
+impl RedeliveryStorage for PostgresStore {
     async fn redeliver(
         &self,
         topic: &str,
@@ -58,7 +58,7 @@ impl RedeliveryStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     async fn find_unhandled(
         &self,
         topic: &str,

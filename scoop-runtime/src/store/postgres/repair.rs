@@ -10,21 +10,22 @@ use uuid::Uuid;
 
 use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
-use super::query_ext::{Alone, Done};
-use super::{Sessions, Tables};
+use super::query_ext::{ExecuteExt, FetchExt};
+use super::{PostgresStore, Sessions};
 use crate::Mending;
 use crate::repair::{
-    Decision, FailedCompensation, Intervention, Presence, Refusal, Remedy, StuckRun, Unrolled, Unrolleds,
-    held_again, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Presence, Refusal, Remedy,
+    StuckRun, held_again, no_program,
 };
 use crate::store::{
-    ClaimKey, FailedPart, Page, Parent, Remedied, RepairStorage, Repaired, Target, no_failure, readable,
+    ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
+    no_failure, readable,
 };
 use crate::util::patience::note;
 use crate::util::when::since_1970;
 
-impl RepairStorage for Tables {
-    async fn hold(&self, key: ClaimKey, failed: &FailedPart) -> sqlx::Result<bool> {
+impl RepairStorage for PostgresStore {
+    async fn hold(&self, key: ClaimKey, failed: &FailedRollbackPart) -> sqlx::Result<bool> {
         let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
             .bind(key.root)
             .bind(key.id)
@@ -38,13 +39,17 @@ impl RepairStorage for Tables {
         Ok(held.rows_affected() > 0)
     }
 
-    async fn repair(&self, target: &Target, asked: &Remedied<'_>) -> sqlx::Result<Result<Repaired, Refusal>> {
+    async fn repair(
+        &self,
+        target: &Target,
+        asked: &RepairRequest<'_>,
+    ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
         let (unrolled, now) = self.unrolled(&mut tx, root).await?;
         if self.is_done(&mut tx, asked.asked).await? {
-            return Ok(Ok(Repaired::before(target, now)));
+            return Ok(Ok(RepairResult::before(target, now)));
         }
         let (state, others) = self.others(&mut tx, target, &unrolled.ids()).await?;
         let is_stuck = state.as_deref() == Some("stuck");
@@ -71,7 +76,7 @@ impl RepairStorage for Tables {
         tx.commit().await.inspect_err(note)?;
         let parent = decision.parent.map(|id| Parent { root, id, at: now });
         let ready = decision.revived.into_iter().filter(|run| run.state == "ready");
-        Ok(Ok(Repaired { handlers: ready.map(|run| run.handler).collect(), parent }))
+        Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
@@ -90,13 +95,13 @@ impl RepairStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// The failed rollbacks of a hierarchy, and a time later than all of them.
     pub(crate) async fn unrolled(
         &self,
         connection: &mut PgConnection,
         root: Uuid,
-    ) -> sqlx::Result<(Unrolleds, OffsetDateTime)> {
+    ) -> sqlx::Result<(FailedRollbacks, OffsetDateTime)> {
         let rows = sqlx::query(self.sql.rollback_failure_list.clone())
             .bind(root)
             .bind(OPERATOR)
@@ -107,7 +112,7 @@ impl Tables {
         let newest = rows.iter().map(|row| time(row, "newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
         let later = newest.into_iter().max().map(|newest| newest + Duration::MICROSECOND);
         let runs = rows.iter().map(read_unrolled).collect::<sqlx::Result<Vec<_>>>()?;
-        Ok((Unrolleds::new(runs), later.map_or(now, |later| later.max(now))))
+        Ok((FailedRollbacks::new(runs), later.map_or(now, |later| later.max(now))))
     }
 
     /// The state of the run, and whether other runs below it are active than those in `known`.
@@ -131,8 +136,8 @@ impl Tables {
         &self,
         connection: &mut PgConnection,
         target: &Target,
-        asked: &Remedied<'_>,
-    ) -> sqlx::Result<Option<Repaired>> {
+        asked: &RepairRequest<'_>,
+    ) -> sqlx::Result<Option<RepairResult>> {
         let handler: Option<String> = sqlx::query_scalar(self.sql.run_retry_one_stuck.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
@@ -143,7 +148,7 @@ impl Tables {
         };
         let now = sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut *connection).await?;
         self.record(connection, target, (&handler, None, false), asked, now).await?;
-        Ok(Some(Repaired { handlers: vec![handler], parent: None }))
+        Ok(Some(RepairResult { handlers: vec![handler], parent: None }))
     }
 
     async fn record(
@@ -151,7 +156,7 @@ impl Tables {
         connection: &mut PgConnection,
         target: &Target,
         (handler, part, repeats): (&str, Option<&str>, bool),
-        asked: &Remedied<'_>,
+        asked: &RepairRequest<'_>,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
         sqlx::query(self.sql.intervention_insert.clone())
@@ -217,7 +222,7 @@ impl Page {
     }
 }
 
-fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
+fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
     let state: Option<String> = row.try_get("state")?;
     let presence = match state.as_deref() {
         None => Presence::Absent,
@@ -230,7 +235,7 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<Unrolled> {
         Ok(stored.map(unsigned))
     };
     let context: Option<Json<Context>> = row.try_get("context")?;
-    Ok(Unrolled {
+    Ok(FailedRollback {
         lineage: lineage(row)?,
         message: row.try_get("message_id")?,
         handler: row.try_get("handler")?,

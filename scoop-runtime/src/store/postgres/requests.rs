@@ -5,16 +5,16 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
-use super::query_ext::Alone;
-use crate::store::{Asked, Cancelled, Parent, RequestStorage, Target, Undone};
+use super::query_ext::FetchExt;
+use crate::store::{Asked, CancelResult, Parent, RequestStorage, RollbackStart, Target};
 use crate::util::name::RUNS_NAMED;
 use crate::util::patience::note;
 use crate::{CancellationRequest, Named, RunId};
 
-impl RequestStorage for Tables {
+impl RequestStorage for PostgresStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<Target>> {
         let row = sqlx::query(self.sql.request_find_target.clone()).bind(id).first(&self.sessions).await?;
         row.map(|row| Ok(Target { lineage: lineage(&row)?, message: row.try_get("message_id")? })).transpose()
@@ -50,7 +50,7 @@ impl RequestStorage for Tables {
         Ok(rows.iter().filter_map(CancellationRequest::from_row).collect())
     }
 
-    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Cancelled> {
+    async fn cancel(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<CancelResult> {
         let (root, id) = (target.lineage.root_id(), target.lineage.id());
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let recorded = sqlx::query(self.sql.event_insert_cancellation.clone())
@@ -74,34 +74,34 @@ impl RequestStorage for Tables {
         let left = sqlx::query(self.sql.run_list_giving_up.clone()).bind(root).bind(id);
         let giving_up = left.fetch_all(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
-        Ok(Cancelled {
+        Ok(CancelResult {
             fresh: recorded.rows_affected() > 0 || is_done,
             any_marked: marked > 0 || is_done,
             giving_up: giving_up.iter().map(Parent::from_row).collect::<sqlx::Result<_>>()?,
         })
     }
 
-    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<Undone> {
+    async fn undo(&self, target: &Target, request: &Failure, asked: Asked) -> sqlx::Result<RollbackStart> {
         let root = target.lineage.root_id();
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         sqlx::query(self.sql.hierarchy_lock.clone()).bind(root).execute(&mut *tx).await?;
         if self.is_done(&mut tx, asked).await? {
-            return Ok(Undone::Begun(vec![]));
+            return Ok(RollbackStart::Begun(vec![]));
         }
         let check = sqlx::query(self.sql.rollback_check.clone()).bind(root).bind(target.message);
         let state = check.fetch_one(&mut *tx).await?;
         if state.try_get("unfinished")? {
-            return Ok(Undone::Unfinished);
+            return Ok(RollbackStart::Unfinished);
         }
         if state.try_get::<i64, _>("handled")? == 0 {
-            return Ok(Undone::Unhandled);
+            return Ok(RollbackStart::Unhandled);
         }
         let turned_back = state.try_get("told")? || state.try_get::<i64, _>("done")? == 0;
         if turned_back && !state.try_get("failed_itself")? {
-            return Ok(Undone::RolledBack);
+            return Ok(RollbackStart::RolledBack);
         }
         if turned_back || state.try_get("failed")? {
-            return Ok(Undone::FailedBefore);
+            return Ok(RollbackStart::FailedBefore);
         }
         let handlers = sqlx::query_scalar(self.sql.rollback_start.clone())
             .bind(root)
@@ -112,11 +112,11 @@ impl RequestStorage for Tables {
             .fetch_all(&mut *tx)
             .await?;
         tx.commit().await.inspect_err(note)?;
-        Ok(Undone::Begun(handlers))
+        Ok(RollbackStart::Begun(handlers))
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
     pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: Asked) -> sqlx::Result<bool> {
         if !asked.again {

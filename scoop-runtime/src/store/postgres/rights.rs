@@ -1,9 +1,9 @@
 //! The rights of the role.
 
-use super::query_ext::Alone;
-use crate::store::Tables;
+use super::query_ext::FetchExt;
+use crate::store::PostgresStore;
 
-impl Tables {
+impl PostgresStore {
     /// Whether the role may write messages and runs itself; otherwise it launches by the function that has the right.
     pub(super) async fn may_write(&self) -> sqlx::Result<bool> {
         let ask = || sqlx::query_scalar(self.sql.role_writes.clone()).one(&self.sessions);

@@ -11,9 +11,9 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::{failure, unsigned};
-use super::query_ext::Alone;
+use super::query_ext::FetchExt;
 use crate::saga::children::ChildQuery;
 use crate::saga::children::{Launches, chosen};
 use crate::store::types::micros_of;
@@ -22,7 +22,7 @@ use crate::store::{ClaimKey, History, HistoryStorage, Wanted};
 use crate::util::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
-impl HistoryStorage for Tables {
+impl HistoryStorage for PostgresStore {
     async fn recorded(&self, run: ClaimKey, identifier: &str, kind: EventKind) -> sqlx::Result<bool> {
         let recorded = sqlx::query_scalar(self.sql.run_is_recorded.clone()).bind(run.id).bind(identifier);
         recorded.bind(kind.as_str()).one(&self.sessions).await
@@ -130,7 +130,7 @@ impl HistoryStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     async fn read_history(
         &self,
         names: &RollbackNames,

@@ -7,16 +7,18 @@ use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::time;
-use super::query_ext::{Alone, Done};
+use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
 use crate::saga::timetable::{Timetable, Unfit};
 use crate::store::schedule::fired;
-use crate::store::{Asked, Awaited, Fired, Pairs, Published, ScheduleStorage, Taken, Ticked};
+use crate::store::{
+    Asked, Awaited, DueSchedule, FireResult, Pairs, ScheduleRegistration, ScheduleStorage, TickMessage,
+};
 use crate::util::patience::note;
 
-impl Taken {
+impl DueSchedule {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         Ok(Self {
             topic: row.try_get("topic")?,
@@ -40,8 +42,8 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, Unfit>> {
     })
 }
 
-impl ScheduleStorage for Tables {
-    async fn publish_schedules(&self, schedules: &[Published<'_>]) -> sqlx::Result<()> {
+impl ScheduleStorage for PostgresStore {
+    async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> sqlx::Result<()> {
         sqlx::query(self.sql.schedule_register.clone()).bind(Json(schedules)).done(&self.sessions).await?;
         Ok(())
     }
@@ -52,23 +54,23 @@ impl ScheduleStorage for Tables {
         Ok(Awaited { seconds: row.try_get("seconds")?, unlisted: row.try_get("unlisted")? })
     }
 
-    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<Fired> {
+    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<FireResult> {
         let mut tx = self.sessions.begin().await?;
         let Some(taken) = self.take_schedule(&mut tx, pairs).await? else {
-            return Ok(Fired::Nothing);
+            return Ok(FireResult::Nothing);
         };
         let timetable = match &taken.timetable {
             Ok(timetable) => timetable,
-            Err(_) => return Ok(Fired::Unfit(taken)),
+            Err(_) => return Ok(FireResult::Unfit(taken)),
         };
         match self.fire(&mut tx, &taken, timetable).await {
             Ok(handlers) => {
                 tx.commit().await?;
-                Ok(Fired::Launched(handlers))
+                Ok(FireResult::Launched(handlers))
             }
             Err(error) if is_of_contents(&error) => {
                 let timetable = Err(Unfit::Refused(error.to_string()));
-                Ok(Fired::Unfit(Taken { timetable, ..taken }))
+                Ok(FireResult::Unfit(DueSchedule { timetable, ..taken }))
             }
             Err(error) => Err(error),
         }
@@ -91,19 +93,20 @@ impl ScheduleStorage for Tables {
             return Ok(Some(vec![]));
         }
         let run = u64::try_from(counted.try_get::<i64, _>("fired")?).unwrap_or_default();
-        let tick = Ticked { root, id: asked.id, ..Ticked::new(topic, counted.try_get("now")?, run) };
+        let tick =
+            TickMessage { root, id: asked.id, ..TickMessage::new(topic, counted.try_get("now")?, run) };
         let handlers = self.tick(&mut tx, &[tick]).await?;
         tx.commit().await.inspect_err(note)?;
         Ok(Some(handlers))
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Launches what is due of a schedule that was taken, and moves it on. Returns for which handlers that is.
     async fn fire(
         &self,
         tx: &mut PgConnection,
-        taken: &Taken,
+        taken: &DueSchedule,
         timetable: &Timetable,
     ) -> sqlx::Result<Vec<String>> {
         let busy = match (timetable.overlap, taken.last_root) {
@@ -124,9 +127,9 @@ impl Tables {
         &self,
         tx: &mut PgConnection,
         (topics, handlers): Pairs<'_>,
-    ) -> sqlx::Result<Option<Taken>> {
+    ) -> sqlx::Result<Option<DueSchedule>> {
         let take = sqlx::query(self.sql.schedule_lock_due.clone()).bind(topics).bind(handlers);
-        take.fetch_optional(tx).await?.as_ref().map(Taken::from_row).transpose()
+        take.fetch_optional(tx).await?.as_ref().map(DueSchedule::from_row).transpose()
     }
 
     /// Whether anything of the hierarchy has not ended.
@@ -135,7 +138,7 @@ impl Tables {
     }
 
     /// Launches ticks, and returns their handlers.
-    async fn tick(&self, tx: &mut PgConnection, ticks: &[Ticked<'_>]) -> sqlx::Result<Vec<String>> {
+    async fn tick(&self, tx: &mut PgConnection, ticks: &[TickMessage<'_>]) -> sqlx::Result<Vec<String>> {
         Ok(self.launch_any(tx, ticks).await?.handlers)
     }
 
@@ -143,9 +146,9 @@ impl Tables {
     async fn move_schedule_on(
         &self,
         tx: &mut PgConnection,
-        taken: &Taken,
+        taken: &DueSchedule,
         next_at: Option<OffsetDateTime>,
-        ticks: &[Ticked<'_>],
+        ticks: &[TickMessage<'_>],
     ) -> sqlx::Result<()> {
         sqlx::query(self.sql.schedule_advance.clone())
             .bind(&taken.topic)

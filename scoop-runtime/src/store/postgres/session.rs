@@ -5,7 +5,7 @@ use sqlx::postgres::PgListener;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use crate::store::Registered;
 use crate::telemetry;
 use crate::util::ids;
@@ -26,7 +26,7 @@ impl PostgresSession {
     /// Registers the worker of this session, and notifies the other workers. Returns when the worker started.
     pub(crate) async fn register(
         &mut self,
-        tables: &Tables,
+        tables: &PostgresStore,
         registered: Registered<'_>,
     ) -> sqlx::Result<OffsetDateTime> {
         let mut tx = self.listener.begin().await?;
@@ -39,7 +39,7 @@ impl PostgresSession {
     }
 
     /// Subscribes to the notifications of the processes.
-    pub(crate) async fn listen(&mut self, tables: &Tables) -> sqlx::Result<()> {
+    pub(crate) async fn listen(&mut self, tables: &PostgresStore) -> sqlx::Result<()> {
         self.listener.listen(&tables.sql.channel).await
     }
 
@@ -59,7 +59,7 @@ impl PostgresSession {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Opens a session, and takes a lock with a fresh key.
     pub(crate) async fn open_session(&self) -> sqlx::Result<PostgresSession> {
         let mut listener = PgListener::connect_with(self.sessions.listening()).await?;

@@ -5,8 +5,8 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::decode::failure;
-use super::query_ext::Alone;
-use crate::store::{HandlerOutcome, Standing, StatusStorage, Tables};
+use super::query_ext::FetchExt;
+use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage};
 use crate::tree::{Extent, RunRow, TreeRows};
 
 impl HandlerOutcome {
@@ -26,13 +26,13 @@ impl HandlerOutcome {
     }
 }
 
-impl StatusStorage for Tables {
-    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<Standing> {
+impl StatusStorage for PostgresStore {
+    async fn standing(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
         let rows =
             sqlx::query(self.sql.message_status.clone()).bind(root).bind(message).all(&self.sessions).await?;
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let handlers = rows.iter().map(HandlerOutcome::from_row).filter_map(Result::transpose);
-        Ok(Standing {
+        Ok(MessageStatus {
             emitted: row.try_get("emitted")?,
             unfinished: row.try_get("unfinished")?,
             handlers: handlers.collect::<Result<_, _>>()?,

@@ -4,17 +4,17 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
-use super::query_ext::{Alone, Done};
+use super::query_ext::{ExecuteExt, FetchExt};
 use crate::ListedHandler;
 use crate::saga::registry::{Renamed, Subscription};
-use crate::store::{Parent, Struck, SubscriptionStorage};
+use crate::store::{Parent, RetiredHandler, SubscriptionStorage};
 use crate::util::patience::note;
 use crate::util::when::since_1970;
 
-impl SubscriptionStorage for Tables {
+impl SubscriptionStorage for PostgresStore {
     async fn publish(&self, subscriptions: &[Subscription]) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
@@ -46,7 +46,7 @@ impl SubscriptionStorage for Tables {
         rows.iter().map(ListedHandler::from_row).collect()
     }
 
-    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<Struck> {
+    async fn strike_out(&self, topic: &str, handler: &str, drops: bool) -> sqlx::Result<RetiredHandler> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =
             sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
@@ -61,7 +61,7 @@ impl SubscriptionStorage for Tables {
         let waiting = waiting.fetch_one(&mut *tx).await?;
         tx.commit().await.inspect_err(note)?;
         let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
-        Ok(Struck {
+        Ok(RetiredHandler {
             was_listed: retired.rows_affected() > 0,
             waiting,
             dropped: gone.len(),

@@ -7,10 +7,10 @@ use sqlx::{Postgres, Row};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::Tables;
+use super::PostgresStore;
 use super::decode::{lineage, time, time_if_any};
-use super::query_ext::{Alone, Done};
-use crate::store::{Claimed, Committed, Lanes, Parent, Release, WakeStorage, Woken};
+use super::query_ext::{ExecuteExt, FetchExt};
+use crate::store::{ClaimedRun, Committed, Lanes, Parent, Release, WakeStorage, Woken};
 use crate::util::ids;
 
 impl Parent {
@@ -27,7 +27,7 @@ impl Committed {
     }
 }
 
-impl WakeStorage for Tables {
+impl WakeStorage for PostgresStore {
     async fn wake(&self, parents: &[Parent]) -> sqlx::Result<Vec<String>> {
         let woken = self.wake_here(parents, Uuid::nil(), "", &Lanes::default(), (0, false)).await?;
         Ok(woken.handlers)
@@ -61,7 +61,7 @@ impl WakeStorage for Tables {
             if let Some(at) = time_if_any(row, "committed_at")? {
                 woken.committed.push(Committed::from_row(row, at)?);
             } else if row.try_get("claimed")? {
-                woken.claimed.push(Claimed::from_row(row, identifier)?);
+                woken.claimed.push(ClaimedRun::from_row(row, identifier)?);
             } else {
                 woken.handlers.push(row.try_get("handler")?);
             }
@@ -91,7 +91,7 @@ impl WakeStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Makes waiting runs ready that were never woken, and returns their handlers. Deletes ended runs without a parent.
     pub(super) async fn sweep(&self) -> sqlx::Result<Vec<String>> {
         let woken = sqlx::query(self.sql.run_wake_missed.clone()).all(&self.sessions).await?;

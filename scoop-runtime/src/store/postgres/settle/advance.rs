@@ -8,13 +8,13 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres};
 
 use super::super::decode::time;
-use super::super::query_ext::Alone;
+use super::super::query_ext::FetchExt;
 use crate::store::settlement::{Ending, EventRow, ValueRow};
-use crate::store::{Settled, Settlement, Tables};
+use crate::store::{PostgresStore, Settled, Settlement};
 use crate::util::ids;
 
 /// A settlement that is no more than that.
-pub(super) struct Plain<'a> {
+pub(super) struct Advance<'a> {
     all: &'a Settlement,
     /// The SUSPENDED of the step, if there was one.
     suspended: Option<&'a EventRow>,
@@ -22,7 +22,7 @@ pub(super) struct Plain<'a> {
     last: Option<&'a EventRow>,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> Advance<'a> {
     /// The settlement as such, if there is no more to it.
     pub(super) fn of(all: &'a Settlement) -> Option<Self> {
         let (suspended, last) = match (all.events.as_slice(), all.ends) {
@@ -76,7 +76,7 @@ impl<'a> Plain<'a> {
     /// if this happens in there.
     pub(super) async fn settle(
         &self,
-        store: &Tables,
+        store: &PostgresStore,
         connection: &mut PgConnection,
         identifier: &str,
         claim: Option<&str>,
@@ -87,7 +87,7 @@ impl<'a> Plain<'a> {
 
     fn query(
         &self,
-        store: &Tables,
+        store: &PostgresStore,
         identifier: &'a str,
         claim: Option<&'a str>,
     ) -> Query<'a, Postgres, PgArguments> {
@@ -127,16 +127,16 @@ impl<'a> Plain<'a> {
 
 /// Writes those whose claims still hold.
 pub(super) async fn settle_all(
-    store: &Tables,
+    store: &PostgresStore,
     identifier: &str,
-    plain: &[Plain<'_>],
+    plain: &[Advance<'_>],
 ) -> sqlx::Result<Vec<PgRow>> {
     let each = || plain.iter();
     sqlx::query(store.sql.settle_advance_many.clone())
         .bind(each().map(|plain| plain.all.root).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.id).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.all.epoch).collect::<Vec<_>>())
-        .bind(each().map(Plain::ends_as).collect::<Vec<_>>())
+        .bind(each().map(Advance::ends_as).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.suspended.is_some()).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.step()).collect::<Vec<_>>())
         .bind(each().map(|plain| plain.next_step()).collect::<Vec<_>>())

@@ -8,16 +8,16 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
 use crate::store::settlement::{EmissionRow, EventRow, ValueRow, count};
-use crate::store::{Settlement, Tables};
+use crate::store::{PostgresStore, Settlement};
 use crate::util::ids;
 
 /// A settlement that is no more than that.
-pub(super) struct Launching<'a> {
+pub(super) struct LaunchChildren<'a> {
     all: &'a Settlement,
     suspended: &'a EventRow,
 }
 
-impl<'a> Launching<'a> {
+impl<'a> LaunchChildren<'a> {
     /// The settlement as such, if there is no more to it.
     pub(super) fn of(all: &'a Settlement) -> Option<Self> {
         let (suspended, emitted) = all.events.split_last()?;
@@ -51,10 +51,10 @@ impl<'a> Launching<'a> {
 /// Writes those whose claims still hold. `claim` is what the transaction of a step is marked with, if this happens
 /// in there, to one of them alone.
 pub(super) async fn settle(
-    store: &Tables,
+    store: &PostgresStore,
     connection: &mut PgConnection,
     identifier: &str,
-    launching: &[Launching<'_>],
+    launching: &[LaunchChildren<'_>],
     claim: Option<&str>,
 ) -> sqlx::Result<Vec<PgRow>> {
     match launching {
@@ -74,13 +74,13 @@ fn payloads<'a>(
 }
 
 async fn settle_one(
-    store: &Tables,
+    store: &PostgresStore,
     connection: &mut PgConnection,
     identifier: &str,
-    one: &Launching<'_>,
+    one: &LaunchChildren<'_>,
     claim: Option<&str>,
 ) -> sqlx::Result<Vec<PgRow>> {
-    let Launching { all, suspended } = one;
+    let LaunchChildren { all, suspended } = one;
     let each = || one.launched();
     sqlx::query(store.sql.settle_launch_one.clone())
         .bind(all.root)
@@ -115,10 +115,10 @@ async fn settle_one(
 }
 
 async fn settle_all(
-    store: &Tables,
+    store: &PostgresStore,
     connection: &mut PgConnection,
     identifier: &str,
-    launching: &[Launching<'_>],
+    launching: &[LaunchChildren<'_>],
 ) -> sqlx::Result<Vec<PgRow>> {
     let each = || launching.iter();
     let every = || {

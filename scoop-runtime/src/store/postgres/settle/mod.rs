@@ -12,13 +12,13 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
-use self::advance::Plain;
-use self::launch::Launching;
-use self::request_rollback::Telling;
+use self::advance::Advance;
+use self::launch::LaunchChildren;
+use self::request_rollback::RequestRollback;
 use super::decode::time;
-use crate::store::{SettleStorage, Settled, Settlement, Shape, Tables};
+use crate::store::{PostgresStore, SettlePath, SettleStorage, Settled, Settlement};
 
-impl SettleStorage for Tables {
+impl SettleStorage for PostgresStore {
     async fn settle(
         &self,
         identifier: &str,
@@ -27,7 +27,7 @@ impl SettleStorage for Tables {
         if settlements.iter().any(|settlement| settlement.requires_handlers() || settlement.is_bulky()) {
             return self.settle_in_transaction(identifier, settlements).await;
         }
-        if let Some(plain) = settlements.iter().map(Plain::of).collect::<Option<Vec<_>>>() {
+        if let Some(plain) = settlements.iter().map(Advance::of).collect::<Option<Vec<_>>>() {
             // A list of one element costs more than single parameters.
             if let ([plain], [settlement]) = (&plain[..], settlements)
                 && plain.went_through_a_step()
@@ -49,7 +49,7 @@ impl SettleStorage for Tables {
     }
 }
 
-impl Tables {
+impl PostgresStore {
     /// Applies a settlement inside the transaction of a step, if its claim still holds. That transaction began with
     /// `scoop_run.claim` set to `claim`. Without this setting the step has ended its transaction itself, and nothing is
     /// applied.
@@ -60,7 +60,7 @@ impl Tables {
         settlement: &Settlement,
         claim: &str,
     ) -> sqlx::Result<Option<Settled>> {
-        if let Some(plain) = Plain::of(settlement) {
+        if let Some(plain) = Advance::of(settlement) {
             return plain.settle(self, connection, identifier, Some(claim)).await;
         }
         if settlement.is_bulky() && !self.store_messages(connection, settlement, Some(claim)).await? {
@@ -74,7 +74,7 @@ impl Tables {
         rows.first().map(|row| Settled::from_row(row).map(|(_, settled)| settled)).transpose()
     }
 
-    /// Like [`Tables::settle`], always by the function `scoop.settle`, and outside the transaction of a step.
+    /// Like [`PostgresStore::settle`], always by the function `scoop.settle`, and outside the transaction of a step.
     #[cfg(test)]
     pub(super) async fn settle_by_function(
         &self,
@@ -97,10 +97,10 @@ impl Tables {
         settlements: &[Settlement],
         claim: Option<&str>,
     ) -> sqlx::Result<Vec<PgRow>> {
-        if let Some(launching) = settlements.iter().map(Launching::of).collect::<Option<Vec<_>>>() {
+        if let Some(launching) = settlements.iter().map(LaunchChildren::of).collect::<Option<Vec<_>>>() {
             return launch::settle(self, connection, identifier, &launching, claim).await;
         }
-        let telling = settlements.iter().map(Telling::of).collect::<Option<Vec<_>>>();
+        let telling = settlements.iter().map(RequestRollback::of).collect::<Option<Vec<_>>>();
         if let (Some(telling), None) = (telling, claim) {
             return request_rollback::settle_all(self, connection, identifier, &telling).await;
         }
@@ -121,15 +121,15 @@ impl Tables {
 
 impl Settlement {
     /// How much there is to it.
-    pub(crate) fn shape(&self) -> Shape {
-        if Plain::of(self).is_some() {
-            Shape::Plain
-        } else if Launching::of(self).is_some() {
-            Shape::Launching
-        } else if Telling::of(self).is_some() {
-            Shape::Telling
+    pub(crate) fn shape(&self) -> SettlePath {
+        if Advance::of(self).is_some() {
+            SettlePath::Advance
+        } else if LaunchChildren::of(self).is_some() {
+            SettlePath::LaunchChildren
+        } else if RequestRollback::of(self).is_some() {
+            SettlePath::RequestRollback
         } else {
-            Shape::Any
+            SettlePath::General
         }
     }
 }

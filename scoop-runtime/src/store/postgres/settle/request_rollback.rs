@@ -7,16 +7,16 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
 use crate::store::settlement::{EventRow, ToldRow, count};
-use crate::store::{Settlement, Tables};
+use crate::store::{PostgresStore, Settlement};
 use crate::util::ids;
 
 /// A settlement that is no more than that.
-pub(super) struct Telling<'a> {
+pub(super) struct RequestRollback<'a> {
     all: &'a Settlement,
     suspended: &'a EventRow,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> RequestRollback<'a> {
     /// The settlement as such, if there is no more to it.
     pub(super) fn of(all: &'a Settlement) -> Option<Self> {
         let (suspended, emitted) = all.events.split_last()?;
@@ -52,10 +52,10 @@ impl<'a> Telling<'a> {
 
 /// Writes those whose claims still hold. Never in the transaction of a step: no code leads to this.
 pub(super) async fn settle_all(
-    store: &Tables,
+    store: &PostgresStore,
     connection: &mut PgConnection,
     identifier: &str,
-    telling: &[Telling<'_>],
+    telling: &[RequestRollback<'_>],
 ) -> sqlx::Result<Vec<PgRow>> {
     let each = || telling.iter();
     let every =

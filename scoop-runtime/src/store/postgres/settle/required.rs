@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::store::{SettleStorage, Settled, Settlement, Tables};
+use crate::store::{PostgresStore, SettleStorage, Settled, Settlement};
 
-impl Tables {
+impl PostgresStore {
     /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction.
     /// Fails with `Unhandled` if a handler is missing; then none of them is applied.
     pub(super) async fn settle_in_transaction(

@@ -18,7 +18,7 @@ use crate::embedded::Embedded;
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimKey, ClaimStorage as _, Claimed, Claimer, Committed, FreeStorage as _, Lanes, Launch,
+    ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, Committed, FreeStorage as _, Lanes, Launch,
     LaunchStorage as _, Launched, Parent, QueueCursors, SettleStorage as _, Settlement,
     SubscriptionStorage as _, WakeStorage as _,
 };
@@ -76,7 +76,7 @@ impl scoop_core::ContextKey for Sum {
 }
 
 /// A store, a worker registered in it, and a message with a context value that a saga handles.
-async fn launching_at_once(pool: &PgPool) -> (Tables, Uuid, Launched) {
+async fn launching_at_once(pool: &PgPool) -> (PostgresStore, Uuid, Launched) {
     let (store, worker, launched) = launching(pool).await;
     let mut context = scoop_core::Context::default();
     context.set(Sum(7)).unwrap();
@@ -84,11 +84,11 @@ async fn launching_at_once(pool: &PgPool) -> (Tables, Uuid, Launched) {
 }
 
 /// The same, with a message that has been due for long.
-async fn launching(pool: &PgPool) -> (Tables, Uuid, Launched) {
+async fn launching(pool: &PgPool) -> (PostgresStore, Uuid, Launched) {
     let schema = Schema::new("scoop").unwrap();
     migrate(pool, &schema).await.unwrap();
-    let sessions = Sessions::new(pool, 2, &Access::default());
-    let (store, worker) = (Tables::new(sessions, &schema), Uuid::now_v7());
+    let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
+    let (store, worker) = (PostgresStore::new(sessions, &schema), Uuid::now_v7());
     store.register_alone(pool, worker, 1).await;
     store.publish(&Subscription::pairs(&["a".into()], &["saga".into()])).await.unwrap();
     let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
@@ -118,7 +118,11 @@ fn lanes() -> Lanes {
 }
 
 /// Up to ten runs of `saga`, by a worker that has none.
-pub(super) async fn claim(store: &Tables, worker: Uuid, progress: &mut QueueCursors) -> Vec<Claimed> {
+pub(super) async fn claim(
+    store: &PostgresStore,
+    worker: Uuid,
+    progress: &mut QueueCursors,
+) -> Vec<ClaimedRun> {
     let claimed = store.claim(worker, "w", &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
@@ -146,7 +150,7 @@ fn claimer(worker: Uuid) -> Claimer<'static> {
 
 /// A worker launches a message and claims some of its runs, by the statement for one message or by that for many.
 async fn launch_here(
-    store: &Tables,
+    store: &PostgresStore,
     session: &mut PgConnection,
     one: bool,
     worker: Uuid,
@@ -178,7 +182,7 @@ async fn run_claimed_at_launch_is_as_any_claim_leaves_it() {
         let [claimed] = &claimed[..] else { panic!("one was ready: {claimed:?}") };
 
         assert_eq!(rows_of(&pool, key).await, rows_of(&pool, claimed.key).await);
-        let told = |claimed: &Claimed| {
+        let told = |claimed: &ClaimedRun| {
             let ids = claimed.run.lineage.ids().iter().chain([&claimed.run.message]);
             // Spaces in JSON as the server writes it.
             let text = format!("{claimed:?}").replace(": ", ":");
@@ -242,10 +246,12 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     for kept in [&mut one, &mut many, &mut general] {
         *kept = vec![plain().await, due().await, late().await];
     }
-    let ids = |kept: &[(Tables, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
+    let ids =
+        |kept: &[(PostgresStore, Launched)]| kept.iter().map(|(_, launched)| launched.id).collect::<Vec<_>>();
     let (ids, store) = ([ids(&one), ids(&many), ids(&general)], one[0].0.clone());
-    let of =
-        |kept: Vec<(Tables, Launched)>| kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>();
+    let of = |kept: Vec<(PostgresStore, Launched)>| {
+        kept.into_iter().map(|(_, launched)| launched).collect::<Vec<_>>()
+    };
     for launched in of(one) {
         let mut launch = store.launch(&pool, &[launched]).await.unwrap();
         launch.handlers.sort();
@@ -364,7 +370,7 @@ async fn unregistered_worker_releases_nothing() {
 }
 
 /// Three waiting runs without children.
-async fn waiting(pool: &PgPool, store: &Tables, launched: Launched) -> Vec<Parent> {
+async fn waiting(pool: &PgPool, store: &PostgresStore, launched: Launched) -> Vec<Parent> {
     let again = || Launched::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
     let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', definition = 7, handler_iteration = 2, suspensions = 1,
@@ -550,7 +556,7 @@ fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
 }
 
 /// A run of `saga` that has been ready for so long.
-async fn ready_for(pool: &PgPool, store: &Tables, seconds: f64) -> Uuid {
+async fn ready_for(pool: &PgPool, store: &PostgresStore, seconds: f64) -> Uuid {
     let launched = Launched::new("a", serde_json::Value::Null, 0);
     store.launch(pool, std::slice::from_ref(&launched)).await.unwrap();
     let since = "UPDATE scoop.run SET ready_at = clock_timestamp() - make_interval(secs => $2)

@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 use super::super::pool::SESSION;
-use super::super::{Access, Schema, Sessions, Statements, Tables, migrate};
+use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run.
@@ -277,7 +277,10 @@ async fn reads_what_is_ready_and_not_what_was_taken(
     let (pool, server) = database(&format!("dead_{statement}")).await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
-    let store = Tables::new(Sessions::new(&pool, 1, &Access::default()), &Schema::new("scoop").unwrap());
+    let store = PostgresStore::new(
+        Sessions::new(&pool, 1, &ConnectionSettings::default()),
+        &Schema::new("scoop").unwrap(),
+    );
     store.register_alone(&pool, Uuid::nil(), 1).await;
     execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
     execute(MANY).await;
@@ -456,7 +459,7 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
 /// The number of blocks of temporary files that the parts of a plan wrote, each with those below it.
 fn blocks_written_aside(plan: &serde_json::Value) -> i64 {
     let below = plan["Plans"].as_array().into_iter().flatten().map(blocks_written_aside);
-    plan["Temp Written Blocks"].as_i64().unwrap() + below.sum::<i64>()
+    plan["Temp OperatorEvent Blocks"].as_i64().unwrap() + below.sum::<i64>()
 }
 
 #[tokio::test]

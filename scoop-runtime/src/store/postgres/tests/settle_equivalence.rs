@@ -9,19 +9,19 @@ use sqlx::PgPool;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::super::{Access, Schema, Sessions, Tables, migrate};
+use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
 use crate::saga::registry::Subscription;
 use crate::store::{
-    Claimed, HierarchyFlags, Launched, QueueCursors, SettleStorage as _, Settled, Settlement, Shape,
+    ClaimedRun, HierarchyFlags, Launched, QueueCursors, SettlePath, SettleStorage as _, Settled, Settlement,
     SubscriptionStorage as _,
 };
 
 /// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.
-async fn listening(pool: &PgPool) -> (Tables, Uuid) {
+async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     let schema = Schema::new("scoop").unwrap();
     migrate(pool, &schema).await.unwrap();
-    let store = Tables::new(Sessions::new(pool, 2, &Access::default()), &schema);
+    let store = PostgresStore::new(Sessions::new(pool, 2, &ConnectionSettings::default()), &schema);
     let worker = Uuid::now_v7();
     store.register_alone(pool, worker, 1).await;
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
@@ -32,7 +32,7 @@ async fn listening(pool: &PgPool) -> (Tables, Uuid) {
 }
 
 /// A claimed run, in a rollback if `backward`.
-async fn claimed(pool: &PgPool, (store, worker): &(Tables, Uuid), backward: bool) -> Claimed {
+async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backward: bool) -> ClaimedRun {
     store.launch(pool, &[Launched::new("a", json!({}), 0)]).await.unwrap();
     let mut claimed = claim(store, *worker, &mut QueueCursors::default()).await.pop().expect("one is ready");
     // As if the server's clock had been an hour ahead then.
@@ -197,24 +197,24 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
 async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
     let (pool, server) = database("shapes").await;
     let listening = listening(&pool).await;
-    let cases: [(bool, Shape, Following); 13] = [
-        (false, Shape::Plain, goes_on),
-        (false, Shape::Plain, commits),
-        (true, Shape::Plain, undoes),
-        (true, Shape::Plain, is_undone),
-        (false, Shape::Launching, |run| launches(run, &["a", "two"])),
-        (false, Shape::Launching, |run| launches(run, &["two", "two", "none"])),
-        (true, Shape::Launching, |run| launches(run, &["two"])),
-        (false, Shape::Launching, |run| launches(run, &["none"])),
-        (false, Shape::Launching, |run| launches_bulk(run, &["two", "none", "a"])),
-        (true, Shape::Launching, |run| launches_bulk(run, &["none", "none"])),
-        (true, Shape::Telling, |run| tells(run, &[1])),
-        (true, Shape::Telling, |run| tells(run, &[1, 2, 3])),
-        (true, Shape::Telling, |run| tells(run, &[3])),
+    let cases: [(bool, SettlePath, Following); 13] = [
+        (false, SettlePath::Advance, goes_on),
+        (false, SettlePath::Advance, commits),
+        (true, SettlePath::Advance, undoes),
+        (true, SettlePath::Advance, is_undone),
+        (false, SettlePath::LaunchChildren, |run| launches(run, &["a", "two"])),
+        (false, SettlePath::LaunchChildren, |run| launches(run, &["two", "two", "none"])),
+        (true, SettlePath::LaunchChildren, |run| launches(run, &["two"])),
+        (false, SettlePath::LaunchChildren, |run| launches(run, &["none"])),
+        (false, SettlePath::LaunchChildren, |run| launches_bulk(run, &["two", "none", "a"])),
+        (true, SettlePath::LaunchChildren, |run| launches_bulk(run, &["none", "none"])),
+        (true, SettlePath::RequestRollback, |run| tells(run, &[1])),
+        (true, SettlePath::RequestRollback, |run| tells(run, &[1, 2, 3])),
+        (true, SettlePath::RequestRollback, |run| tells(run, &[3])),
     ];
     for (at, (backward, shape, follows)) in cases.into_iter().enumerate() {
         let mut left = vec![];
-        for way in [Way::Function, Way::Alone, Way::Batched, Way::InStep] {
+        for way in [Way::Function, Way::FetchExt, Way::Batched, Way::InStep] {
             let mut settlements = vec![];
             for _ in 0..if way == Way::Batched { 2 } else { 1 } {
                 let claimed = claimed(&pool, &listening, backward).await;
@@ -269,7 +269,7 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Function,
-    Alone,
+    FetchExt,
     Batched,
     InStep,
 }
@@ -277,9 +277,9 @@ enum Way {
 /// Whether a run goes on, whether it has ended, and the ready handlers.
 type Told = (bool, bool, Vec<String>);
 
-async fn write(pool: &PgPool, store: &Tables, way: Way, settlements: &[Settlement]) -> Vec<Told> {
+async fn write(pool: &PgPool, store: &PostgresStore, way: Way, settlements: &[Settlement]) -> Vec<Told> {
     let mut settled = match way {
-        Way::Alone | Way::Batched => store.settle("w", settlements).await.unwrap(),
+        Way::FetchExt | Way::Batched => store.settle("w", settlements).await.unwrap(),
         Way::Function => store.settle_by_function("w", settlements).await.unwrap(),
         Way::InStep => within_a_step(pool, store, &settlements[0]).await,
     };
@@ -292,7 +292,7 @@ async fn write(pool: &PgPool, store: &Tables, way: Way, settlements: &[Settlemen
 
 async fn within_a_step(
     pool: &PgPool,
-    store: &Tables,
+    store: &PostgresStore,
     settlement: &Settlement,
 ) -> BTreeMap<(Uuid, i64), Settled> {
     let mut step = pool.begin().await.unwrap();

@@ -35,12 +35,12 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use self::world::{Outside, Server, Session};
-use super::super::{Access, Schema, Sessions, Tables, migrate};
+use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
 use crate::saga::registry::Subscription;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimKey, Claimed, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release, Settlement, Store,
+    ClaimKey, ClaimedRun, HierarchyFlags, Lanes, Launched, Memory, QueueCursors, Release, Settlement, Store,
 };
 
 const ITEMS: &str = "rounds.items";
@@ -206,7 +206,7 @@ impl Tested {
         }
     }
 
-    async fn claim(&self, holder: &str) -> Result<Option<Claimed>, Error> {
+    async fn claim(&self, holder: &str) -> Result<Option<ClaimedRun>, Error> {
         let worker = self.holder(holder, |holder| holder.worker).await?;
         let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
         let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
@@ -410,7 +410,8 @@ async fn the_store_on_postgresql_conforms() {
     let pool = PgPool::connect_with(options).await.unwrap();
     let schema = Schema::new("scoop").unwrap();
     migrate(&pool, &schema).await.unwrap();
-    let tables = Arc::new(Tables::new(Sessions::new(&pool, 8, &Access::default()), &schema));
+    let tables =
+        Arc::new(PostgresStore::new(Sessions::new(&pool, 8, &ConnectionSettings::default()), &schema));
     list(&Store::Postgres(tables.clone())).await;
     conforms(async || {
         let server = Server { pool: pool.clone(), tables: tables.clone() };

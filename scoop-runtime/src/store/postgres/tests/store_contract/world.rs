@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
 use uuid::Uuid;
 
 use super::{ENTRIES, Error, Noted};
-use crate::store::{Memory, MemorySession, Registered, Store, Tables};
+use crate::store::{Memory, MemorySession, PostgresStore, Registered, Store};
 
 /// Access to a store from outside.
 pub(super) enum Outside {
@@ -100,7 +100,7 @@ fn noted(context: &Context) -> Noted {
 /// PostgreSQL.
 pub(super) struct Server {
     pub(super) pool: PgPool,
-    pub(super) tables: Arc<Tables>,
+    pub(super) tables: Arc<PostgresStore>,
 }
 
 /// A worker of no handlers.
