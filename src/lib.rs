@@ -14,8 +14,8 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::{
     Attempted, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome, Emit, FailedCompensation,
     FailedStep, Handle, HierarchyId, InMemory, Intervention, Launch, LaunchAll, ListedHandler, Listing,
-    LoggedEvent, Mending, Migrate, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered,
-    RepairAnswer, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId,
+    LoggedEvent, Migrate, Named, NoResult, Outcome, ReadTree, Rebuild, Redeliver, Redelivered, RepairAnswer,
+    RepairStatus, Reply, Request, Retire, Retired, Retry, RollbackAnswer, RollbackFailure, RunEvent, RunId,
     RunInfo, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SetupError, SkippedHierarchy, Status,
     Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, UnhandledMessage, Wanted, When, WorkingRun,
     embedded, migrate, migration_files, testing,

@@ -1,6 +1,6 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- Persists a move of a run that the shorter statements (`step_*.sql`) do not cover. As a function, it spends nothing on
+-- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing on
 -- absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
 -- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
 -- of both may run.

@@ -37,14 +37,15 @@ BEGIN
     -- A worker reads both into its memory, and JSON of programs has no larger numbers and no deeper values.
     IF EXISTS (
         SELECT FROM jsonb_to_recordset(messages) AS a (payload jsonb, context jsonb)
-        CROSS JOIN LATERAL (VALUES (a.payload), (a.context)) AS given (value)
+        -- a context is stored with each event of a run, and goes to its children
+        CROSS JOIN LATERAL (VALUES (a.payload, 16777216), (a.context, 1048576)) AS given (value, bytes_max)
         WHERE jsonb_typeof(a.context) <> 'object'
-           OR octet_length(given.value::text) > 16777216
+           OR octet_length(given.value::text) > given.bytes_max
            OR jsonb_path_exists(given.value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
            OR jsonb_path_exists(given.value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
     ) THEN
-        RAISE EXCEPTION 'a launched message cannot be read by programs: its context is no object, or a value is larger than 16 MiB, '
-            'has a number beyond 1.7e308 or is nested deeper than 100'
+        RAISE EXCEPTION 'a launched message cannot be read by programs: its context is no object or larger than 1 MiB, its '
+            'payload is larger than 16 MiB, or a value has a number beyond 1.7e308 or is nested deeper than 100'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- The times of the caller are of a range that every worker can represent and calculate with.

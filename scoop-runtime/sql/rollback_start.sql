@@ -1,11 +1,12 @@
 -- Requests the rollback of the runs that handled a message, all of them finished. No run above them waits for it.
+-- A recorded time that no program knows counts as the nearest that it does.
 -- Locks: the new rows.
 -- $1 root, $2 message, $3 the lineage of the request, $4 the request as a failure, $5 its id
 WITH told AS (
     INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, exception, created_at)
     SELECT $5::uuid, $2, 'ROLLBACK_EMITTED', $3, $4,
            -- later than all events of the runs, regardless of the clock
-           greatest(clock_timestamp(), max(done.created_at) + interval '1 microsecond')
+           greatest(clock_timestamp(), least(max(done.created_at), '9999-12-31 00:00+00') + interval '1 microsecond')
     FROM scoop.message_event s
     LEFT JOIN scoop.message_event done
         ON done.type = 'COMMITTED' AND done.message_id = s.message_id AND done.coroutine_name = s.coroutine_name

@@ -5,7 +5,9 @@
 -- Locks: the row of that worker, as a claim does, so that it does not end unnoticed; then the row of run.
 -- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it, $6 whether it may be stuck
 WITH refused AS MATERIALIZED (
-    SELECT CASE WHEN r.reason IS NULL THEN ARRAY[$5::int] ELSE r.refused_by || $5::int END AS definitions
+    SELECT CASE WHEN r.reason IS NULL THEN ARRAY[$5::int]
+        -- the element at a time, so that a forged list of several dimensions does no harm
+        ELSE ARRAY(SELECT unnest(r.refused_by)) || $5::int END AS definitions
     FROM scoop.run r
     WHERE r.root = $1 AND r.id = $2
 ),

@@ -1,7 +1,9 @@
--- Retries a stuck run: no definition fitted it, or the results of too many attempts in a row are unknown.
+-- Retries a stuck run: no definition fitted it, or the results of too many attempts in a row are unknown. Such a run has
+-- three attempts, and stays a suspect: it may still be what ends its workers.
 -- Locks: its row of run.
--- $1 root, $2 id
+-- $1 root, $2 id, $3 how many attempts may have an unknown result
 UPDATE scoop.run r
-SET state = 'ready', ready_at = clock_timestamp(), reason = NULL, reserved_for = 0, refused_by = NULL, doubts = 0
+SET state = 'ready', ready_at = clock_timestamp(), reason = NULL, reserved_for = 0, refused_by = NULL,
+    doubts = least(r.doubts, $3 - 3)
 WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck' AND NOT r.held
 RETURNING handler

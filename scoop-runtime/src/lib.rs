@@ -43,7 +43,7 @@ pub use api::{
 pub use engine::{RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use rebuild::{Rebuild, SkippedHierarchy};
-pub use repair::{FailedCompensation, Intervention, Mending, RepairAnswer, StuckRun};
+pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 #[doc(hidden)]
 pub use saga::private;

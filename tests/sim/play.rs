@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, LoggedEvent, Mending, Scoop, WorkingRun};
+use scoop::{FailedCompensation, InMemory, LoggedEvent, RepairStatus, Scoop, WorkingRun};
 use scoop_runtime::simulation::{self, Listing, Process};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -317,7 +317,8 @@ impl Stage<'_> {
         }
         for _ in 0..REPAIRS_MAX {
             let failed = failed(&client).await;
-            let Some(next) = failed.iter().find(|failed| failed.mending == Mending::Awaited) else {
+            let Some(next) = failed.iter().find(|failed| failed.status == RepairStatus::AwaitingOperator)
+            else {
                 return self.database.working_set().is_empty();
             };
             let run = next.lineage.id();

@@ -119,7 +119,7 @@ impl Listed for StuckRun {
 
 impl Scoop {
     /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
-    /// only because of descendants are included: see [`Mending`](crate::Mending).
+    /// only because of descendants are included: see [`RepairStatus`](crate::RepairStatus).
     ///
     /// # Errors
     ///
@@ -130,11 +130,11 @@ impl Scoop {
     /// The call only reads.
     ///
     /// ```no_run
-    /// # use scoop_runtime::{Mending, RuntimeError, Scoop};
+    /// # use scoop_runtime::{RepairStatus, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// for failed in scoop.failed_compensations().await? {
     ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
-    ///     if failed.mending == Mending::Awaited {
+    ///     if failed.status == RepairStatus::AwaitingOperator {
     ///         scoop.retry(failed.id()).source("night shift").await?;
     ///     }
     /// }

@@ -1,6 +1,5 @@
 //! The signals between the tasks of the engine.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
@@ -22,7 +21,7 @@ pub(super) struct Signals {
     /// A foreign transaction may soon commit new runs without a notification: poll.
     pub(super) expected: AtomicBool,
     /// Something may be due sooner than known.
-    pub(super) clock: Arc<Notify>,
+    pub(super) clock: Notify,
     /// Something was due, and the next time is unknown.
     pub(super) was_due: AtomicBool,
     /// Another process is dead.
@@ -43,7 +42,7 @@ impl Signals {
             claimer: Notify::new(),
             doubts: Notify::new(),
             expected: AtomicBool::new(false),
-            clock: Arc::new(Notify::new()),
+            clock: Notify::new(),
             was_due: AtomicBool::new(false),
             reaper: Notify::new(),
             unlisted: Notify::new(),

@@ -4,36 +4,42 @@
 //! records its next event, and is none any more. The timer finds suspects, and the claimer claims them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::store::Suspect;
 use crate::util::sync::{Mutex, lock};
 
+/// The time after which a suspect in flight holds up no other: it has not ended its worker so far.
+const ALONE_MAX: Duration = Duration::from_secs(10);
+
 /// The suspects of this worker.
+#[derive(Default)]
 pub(super) struct Suspects {
-    in_flight: Arc<AtomicBool>,
-    /// Has the timer look again.
-    clock: Arc<Notify>,
+    newest: Arc<Newest>,
     found: Mutex<Option<Suspect>>,
 }
 
-impl Suspects {
-    /// None yet. The timer waits for `clock`.
-    pub(super) fn new(clock: Arc<Notify>) -> Self {
-        Self { in_flight: Arc::default(), clock, found: Mutex::default() }
-    }
+/// The suspect in flight that was claimed last, while it is.
+#[derive(Default)]
+struct Newest {
+    claimed_at: Mutex<Option<Instant>>,
+    ended: Notify,
+}
 
+impl Suspects {
     /// The right to execute one. Taken by the claimer only.
     pub(super) fn permit(&self) -> SuspectPermit {
-        self.in_flight.store(true, Ordering::Relaxed);
-        SuspectPermit { in_flight: self.in_flight.clone(), clock: self.clock.clone() }
+        let claimed_at = Instant::now();
+        *lock(&self.newest.claimed_at) = Some(claimed_at);
+        SuspectPermit { newest: self.newest.clone(), claimed_at }
     }
 
     /// Whether a suspect may be claimed now.
     pub(super) fn may_claim(&self) -> bool {
-        !self.in_flight.load(Ordering::Relaxed)
+        lock(&self.newest.claimed_at).is_none_or(|at| at.elapsed() >= ALONE_MAX)
     }
 
     /// Notes a suspect that is ready.
@@ -46,17 +52,22 @@ impl Suspects {
         let suspect = lock(&self.found).take();
         suspect.filter(|_| self.may_claim())
     }
+
+    /// Returns when the next suspect may be claimed because the one in flight is none any more.
+    pub(super) async fn ended(&self) {
+        self.newest.ended.notified().await;
+    }
 }
 
 /// The right to execute a suspect. When dropped, the timer looks for the next one.
 pub(super) struct SuspectPermit {
-    in_flight: Arc<AtomicBool>,
-    clock: Arc<Notify>,
+    newest: Arc<Newest>,
+    claimed_at: Instant,
 }
 
 impl Drop for SuspectPermit {
     fn drop(&mut self) {
-        self.in_flight.store(false, Ordering::Relaxed);
-        self.clock.notify_one();
+        lock(&self.newest.claimed_at).take_if(|at| *at == self.claimed_at);
+        self.newest.ended.notify_one();
     }
 }

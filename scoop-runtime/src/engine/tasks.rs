@@ -48,7 +48,7 @@ pub(crate) async fn start(
         slots: Arc::new(Semaphore::new(slots)),
         reserved,
         running_counts: RunningCounts::default(),
-        suspects: Suspects::new(signals.clock.clone()),
+        suspects: Suspects::default(),
         step_transactions,
         unhandled: UnhandledWarnings::new(store.clone()),
         store,

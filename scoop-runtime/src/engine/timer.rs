@@ -39,8 +39,8 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
                 wait
             }
             Ok(None) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_WHEN_DUE_MAX);
+                let paused = tokio::time::timeout(pause, engine.suspects.ended()).await.is_err();
+                pause = if paused { (pause * 2).min(PAUSE_WHEN_DUE_MAX) } else { PAUSE_WHEN_DUE };
                 engine.settings.poll_interval
             }
             Err(error) => {
@@ -52,6 +52,7 @@ pub(super) async fn keep(engine: Arc<Engine>, drained: CancellationToken) {
             biased;
             () = drained.cancelled() => return,
             () = engine.signals.clock.notified() => {}
+            () = engine.suspects.ended() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }

@@ -67,7 +67,7 @@ pub struct FailedCompensation {
     /// The time of the first failure, since 1970.
     pub at: Duration,
     /// The state of its repair.
-    pub mending: Mending,
+    pub status: RepairStatus,
     /// `at` as stored.
     pub(crate) stored_at: StoredTime,
 }
@@ -75,14 +75,14 @@ pub struct FailedCompensation {
 /// The state of the repair of a failed rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mending {
+pub enum RepairStatus {
     /// The run waits for an operator to retry, skip or resolve it.
-    Awaited,
+    AwaitingOperator,
     /// The run failed because of descendants, and continues when those are settled. To skip or resolve it settles
     /// them, too.
-    FailedBelow,
+    BlockedByDescendant,
     /// The run continues, or waits for descendants that do.
-    UnderWay,
+    InProgress,
 }
 
 /// A run that no living program can continue.

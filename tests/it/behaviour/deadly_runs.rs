@@ -1,6 +1,6 @@
 //! A run that ends each process that executes it: the pauses between its attempts, their end, and the runs beside it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
@@ -139,4 +139,44 @@ async fn suspects_are_executed_one_at_a_time_and_hold_up_no_other_run() -> Resul
     }
     scoop.shutdown().await?;
     observer.shutdown().await.map_err(Into::into)
+}
+
+/// Marks the ready runs as suspects.
+const SUSPECT: &str = "UPDATE scoop.run SET doubts = 2, attempts = 2 WHERE handler = 'deadly'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspects_follow_each_other_without_a_pause() -> Result<()> {
+    const SUSPECTS: usize = 200;
+    let (db, gate) = (Database::new().await, Gate::default());
+    start(db.scoop(), &gate).await?.shutdown().await?;
+    let client = db.scoop().client().await?;
+    let launched = client.launch_all((0..SUSPECTS).map(|_| Root)).await?;
+    db.execute(SUSPECT).await;
+    gate.open(SUSPECTS);
+    let begin = Instant::now();
+    let scoop = start(db.scoop(), &gate).await?;
+    for run in launched {
+        assert_eq!(run.ends().await?, Outcome::Committed);
+    }
+    // A pause of 100 ms after each takes 20 s.
+    assert!(begin.elapsed() < Duration::from_secs(12), "{:?}", begin.elapsed());
+    scoop.shutdown().await.map_err(Into::into)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspect_that_takes_long_holds_up_others_for_a_time_only() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    start(db.scoop(), &gate).await?.shutdown().await?;
+    let client = db.scoop().client().await?;
+    let launched = client.launch_all((0..2).map(|_| Root)).await?;
+    db.execute(SUSPECT).await;
+    let begin = Instant::now();
+    let scoop = start(db.scoop(), &gate).await?;
+    gate.arrivals(2).await;
+    assert!(begin.elapsed() >= Duration::from_secs(10), "{:?}", begin.elapsed());
+    gate.open(2);
+    for run in launched {
+        assert_eq!(run.ends().await?, Outcome::Committed);
+    }
+    scoop.shutdown().await.map_err(Into::into)
 }

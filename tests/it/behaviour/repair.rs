@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use scoop::{FailedCompensation, Handle, Lineage, Mending, RepairAnswer, RunState, RuntimeError};
+use scoop::{FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunState, RuntimeError};
 
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, invoked};
@@ -184,9 +184,9 @@ impl Broken {
     }
 
     /// All listed handlers, each with the state of its repair.
-    async fn listed(&self) -> Result<Vec<(String, Mending)>> {
+    async fn listed(&self) -> Result<Vec<(String, RepairStatus)>> {
         let listed = self.scoop.failed_compensations().await?;
-        Ok(listed.into_iter().map(|failed| (failed.handler, failed.mending)).collect())
+        Ok(listed.into_iter().map(|failed| (failed.handler, failed.status)).collect())
     }
 
     /// Waits until the hierarchy is undone, and asserts that nothing is left over.
@@ -220,7 +220,7 @@ fn two_children(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
 async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     let failed = broken.failed("root-handler").await?;
-    assert_eq!((&*failed.step, failed.mending), ("Rollback of 1[0,]", Mending::Awaited));
+    assert_eq!((&*failed.step, failed.status), ("Rollback of 1[0,]", RepairStatus::AwaitingOperator));
     assert_eq!(failed.failure.message, "it is broken");
     assert_eq!(failed.lineage.root_id(), broken.root.id());
 
@@ -301,7 +301,7 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     let tree = broken.root.comes_to(is_stuck).await?;
     assert!(tree.to_string().contains("STUCK: it could not be undone again: "), "{tree}");
-    assert_eq!(broken.failed("root-handler").await?.mending, Mending::Awaited);
+    assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::AwaitingOperator);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
 
     // The start of a program is no reason to try again.
@@ -354,7 +354,7 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     };
     broken.root.comes_to(below_is_stuck).await?;
     let failed = broken.failed("root-handler").await?;
-    assert_eq!((&*failed.step, failed.mending), ("Rollback of 0[0,]", Mending::UnderWay));
+    assert_eq!((&*failed.step, failed.status), ("Rollback of 0[0,]", RepairStatus::InProgress));
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
     calls_of(&broken.root).expect(
@@ -380,9 +380,9 @@ async fn ancestors_of_a_repaired_run_resume_where_they_failed() -> Result<()> {
     assert_eq!(
         listed,
         [
-            ("child-handler".into(), Mending::FailedBelow),
-            ("grandchild-handler".into(), Mending::Awaited),
-            ("root-handler".into(), Mending::FailedBelow),
+            ("child-handler".into(), RepairStatus::BlockedByDescendant),
+            ("grandchild-handler".into(), RepairStatus::AwaitingOperator),
+            ("root-handler".into(), RepairStatus::BlockedByDescendant),
         ]
     );
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::FailedBelow);
@@ -434,7 +434,7 @@ async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     let run = broken.id_of("child-handler").await?;
     assert_eq!(broken.scoop.skip(run, "never mind the grandchild").await?, RepairAnswer::Accepted);
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
-    assert_eq!(broken.listed().await?, [("grandchild-handler".into(), Mending::Awaited)]);
+    assert_eq!(broken.listed().await?, [("grandchild-handler".into(), RepairStatus::AwaitingOperator)]);
     calls_of(&broken.root).of(&["child-handler"]).expect(
         "invoke child-handler/0
         invoke child-handler/1
@@ -501,7 +501,7 @@ async fn ancestors_wait_until_all_failures_below_are_settled() -> Result<()> {
     assert!(tree.to_string().contains("STUCK: it could not be undone; retry, skip or resolve it"), "{tree}");
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
     let root = broken.failed("root-handler").await?;
-    assert_eq!(root.mending, Mending::UnderWay);
+    assert_eq!(root.status, RepairStatus::InProgress);
     assert_eq!(broken.scoop.retry(root.lineage.id()).await?, RepairAnswer::FailedBelow);
 
     let other = broken.id_of("other-child-handler").await?;
@@ -619,7 +619,7 @@ mod messages_of_compensations {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_compensation_whose_message_failed_runs_again_as_a_whole() -> Result<()> {
         let broken = Broken::by(&["root 1 goes on", "child 1 goes on"], sagas).await?;
-        assert_eq!(broken.listed().await?, [("root-handler".into(), Mending::Awaited)]);
+        assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::AwaitingOperator)]);
         broken.faults.mend("child 1 goes on");
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         broken.is_undone().await?;
@@ -644,7 +644,7 @@ mod messages_of_compensations {
         assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
         let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
         broken.root.comes_to(is_stuck).await?;
-        assert_eq!(broken.listed().await?, [("root-handler".into(), Mending::Awaited)]);
+        assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::AwaitingOperator)]);
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         let again = |tree: &scoop::Tree| is_stuck(tree) && tree.runs().len() == 3;
         broken.root.comes_to(again).await?;

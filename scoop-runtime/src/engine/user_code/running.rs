@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use scoop_core::Escaped;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -38,6 +40,8 @@ impl fmt::Display for RunningStep {
 pub(in crate::engine) struct Running {
     steps: Mutex<BTreeMap<Uuid, RunningStep>>,
     abandoned: CancellationToken,
+    /// The time at which the engine stops waiting for abandoned code.
+    given_up_at: OnceLock<Instant>,
 }
 
 /// Why the engine stops waiting for user code.
@@ -90,7 +94,8 @@ impl Running {
     /// Returns when the engine stops waiting for abandoned code that has not ended.
     pub(in crate::engine) async fn given_up(&self) {
         self.abandoned.cancelled().await;
-        tokio::time::sleep(LETTING_GO_MAX).await;
+        let at = self.given_up_at.get_or_init(|| Instant::now() + LETTING_GO_MAX);
+        tokio::time::sleep_until(*at).await;
     }
 }
 

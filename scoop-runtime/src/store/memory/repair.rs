@@ -1,4 +1,4 @@
-//! The operations for operators; see `repair_*.sql`.
+//! The operations for operators.
 
 use std::cmp::Reverse;
 
@@ -12,9 +12,10 @@ use super::requests::is_unrolled;
 use super::row::{Row, RunState};
 use super::state::{Hierarchy, Listed, RunId, State, after, later};
 use crate::repair::{
-    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Mending, OperatorEvent,
-    Presence, Refusal, Remedy, RestoredRun, StuckRun, held_again, no_program,
+    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OperatorEvent, Presence,
+    Refusal, Remedy, RepairStatus, RestoredRun, StuckRun, held_again, no_program,
 };
+use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
 };
@@ -134,7 +135,8 @@ impl State {
         self.row(run).filter(|row| !row.held)?;
         let row = self.change(run, |row| {
             row.free(now);
-            (row.reason, row.reserved_for, row.refused_by, row.doubts) = (None, 0, vec![], 0);
+            (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
+            row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
         self.intervene(target, (handler.clone(), None, false), asked, now);
@@ -357,10 +359,10 @@ impl Hierarchy {
                 && other.lineage.ids().starts_with(failed.lineage.ids())
                 && suspended.is_none_or(|suspended| other.at > suspended)
         };
-        let mending = match row {
-            Some(_) if held.is_none() => Mending::UnderWay,
-            _ if self.failed().any(is_below) => Mending::FailedBelow,
-            _ => Mending::Awaited,
+        let status = match row {
+            Some(_) if held.is_none() => RepairStatus::InProgress,
+            _ if self.failed().any(is_below) => RepairStatus::BlockedByDescendant,
+            _ => RepairStatus::AwaitingOperator,
         };
         let newest = self.record.newest_failure(failed);
         FailedCompensation {
@@ -371,7 +373,7 @@ impl Hierarchy {
             step: newest.step.clone().unwrap_or_default(),
             failure: super::status::failure_of(Some(newest)),
             at: since_1970(failed.at),
-            mending,
+            status,
             stored_at: failed.at.into(),
         }
     }

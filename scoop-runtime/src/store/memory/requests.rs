@@ -1,4 +1,4 @@
-//! Requests to a hierarchy from outside: cancellation and rollback; see `cancel_*.sql` and `undo_*.sql`.
+//! Requests to a hierarchy from outside: cancellation and rollback.
 
 use std::collections::BTreeSet;
 

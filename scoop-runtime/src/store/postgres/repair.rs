@@ -12,11 +12,12 @@ use super::decode::{lineage, stored_time, time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::{PostgresStore, Sessions};
-use crate::Mending;
+use crate::RepairStatus;
 use crate::repair::{
     Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, Presence, Refusal, Remedy,
     StuckRun, held_again, no_program,
 };
+use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimKey, FailedRollbackPart, Page, Parent, RepairRequest, RepairResult, RepairStorage, Target,
     no_failure, readable,
@@ -141,6 +142,7 @@ impl PostgresStore {
         let handler: Option<String> = sqlx::query_scalar(self.sql.run_retry_one_stuck.clone())
             .bind(target.lineage.root_id())
             .bind(target.lineage.id())
+            .bind(UNKNOWN_MAX)
             .fetch_optional(&mut *connection)
             .await?;
         let Some(handler) = handler else {
@@ -255,10 +257,10 @@ fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
 impl FailedCompensation {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let state: Option<String> = row.try_get("state")?;
-        let mending = match state {
-            Some(_) if !row.try_get::<bool, _>("held")? => Mending::UnderWay,
-            _ if row.try_get("below")? => Mending::FailedBelow,
-            _ => Mending::Awaited,
+        let status = match state {
+            Some(_) if !row.try_get::<bool, _>("held")? => RepairStatus::InProgress,
+            _ if row.try_get("below")? => RepairStatus::BlockedByDescendant,
+            _ => RepairStatus::AwaitingOperator,
         };
         let handler: Option<String> = row.try_get("handler")?;
         let failure: Option<Json<Value>> = row.try_get("failure")?;
@@ -272,7 +274,7 @@ impl FailedCompensation {
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
             failure: failure.unwrap_or_else(no_failure),
             at: since_1970(stored_at.time()),
-            mending,
+            status,
             stored_at,
         })
     }
