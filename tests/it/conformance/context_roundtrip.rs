@@ -192,12 +192,12 @@ fn cm_38_to_cm_50_lists_objects_and_maps_survive() {
 }
 
 const UNKNOWN: [&str; 6] = [
-    r#"{"SomebodyElse":{"a":1,"b":"two"}}"#,
-    r#"{"SomebodyElse":{"a":"x\ty"}}"#,
-    r#"{"SomebodyElse":{"a":{"b":{"c":{}}}}}"#,
-    r#"{"SomebodyElse":[1,2,3]}"#,
-    r#"{"SomebodyElse":[null,1.10,true,{"b":null},[]]}"#,
-    r#"{"SomebodyElse":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"}"#,
+    r#"{"Unknown":{"a":1,"b":"two"}}"#,
+    r#"{"Unknown":{"a":"x\ty"}}"#,
+    r#"{"Unknown":{"a":{"b":{"c":{}}}}}"#,
+    r#"{"Unknown":[1,2,3]}"#,
+    r#"{"Unknown":[null,1.10,true,{"b":null},[]]}"#,
+    r#"{"Unknown":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"}"#,
 ];
 
 #[test]
