@@ -1,5 +1,6 @@
 //! Snippets of the documentation compile in the program of a user: they name the facade, and the
-//! README lists each crate that they use. What the README promises has tests.
+//! README lists each crate that they use. What the README promises has tests. The page of the conformance tests lists
+//! existing ones.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,18 +58,73 @@ fn rows_of_the_table_in_the_readme_have_tests() {
     let (tested, tests): (Vec<_>, Vec<_>) = rows(TESTS_OF_PROMISES).into_iter().unzip();
     assert!(!promised.is_empty() && promised == tested, "README: {promised:#?}\nwith tests: {tested:#?}");
     for (row, named) in promised.iter().zip(tests) {
-        let (mut file, mut count) = (None, 0);
-        for name in named.split('`').skip(1).step_by(2) {
-            if name.ends_with(".rs") {
-                file = Some((name, read(name)));
-            } else {
-                let (file, text) = file.as_ref().unwrap_or_else(|| panic!("{row}: {name} is in no file"));
-                assert!(has_test(text, name), "{row}: {file} has no test {name}");
-                count += 1;
-            }
-        }
-        assert!(count > 0, "{row}: no test");
+        check_tests(row, &named);
     }
+}
+
+/// The page of the conformance tests.
+const CONFORMANCE: &str = "docs/conformance.md";
+
+#[test]
+fn deviations_from_the_reference_implementation_have_tests() {
+    let deviations = table(&read(CONFORMANCE), "## Deviations");
+    assert!(!deviations.is_empty());
+    for (number, rest) in deviations {
+        let (_, tests) = rest.rsplit_once(" | ").unwrap_or_else(|| panic!("{number}: no column of tests"));
+        check_tests(&number, tests);
+    }
+}
+
+#[test]
+fn conformance_tests_are_listed_with_their_scenarios() {
+    let listed: BTreeSet<_> = table(&read(CONFORMANCE), "## Scenarios")
+        .into_iter()
+        .map(|(ids, rest)| {
+            let file = rest.split('`').nth(1).unwrap_or_else(|| panic!("{ids}: no file"));
+            (file.to_owned(), scenario(&ids.to_lowercase().replace('-', "_")))
+        })
+        .collect();
+    let tested: BTreeSet<_> = sources(&root().join("tests/it/conformance"))
+        .into_iter()
+        .flat_map(|file| {
+            let name = file.strip_prefix(root()).unwrap().display().to_string();
+            let text = fs::read_to_string(&file).unwrap();
+            tests_of_scenarios(&text).into_iter().map(move |test| (name.clone(), test))
+        })
+        .collect();
+    let differing: Vec<_> = listed.symmetric_difference(&tested).collect();
+    assert!(!listed.is_empty() && differing.is_empty(), "listed or tested, but not both: {differing:#?}");
+}
+
+/// The first id of the scenarios that a test is named after, such as `rb_02`.
+fn scenario(name: &str) -> String {
+    name.chars().take(5).collect()
+}
+
+/// The first scenario of each test in the text. A test that is named after no scenario is left out.
+fn tests_of_scenarios(text: &str) -> Vec<String> {
+    let names = text.lines().filter_map(|line| line.trim().trim_start_matches("async ").strip_prefix("fn "));
+    let named = |name: &&str| {
+        let id: Vec<_> = name.chars().take(6).collect();
+        matches!(id[..], [a, b, '_', c, d, '_']
+            if [a, b].iter().all(char::is_ascii_lowercase) && [c, d].iter().all(char::is_ascii_digit))
+    };
+    names.filter(named).map(scenario).collect()
+}
+
+/// Fails if one of these tests does not exist, or if there is none. A file stands before its tests.
+fn check_tests(row: &str, named: &str) {
+    let (mut file, mut count) = (None, 0);
+    for name in named.split('`').skip(1).step_by(2) {
+        if name.ends_with(".rs") {
+            file = Some((name, read(name)));
+        } else {
+            let (file, text) = file.as_ref().unwrap_or_else(|| panic!("{row}: {name} is in no file"));
+            assert!(has_test(text, name), "{row}: {file} has no test {name}");
+            count += 1;
+        }
+    }
+    assert!(count > 0, "{row}: no test");
 }
 
 fn root() -> &'static Path {

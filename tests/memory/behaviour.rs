@@ -5,8 +5,8 @@ mod attempts_changed;
 mod children;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
-#[path = "../it/behaviour/keys.rs"]
-mod keys;
+#[path = "../it/behaviour/idempotency_keys.rs"]
+mod idempotency_keys;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
 #[path = "../it/behaviour/long_loops.rs"]
@@ -27,8 +27,8 @@ mod replies_last_step;
 mod replies_to_clients;
 #[path = "../it/behaviour/replies_windows.rs"]
 mod replies_windows;
-#[path = "../it/behaviour/requests_to_undo.rs"]
-mod requests_to_undo;
+#[path = "../it/behaviour/rollback_requests.rs"]
+mod rollback_requests;
 #[path = "../it/behaviour/sleeping.rs"]
 mod sleeping;
 #[path = "../it/behaviour/stuck.rs"]

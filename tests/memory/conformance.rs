@@ -1,26 +1,26 @@
 //! The scenarios of structured cooperation that every participant must agree on, on a database in memory:
 //! the same sagas, rows and calls as on PostgreSQL.
 
-#[path = "../it/conformance/ca.rs"]
-mod ca;
-#[path = "../it/conformance/cp.rs"]
-mod cp;
-#[path = "../it/conformance/cx.rs"]
-mod cx;
-#[path = "../it/conformance/dl.rs"]
-mod dl;
-#[path = "../it/conformance/gt.rs"]
-mod gt;
-#[path = "../it/conformance/hp.rs"]
-mod hp;
-#[path = "../it/conformance/if_.rs"]
-mod if_;
-#[path = "../it/conformance/lp.rs"]
-mod lp;
-#[path = "../it/conformance/sb.rs"]
-mod sb;
-#[path = "../it/conformance/tf.rs"]
-mod tf;
+#[path = "../it/conformance/absent_subscriber.rs"]
+mod absent_subscriber;
+#[path = "../it/conformance/cancellation.rs"]
+mod cancellation;
+#[path = "../it/conformance/context_keys.rs"]
+mod context_keys;
+#[path = "../it/conformance/context_propagation.rs"]
+mod context_propagation;
+#[path = "../it/conformance/deadlines.rs"]
+mod deadlines;
+#[path = "../it/conformance/finally.rs"]
+mod finally;
+#[path = "../it/conformance/happy_path.rs"]
+mod happy_path;
+#[path = "../it/conformance/infrastructure_failures.rs"]
+mod infrastructure_failures;
+#[path = "../it/conformance/jumps.rs"]
+mod jumps;
+#[path = "../it/conformance/loops.rs"]
+mod loops;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RunInfo, RunState};

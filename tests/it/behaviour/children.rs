@@ -1,10 +1,10 @@
 //! Runs with failing children.
 
 mod emitting;
-mod handled;
+mod failure_handlers;
 mod of_compensations;
+mod rollback_requested;
 mod several;
-mod told;
 
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, eventually, handled, invoked};

@@ -1,4 +1,4 @@
-//! The context, beyond the scenarios of the catalogue.
+//! The context, beyond the conformance scenarios.
 
 use serde_json::json;
 

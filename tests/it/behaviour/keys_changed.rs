@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use scoop::HierarchyId;
 use uuid::Uuid;
 
-use super::keys::Calls;
+use super::idempotency_keys::Calls;
 use super::*;
 use crate::support::{Database, eventually};
 

@@ -2,7 +2,7 @@
 
 use scoop::HierarchyId;
 
-use super::keys::Calls;
+use super::idempotency_keys::Calls;
 use super::*;
 use crate::support::{Database, Gate, in_a_process_that_dies};
 

@@ -453,7 +453,7 @@ async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     broken.is_undone().await
 }
 
-/// The child fails on its own while the parent goes forward (IM-01). The parent begins to roll back, and fails.
+/// The child fails on its own while the parent goes forward (W-17). The parent begins to roll back, and fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_that_was_going_forward_is_undone_from_its_beginning() -> Result<()> {
     let broken = Broken::by(&["child 1 goes on", "child 0"], two_levels).await?;

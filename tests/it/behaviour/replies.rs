@@ -1,4 +1,4 @@
-//! Replies of children, beyond the scenarios of the catalogue.
+//! Replies of children, beyond the conformance scenarios.
 
 use super::*;
 use crate::support::{Database, Notes, calls_of, invoked};

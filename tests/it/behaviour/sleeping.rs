@@ -1,4 +1,4 @@
-//! Sleeping, and beginning later, beyond the scenarios of the catalogue.
+//! Sleeping, and beginning later, beyond the conformance scenarios.
 
 use std::time::{Duration, SystemTime};
 

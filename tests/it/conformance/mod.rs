@@ -1,28 +1,30 @@
-//! The scenarios of structured cooperation, named as in the catalogue, with the rows and the
-//! calls that it lists. A scenario is a module with its sagas and a test.
+//! The scenarios of structured cooperation, each with the rows that it writes and its calls of user code.
+//!
+//! `docs/conformance.md` lists the scenarios by their ids, and explains the notation of rows and calls and the numbers
+//! `W-nn`. The reference is Scoop for Kotlin, 0.4.0. A scenario is a module with its sagas and a test.
 
-mod ca;
-mod cf;
-mod cm;
-mod cp;
-mod cx;
-mod dl;
-mod gt;
-mod hp;
-mod if_;
-mod im;
-mod ja;
-mod lp;
-mod me;
-mod mq;
-mod pn;
-mod pq;
-mod rb;
-mod rg;
-mod rv;
-mod sb;
-mod sl;
-mod tf;
+mod absent_subscriber;
+mod cancellation;
+mod claim_gate;
+mod context_keys;
+mod context_propagation;
+mod context_roundtrip;
+mod deadlines;
+mod event_counts;
+mod failure_json;
+mod finally;
+mod happy_path;
+mod implied;
+mod infrastructure_failures;
+mod joint_atomicity;
+mod jumps;
+mod loops;
+mod messages;
+mod notifications;
+mod pending_runs;
+mod replies;
+mod rollback;
+mod sleeping;
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};

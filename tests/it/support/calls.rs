@@ -1,4 +1,4 @@
-//! Which code of the user was called, in the catalogue's notation.
+//! The calls of user code, in the notation of `docs/conformance.md`.
 //!
 //! Steps report their calls by [`invoked`], [`compensated`] and [`handled`]. The reports are kept
 //! by hierarchy, so that sagas need no field for them.
@@ -83,7 +83,7 @@ impl Calls {
         Calls(calls.cloned().collect())
     }
 
-    /// Fails if these are not the calls of a block of the catalogue. `it` and `cfhi` are 0 where
+    /// Fails if these are not the calls of the block. `it` and `cfhi` are 0 where
     /// they are not mentioned. `next` is ignored: child failure handlers do not get it here.
     #[track_caller]
     pub(crate) fn expect(&self, block: &str) {

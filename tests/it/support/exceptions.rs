@@ -1,5 +1,4 @@
-//! Exceptions in the notation of the conformance catalogue, and whether a stored one is as
-//! expected.
+//! Exceptions in the notation of `docs/conformance.md`, and their comparison with stored ones.
 
 use std::fmt;
 

@@ -23,7 +23,7 @@ pub(crate) struct Grandchild;
 #[message(topic = "finally-topic")]
 pub(crate) struct Finally;
 
-/// The error that the steps of the catalogue throw.
+/// The error of the failing steps of the scenarios.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct RuntimeException(pub(crate) &'static str);

@@ -1,4 +1,4 @@
-//! Shared by the tests: a database for each, the notation of the catalogue, signals.
+//! Shared by the tests: a database for each, the notation of the scenarios, signals.
 
 mod audited;
 mod calls;

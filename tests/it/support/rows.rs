@@ -1,4 +1,4 @@
-//! The rows of `message_event` in the notation of the conformance catalogue.
+//! The rows of `message_event` in the notation of `docs/conformance.md`.
 //!
 //! ```text
 //! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]
@@ -141,7 +141,7 @@ impl History {
         }
     }
 
-    /// Fails if these are not the rows of a block of the catalogue.
+    /// Fails if these are not the rows of the block.
     #[track_caller]
     pub(crate) fn expect(&self, block: &str) {
         self.expect_with(&[], block);

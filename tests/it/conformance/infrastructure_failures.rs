@@ -1,4 +1,4 @@
-//! IF: infrastructure failures below a step.
+//! Infrastructure failures below a step (scenarios IF).
 
 use super::*;
 use crate::support::{Database, calls_of, invoked};

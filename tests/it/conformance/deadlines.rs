@@ -1,4 +1,4 @@
-//! DL: deadlines.
+//! Deadlines (scenario DL).
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! RB: the rollback path.
+//! The rollback path (scenarios RB).
 
 use super::*;
 use crate::support::{Database, calls_of, compensated, handled, invoked, takes};

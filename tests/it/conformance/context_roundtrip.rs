@@ -1,5 +1,6 @@
-//! CM: contexts survive being written, read, and written again, to the letter. So they do, as
-//! values, where PostgreSQL keeps them in between.
+//! Contexts that are written, read and written again (scenarios CM).
+//!
+//! Their text stays the same. If PostgreSQL keeps them in between, their values stay the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -145,7 +146,7 @@ fn cm_28_to_cm_32_numbers_survive_to_their_last_digit() {
     }
 }
 
-#[expect(clippy::approx_constant, reason = "it is the catalogue's number, not that of the circle")]
+#[expect(clippy::approx_constant, reason = "the number is that of scenario CM-28, not that of the circle")]
 fn numbers() -> [Numbers; 5] {
     let of = |int, long, double, float| Numbers { int, long, double, float };
     [
@@ -191,12 +192,12 @@ fn cm_38_to_cm_50_lists_objects_and_maps_survive() {
 }
 
 const UNKNOWN: [&str; 6] = [
-    r#"{"SomebodyElse":{"a":1,"b":"two"}}"#,
-    r#"{"SomebodyElse":{"a":"x\ty"}}"#,
-    r#"{"SomebodyElse":{"a":{"b":{"c":{}}}}}"#,
-    r#"{"SomebodyElse":[1,2,3]}"#,
-    r#"{"SomebodyElse":[null,1.10,true,{"b":null},[]]}"#,
-    r#"{"SomebodyElse":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"}"#,
+    r#"{"Unknown":{"a":1,"b":"two"}}"#,
+    r#"{"Unknown":{"a":"x\ty"}}"#,
+    r#"{"Unknown":{"a":{"b":{"c":{}}}}}"#,
+    r#"{"Unknown":[1,2,3]}"#,
+    r#"{"Unknown":[null,1.10,true,{"b":null},[]]}"#,
+    r#"{"Unknown":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"}"#,
 ];
 
 #[test]

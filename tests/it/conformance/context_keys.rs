@@ -1,4 +1,4 @@
-//! CX: a context is read from a text and written again.
+//! A context, read from a text and written again (scenarios CX).
 
 use scoop::Context;
 

@@ -1,4 +1,4 @@
-//! MQ: the messages themselves, and the order in which they are handled.
+//! Messages, from launch to handler (scenarios MQ).
 
 use std::collections::HashSet;
 
@@ -205,7 +205,7 @@ mod mq_07 {
         let stored = history.only("ROLLING_BACK", "throwing").exception.clone().expect("a failure");
         assert!(stored.kind.ends_with("mq::mq_07::CustomTestException"), "{}", stored.kind);
         assert!(stored.to_string().ends_with("Custom exception for testing exception storage"));
-        assert!(stored.stack_trace[0].file_name.ends_with("mq.rs"));
+        assert!(stored.stack_trace[0].file_name.ends_with("messages.rs"));
         assert_eq!(outcome, Outcome::RolledBack(stored));
         Ok(())
     }

@@ -1,6 +1,8 @@
-//! RG: the reconcile gate of the reference decides when a worker looks for new work. Here the working set has an index
-//! of ready runs, and three components replace the gate. The claimer goes on while there is more, and again when
-//! notified. The timekeeper knows the next time in the database. Polling finds work without a notification.
+//! When a worker looks for new work (scenarios RG).
+//!
+//! In the reference implementation a gate decides this. Here the working set has an index of ready runs, and three
+//! components replace the gate. The claimer goes on while there is more, and again when notified. The timer knows
+//! the next time in the database. Polling finds work without a notification.
 //!
 //! * RG-01 (a gate that is always open) cannot exist: nothing has to be kept shut.
 //! * RG-02 (a new gate looks a few times): a start finds the work that was there before.

@@ -1,4 +1,4 @@
-//! LP: loops.
+//! Loops (scenarios LP).
 
 use super::*;
 use crate::support::{Database, calls_of, compensated, handled, invoked, takes};

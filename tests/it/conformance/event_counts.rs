@@ -1,4 +1,4 @@
-//! ME: the recorded events of a message, and their number.
+//! The recorded events of a message, and their number (scenarios ME).
 
 use super::*;
 use crate::support::{Database, calls_of, invoked};

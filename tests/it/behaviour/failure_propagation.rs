@@ -103,7 +103,8 @@ fn take_from_shelf(Reserve { product, wanted }: &Reserve) -> Result<()> {
 
 /// The first line with this code in this file.
 fn line_of(code: &str) -> usize {
-    let before = include_str!("failures_above.rs").split(code).next().expect("there is always a first part");
+    let before =
+        include_str!("failure_propagation.rs").split(code).next().expect("there is always a first part");
     before.lines().count()
 }
 
@@ -184,7 +185,7 @@ async fn report_shows_the_path_through_all_services_with_every_question_mark() -
             "\
 [shop[w]] what step `reserve` launched has failed
   caused by [forwarder[w]] what step `forward` launched has failed
-    caused by [stock[w]] it::behaviour::failures_above::CannotTake: cannot take from the shelf
+    caused by [stock[w]] it::behaviour::failure_propagation::CannotTake: cannot take from the shelf
         at {file}:{converted}
         at {file}:{in_helper} in find_shelf
         at {file}:{in_step} in take

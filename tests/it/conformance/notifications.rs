@@ -1,4 +1,4 @@
-//! PN, MH, SH: processes that a notification wakes, and stopped ones that it does not.
+//! Notification of processes, running and stopped (scenarios PN, MH and SH).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! CP: the context goes down, along, and back up through a rollback.
+//! The context on its way down, along, and back up through a rollback (scenario CP).
 
 use serde_json::json;
 

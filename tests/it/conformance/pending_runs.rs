@@ -1,6 +1,8 @@
-//! PQ: in the reference a query over the whole history finds the candidate runs, their messages and children, and which
-//! of them are ready. Here the working set has these facts. So real runs make the history, and stop where the scenario
-//! wants them; the tests look at the state in the working set.
+//! The runs that can continue (scenarios PQ).
+//!
+//! In the reference implementation a query over the whole history finds the candidate runs, their messages and
+//! children, and selects the ready ones. Here the working set has these facts. So real runs make the history, and stop
+//! where the scenario wants them; the tests look at the state in the working set.
 //!
 //! | ids | test |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! GT: jumps.
+//! Jumps to another step (scenarios GT).
 
 use super::*;
 use crate::support::{Database, calls_of, compensated, invoked, takes};

@@ -1,4 +1,6 @@
-//! RV: replies of children. Where the reference has variables, there is the type of the reply.
+//! Replies of children (scenarios RV).
+//!
+//! The reference implementation names a reply by a variable, Scoop by the type of the reply.
 
 use super::*;
 use crate::support::{Database, Notes};

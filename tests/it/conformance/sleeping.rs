@@ -1,4 +1,4 @@
-//! SL: sleeping and scheduling.
+//! Sleeping and scheduling (scenarios SL).
 
 use std::time::Duration;
 

@@ -1,39 +1,5 @@
-//! Where this implementation does better than the reference, and the test that shows it. The numbers are those of the
-//! reference's known weaknesses. Tests in other modules:
-//!
-//! | W | behaviour here | test |
-//! | --- | --- | --- |
-//! | 01 | a child failure that was handled is over | `im_02`, `lp_04`, `children` |
-//! | 02, 03 | runs of one saga do not concern each other | `im_17` |
-//! | 04 | each sleeper wakes in its own time | `im_16` |
-//! | 06, 44 | a delivery that has not begun ends with its emitter's forward path | `im_03` |
-//! | 07 | rollback deadlines work, under either name | `im_15` |
-//! | 08 | a deadline missed on the way forward does not end the rollback | `im_14`, `deadlines` |
-//! | 09 | deadlines combine at any depth | `deadlines::depth` |
-//! | 11 to 15 | a request to roll back is answered with its effect | `im_07`, `requests_to_undo` |
-//! | 16 | a compensation whose message fails has failed | `children::of_compensations` |
-//! | 17 | kept: a failed rollback of a child blocks its parent's; an operator can repair it | `children::of_compensations`, `repair` |
-//! | 18 | a restart strands nothing | `im_20`, `launching`, `sleeping` |
-//! | 19 | the recipients are fixed at emission | `im_10` |
-//! | 23 | a second reply is an ordinary error | `replies` |
-//! | 25 | a database error that a step swallowed fails the step, and says so | `failures::transactions` |
-//! | 26, 27 | a failure needs no second connection | `ground` |
-//! | 28 | a run continues by the names of its steps; one that no living program can continue is stuck | `redeploys`, `stuck` |
-//! | 29, 30 | pauses are each run's own | `retries::pauses` |
-//! | 31 | a panic is the step's failure | `failures::panicking`, `panics` |
-//! | 32 | a stop stops everything | `sh_01`, `processes`, `late_claim` |
-//! | 34 to 36 | names are checked, everything is bound, NUL never reaches the database | `setup`, `failures::payloads`, `cm_10`, the compiler's tests |
-//! | 37 | times rise within a lineage even if the clock is put back | `hierarchies::around`, every history that is read |
-//! | 38, 39 | compensations and handlers get the iteration of the step they are about | `lp_05`, `im_18` |
-//! | 41, 42 | unknown elements stay exact | `contexts::numbers` |
-//! | 45 | kept: a rollback cannot be cancelled | `requests_to_cancel` |
-//! | 46 | times are instants in UTC | `dl_01`, `sl_02` |
-//! | 48 | replies are those of the last step, in order | `replies::windows` |
-//! | 50 | a scheduled run hands on the run count only | `schedules` |
-//! | 51 | combined failures are in the order in which the children began to roll back | `im_19` |
-//!
-//! Costs (W-60 to W-66) are measured, not tested; W-20 to W-22, W-24, W-43, W-47, W-49 and W-52 are about parts that do
-//! not exist here.
+//! Deviations from the reference implementation that no other file tests. The numbers `W-nn` are those of the table in
+//! `docs/conformance.md`, which names the tests of all deviations.
 
 use std::time::Duration;
 

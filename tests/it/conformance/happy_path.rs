@@ -1,4 +1,4 @@
-//! HP: the happy path.
+//! The happy path (scenarios HP).
 
 use super::*;
 use crate::support::{Database, calls_of, invoked, takes};

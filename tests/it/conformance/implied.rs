@@ -1,4 +1,4 @@
-//! IM: consequences of the protocol without a scenario of their own, and the improvements of this implementation.
+//! Consequences of the protocol, and the improvements of this implementation (scenarios IM).
 
 use std::time::Duration;
 

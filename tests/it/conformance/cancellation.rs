@@ -1,4 +1,4 @@
-//! CA: cancellation of a hierarchy.
+//! Cancellation of a hierarchy (scenario CA).
 
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, invoked};

@@ -1,4 +1,4 @@
-//! SB: a handler without a running process.
+//! A handler without a running process (scenario SB).
 
 use super::*;
 use crate::support::{Database, calls_of, invoked};

@@ -1,4 +1,4 @@
-//! CF: failures as JSON, and as errors again.
+//! Failures as JSON, and as errors again (scenarios CF).
 
 use scoop::Frame;
 

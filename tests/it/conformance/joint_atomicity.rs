@@ -1,4 +1,4 @@
-//! JA: the writes of a step commit with its rows or not at all.
+//! Joint commit of a step's own writes and its rows (scenarios JA).
 
 use super::*;
 use crate::support::Database;
