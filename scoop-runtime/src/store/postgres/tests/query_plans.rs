@@ -459,7 +459,7 @@ async fn a_part_of_a_rollback_costs_the_same_after_a_long_history() {
 /// The number of blocks of temporary files that the parts of a plan wrote, each with those below it.
 fn blocks_written_aside(plan: &serde_json::Value) -> i64 {
     let below = plan["Plans"].as_array().into_iter().flatten().map(blocks_written_aside);
-    plan["Temp OperatorEvent Blocks"].as_i64().unwrap() + below.sum::<i64>()
+    plan["Temp Written Blocks"].as_i64().unwrap() + below.sum::<i64>()
 }
 
 #[tokio::test]
