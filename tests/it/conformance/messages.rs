@@ -203,7 +203,7 @@ mod mq_07 {
 
         let history = db.history().await;
         let stored = history.only("ROLLING_BACK", "throwing").exception.clone().expect("a failure");
-        assert!(stored.kind.ends_with("mq::mq_07::CustomTestException"), "{}", stored.kind);
+        assert!(stored.kind.ends_with("messages::mq_07::CustomTestException"), "{}", stored.kind);
         assert!(stored.to_string().ends_with("Custom exception for testing exception storage"));
         assert!(stored.stack_trace[0].file_name.ends_with("messages.rs"));
         assert_eq!(outcome, Outcome::RolledBack(stored));
