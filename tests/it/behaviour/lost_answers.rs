@@ -25,8 +25,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 enum Cut {
     /// The server has carried the request out, and its answer is lost.
     Answer,
-    /// The program loses the connection at once. The server does not learn of it, and carries the
-    /// request out whenever it can.
+    /// The program loses the connection while the server carries the request out, or at its arrival if the proxy is armed
+    /// before. The server does not learn of it.
     Unnoticed,
     /// The program loses the connection at once, and the request gets to the server only when it is let go.
     Late,
@@ -38,6 +38,7 @@ struct Proxy {
     request: &'static [u8],
     cut: Cut,
     armed: Arc<AtomicBool>,
+    arming: Arc<Notify>,
     late: Arc<Notify>,
     folder: Arc<Folder>,
 }
@@ -56,11 +57,19 @@ impl Proxy {
         let name = format!("scoop-proxy-{}", uuid::Uuid::new_v4().simple());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).expect("a folder can be made");
-        Self { request, cut, armed: Arc::default(), late: Arc::default(), folder: Arc::new(Folder(folder)) }
+        Self {
+            request,
+            cut,
+            armed: Arc::default(),
+            arming: Arc::default(),
+            late: Arc::default(),
+            folder: Arc::new(Folder(folder)),
+        }
     }
 
     fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
+        self.arming.notify_waiters();
     }
 
     /// Releases the late request.
@@ -98,15 +107,28 @@ impl Proxy {
 
     async fn forward(self, mut program: UnixStream, mut server: Box<dyn Stream>) -> std::io::Result<()> {
         let (mut request, mut answer) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+        let mut is_unanswered = false;
         loop {
+            let armed = self.arming.notified();
+            tokio::pin!(armed);
+            armed.as_mut().enable();
+            if is_unanswered && matches!(self.cut, Cut::Unnoticed) && self.armed.swap(false, Ordering::SeqCst)
+            {
+                drop(program);
+                return std::future::pending().await;
+            }
             tokio::select! {
+                () = armed => {}
                 length = program.read(&mut request) => {
                     let request = &request[..length?];
                     if request.is_empty() {
                         return Ok(());
                     }
                     let awaited = request.windows(self.request.len()).any(|part| part == self.request);
-                    let cuts = awaited && self.armed.swap(false, Ordering::SeqCst);
+                    let cuts = awaited
+                        && !matches!(self.cut, Cut::Unnoticed)
+                        && self.armed.swap(false, Ordering::SeqCst);
+                    is_unanswered |= awaited;
                     if cuts && matches!(self.cut, Cut::Late) {
                         drop(program);
                         self.late.notified().await;
@@ -115,14 +137,7 @@ impl Proxy {
                     }
                     server.write_all(request).await?;
                     if cuts {
-                        match self.cut {
-                            Cut::Answer => server.read(&mut answer).await.map(drop)?,
-                            Cut::Unnoticed | Cut::Late => {
-                                drop(program);
-                                std::future::pending::<()>().await;
-                            }
-                        }
-                        return Ok(());
+                        return server.read(&mut answer).await.map(drop);
                     }
                 }
                 length = server.read(&mut answer) => {
@@ -130,6 +145,7 @@ impl Proxy {
                     if answer.is_empty() {
                         return Ok(());
                     }
+                    is_unanswered = false;
                     program.write_all(answer).await?;
                 }
             }
@@ -215,12 +231,14 @@ mod of_a_claim {
         // Holds claims up, as a process does that takes the worker for dead.
         let mut tx = db.pool().begin().await?;
         sqlx::query("SELECT FROM scoop.worker FOR UPDATE").execute(&mut *tx).await?;
-        proxy.arm();
         let elsewhere = Scoop::client(db.another_pool(1).await);
         let root = elsewhere.launch(Child).await?;
-        proxy.has_cut().await;
         let held_up = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("the claim is held up", async || db.number(held_up).await >= 1).await;
+        // It may be an earlier look of the claimer, which does not see the launch.
+        proxy.arm();
+        proxy.has_cut().await;
         eventually("the claim and its reconciliation are held up", async || db.number(held_up).await >= 2)
             .await;
         tx.commit().await?;
