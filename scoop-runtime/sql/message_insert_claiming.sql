@@ -1,7 +1,7 @@
 -- Inserts messages that start hierarchies of their own, and a run for each handler subscribed now. Messages that exist
 -- are left out, and all of them if one requires a handler and there is none. Claims the runs for which the launching
 -- worker has a slot, as run_claim.sql does, and returns the handlers of the others. `message_insert_one_claiming.sql`
--- and `0010_launch.sql` have the same rule.
+-- and `scoop.launch` have the same rule.
 -- Locks: a message that another transaction is launching with the same id: waits for that. Then the row of the worker,
 -- as a claim does, and not before it has anything to claim. A worker without a row claims nothing.
 -- $1 the messages: an array of objects with id, root, topic, payload and options; `here` has the ids of the runs with a

@@ -1,10 +1,10 @@
--- Empties the working set, except for its ballast (see `0005_lean.sql`) and the rows of some hierarchies. Returns how
+-- Empties the working set, except for its ballast (see `0001_tables.sql`) and the rows of some hierarchies. Returns how
 -- many rows are gone and how many are kept.
 -- Locks: the deleted rows of run.
 -- $1 the hierarchies that keep their rows
 WITH cleared AS (
     DELETE FROM scoop.run
-    WHERE root <> '00000000-0000-0000-0000-000000000000' 
+    WHERE root <> '00000000-0000-0000-0000-000000000000'
       -- the server compares with each element of an array, but looks up in the result of a query
       AND root NOT IN (SELECT kept FROM unnest($1::uuid[]) kept)
     RETURNING id

@@ -5,7 +5,7 @@
 -- Locks: the rows of run that become ready, and of those that leave.
 WITH unheeded AS (
     DELETE FROM scoop.run r
-    WHERE r.state = 'ended' AND r.lineage <> '{}'  -- not the rows that 0005_lean.sql has added
+    WHERE r.state = 'ended' AND r.lineage <> '{}'  -- not the ballast, see 0001_tables.sql
       AND NOT EXISTS (SELECT FROM scoop.run parent WHERE parent.root = r.root AND parent.id = r.parent)
 )
 UPDATE scoop.run r

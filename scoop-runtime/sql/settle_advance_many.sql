@@ -1,5 +1,5 @@
 -- Settles runs whose step succeeded and launched nothing, or that had no step left: each continues, has committed, or
--- is rolled back. 0006_settle.sql has the same rule for all cases.
+-- is rolled back. `scoop.settle` has the same rule for all cases.
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 COMMITTED or ROLLED_BACK if it ends, $5 whether it
 -- went through a step, and if so $6 to $10 which, where it jumps, how often it was repeated, how often

@@ -1,4 +1,4 @@
--- Settles one run whose step succeeded and launched nothing, and which continues in this worker. 0006_settle.sql has
+-- Settles one run whose step succeeded and launched nothing, and which continues in this worker. `scoop.settle` has
 -- the same rule for all cases.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the

@@ -1,5 +1,5 @@
 -- Settles one run whose last step succeeded and launched nothing: it has committed, or is rolled back if that was its
--- last compensation. 0006_settle.sql has the same rule for all cases.
+-- last compensation. `scoop.settle` has the same rule for all cases.
 -- Locks: the row of run.
 -- $1 root, $2 run, $3 epoch, $4 what `scoop_run.claim` must be in this transaction: null outside the
 -- transaction of a step, $5 the worker's identifier in events, $6 to $8 the step, where it jumps and how often

@@ -1,4 +1,4 @@
--- Persists settlements one after the other: `0006_settle.sql` applies each, and returns nothing for one that was void.
+-- Persists settlements one after the other: `scoop.settle` applies each, and returns nothing for one that was void.
 -- $1 the settlements, an array of objects, $2 the worker's identifier in events, $3 what
 -- `scoop_run.claim` must be in this transaction: null outside the transaction of a step
 SELECT s.settled AS id, s.under AS epoch, s.stands AS state, s.last_event AS last_event_at,

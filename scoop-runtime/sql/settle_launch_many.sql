@@ -1,5 +1,5 @@
 -- Settles runs whose steps succeeded and launched messages that are due at once, outside the transactions of the steps.
--- A run waits if it has children. 0006_settle.sql has the same rule for all cases, settle_launch_one.sql for one run.
+-- A run waits if it has children. `scoop.settle` has the same rule for all cases, settle_launch_one.sql for one run.
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 to $8 the step, where it jumps, how often it
 -- was repeated, how often the children's failures were handled, and how many came before it, $9 what the

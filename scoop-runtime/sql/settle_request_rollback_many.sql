@@ -1,5 +1,5 @@
 -- Settles runs in rollback that request the rollback of the messages of a step, and wait for it if there are finished
--- runs. 0006_settle.sql has the same rule for all cases.
+-- runs. `scoop.settle` has the same rule for all cases.
 -- Locks: the rows of run.
 -- Arrays with an element for each run: $1 root, $2 run, $3 epoch, $4 the part of the rollback, $5 how many came before
 -- it, $6 what the steps returned, $7 whether it replied, $8 the context if that has changed, $9 why they roll back,

@@ -1,7 +1,7 @@
 //! A small tree of runs, any part of which may fail, forward or during its rollback.
 //!
 //! The code of the program decides what each run does next and what follows: the model calls `scoop_core`. The
-//! model itself covers what the statements add (`0006_settle.sql`, `run_claim.sql`, `run_history.sql`): which
+//! model itself covers what the statements add (`scoop.settle`, `run_claim.sql`, `run_history.sql`): which
 //! run waits for which, which rollbacks are requested, whose failure stays until its parent has taken note.
 //! Between two moves of a run only its row and its recorded events remain. A claim, the code that it leads to
 //! and the settlement are one move here. The other models cover what happens between them.
@@ -370,7 +370,7 @@ impl Rollback {
         state
     }
 
-    /// Applies a settlement, as `0006_settle.sql` does.
+    /// Applies a settlement, as `scoop.settle` does.
     fn settle(&self, state: &mut State, run: usize, before: &Run, conclusion: Conclusion) {
         for event in &conclusion.events {
             state.slots[run].record.push(Fact {

@@ -109,7 +109,7 @@ impl Launched {
         self.due.is_some() || !self.deadlines.is_empty()
     }
 
-    /// Whether it may be there already or be refused, of which only `0010_launch.sql` and `message_insert_claiming.sql`
+    /// Whether it may be there already or be refused, of which only `scoop.launch` and `message_insert_claiming.sql`
     /// know.
     pub(crate) fn is_conditional(&self) -> bool {
         self.only_once || self.required.is_some()

@@ -16,16 +16,8 @@ use crate::error::is_denied;
 use crate::{RuntimeError, SetupError};
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "protocol", include_str!("../../../migrations/0001_protocol.sql")),
-    (2, "working set", include_str!("../../../migrations/0002_working_set.sql")),
-    (3, "schedule", include_str!("../../../migrations/0003_schedule.sql")),
-    (4, "intervention", include_str!("../../../migrations/0004_intervention.sql")),
-    (5, "lean", include_str!("../../../migrations/0005_lean.sql")),
-    (6, "settle", include_str!("../../../migrations/0006_settle.sql")),
-    (7, "repeated failure", include_str!("../../../migrations/0007_repeated_failure.sql")),
-    (8, "reply", include_str!("../../../migrations/0008_reply.sql")),
-    (9, "redelivery", include_str!("../../../migrations/0009_redelivery.sql")),
-    (10, "launch", include_str!("../../../migrations/0010_launch.sql")),
+    (1, "tables", include_str!("../../../migrations/0001_tables.sql")),
+    (2, "functions", include_str!("../../../migrations/0002_functions.sql")),
 ];
 
 /// The oldest server that supports all statements, as `server_version_num`.

@@ -1,5 +1,57 @@
 SET LOCAL search_path = pg_catalog, pg_temp;
 
+-- The views and functions. From the first release on a later version of a function takes another name, since programs of
+-- both versions may run.
+
+-- The queues of ready runs that no living worker claims: none has their saga, or the definition that they are reserved
+-- for. Goes through the index from one queue to the next, so that the runs in them cost nothing.
+CREATE VIEW scoop.abandoned_queue AS
+WITH RECURSIVE queue (handler, topic, reserved_for) AS (
+    (SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+     WHERE r.state = 'ready'
+     ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1)
+    UNION ALL
+    SELECT next.handler, next.topic, next.reserved_for
+    FROM queue q
+    CROSS JOIN LATERAL (
+        SELECT r.handler, r.topic, r.reserved_for FROM scoop.run r
+        WHERE r.state = 'ready' AND (r.handler, r.topic, r.reserved_for) > (q.handler, q.topic, q.reserved_for)
+        ORDER BY r.handler, r.topic, r.reserved_for LIMIT 1
+    ) next
+)
+SELECT q.handler, q.topic, q.reserved_for FROM queue q
+WHERE NOT EXISTS (
+    SELECT FROM scoop.worker w, unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
+    WHERE own.handler = q.handler AND own.topic = q.topic AND q.reserved_for IN (0, own.definition)
+);
+
+-- Whether the session of a worker is gone: its lock is free, or no backend of the worker's role is left that could hold
+-- it. Every role of the database can read the key of a lock in `pg_locks`, queue for it, and get it when the worker
+-- dies; but it cannot be that backend. The start of a backend is visible to members of its role only.
+-- Locks: the advisory lock, until the end of the transaction, if it is free.
+CREATE FUNCTION scoop.is_gone(lock_key bigint, backend int, backend_since timestamptz, role oid) RETURNS boolean
+LANGUAGE sql VOLATILE
+RETURN pg_try_advisory_xact_lock(lock_key) OR NOT EXISTS (
+    SELECT FROM pg_stat_get_activity(backend) a
+    WHERE a.usesysid = role AND coalesce(a.backend_start = backend_since, true)
+);
+
+-- The failed attempts before one more by a program with this definition: how many were of the same step, and under
+-- which definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they
+-- were under the same definition. The definition is null if it is unknown.
+CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
+LANGUAGE sql IMMUTABLE
+RETURN (
+    -- bounded, so that a forged count cannot overflow
+    SELECT ROW (CASE WHEN same THEN least(attempts, 2000000000) ELSE 0 END,
+                CASE WHEN same THEN least(retries, 2000000000) ELSE 0 END,
+                CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)
+    FROM (VALUES (
+        coalesce(again, definition IS NULL OR tried_under[cardinality(tried_under)] = definition),
+        CASE WHEN (attempts > 0 OR retries > 0) AND array_ndims(tried_under) = 1 THEN tried_under END
+    )) AS v (same, former)
+);
+
 -- Persists a move of a run that the shorter statements (`settle_*.sql`) do not cover. As a function, it spends nothing on
 -- absent parts. Its own settings give it one plan on every connection: lookups by index, independent of the tables'
 -- contents, and never planned anew. From the first release on a later version of it takes another name, since programs
@@ -258,3 +310,113 @@ SELECT jsonb_build_object(
         FROM listed), '[]'),
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
 $$;
+
+-- Launches under a condition, for transactions of any session: see `message_insert_claiming.sql`, which also claims
+-- runs for the launching worker. A change in one of them must be repeated in the other.
+
+-- SECURITY DEFINER: a role needs only EXECUTE. So the function checks that each message starts a hierarchy of its own,
+-- and claims no run.
+
+-- Publishes messages that start hierarchies of their own, one run for each handler listed at this moment; but none that
+-- is there already, as one that may be launched only once can be, and none at all if one of them requires a handler and
+-- there is none. The messages are an array of objects with id, root, topic and payload, and what else was said.
+-- Locks: a message that another transaction is launching with the same id: waits for that.
+CREATE FUNCTION scoop.launch(
+    messages jsonb, OUT launched bigint, OUT handlers text[], OUT refused text, OUT refused_type text)
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    taken uuid;
+BEGIN
+    SELECT a.root INTO taken
+    FROM jsonb_to_recordset(messages) AS a (id uuid, root uuid)
+    WHERE (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
+      AND (
+          SELECT count(*) FROM scoop.message_event e
+          WHERE e.cooperation_lineage[cardinality(e.cooperation_lineage)] = a.root
+      ) + (SELECT count(*) FROM scoop.run r WHERE r.root = a.root) > 0
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'permission denied for hierarchy %: another message has started it', taken
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF (SELECT count(DISTINCT a.root) < count(DISTINCT a.id) FROM jsonb_to_recordset(messages) AS a (id uuid, root uuid)) THEN
+        RAISE EXCEPTION 'two launched messages have one hierarchy' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- A worker reads both into its memory, and JSON of programs has no larger numbers and no deeper values.
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(messages) AS a (payload jsonb, context jsonb)
+        -- a context is stored with each event of a run, and goes to its children
+        CROSS JOIN LATERAL (VALUES (a.payload, 16777216), (a.context, 1048576)) AS given (value, bytes_max)
+        WHERE jsonb_typeof(a.context) <> 'object'
+           OR octet_length(given.value::text) > given.bytes_max
+           OR jsonb_path_exists(given.value, 'strict $.** ? (@.type() == "number" && (@ > 1.7e308 || @ < -1.7e308))')
+           OR jsonb_path_exists(given.value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+    ) THEN
+        RAISE EXCEPTION 'a launched message cannot be read by programs: its context is no object or larger than 1 MiB, its '
+            'payload is larger than 16 MiB, or a value has a number beyond 1.7e308 or is nested deeper than 100'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- The times of the caller are of a range that every worker can represent and calculate with.
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(messages) AS a (due timestamptz, deadlines timestamptz[])
+        CROSS JOIN LATERAL unnest(a.deadlines || a.due) AS given (time)
+        WHERE given.time < '1970-01-01 00:00+00' OR given.time >= '10000-01-01 00:00+00'
+    ) THEN
+        RAISE EXCEPTION 'a time of a launched message is not between the years 1970 and 9999'
+            USING ERRCODE = 'datetime_field_overflow';
+    END IF;
+    WITH asked AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(messages) AS m (
+            id uuid, root uuid, topic varchar, payload jsonb, context jsonb, due timestamptz, deadlines timestamptz[],
+            required text)
+    ),
+    -- by the same snapshot as the deliveries below; counts, so that these are looked up, one by one
+    refusal AS MATERIALIZED (
+        SELECT a.topic, a.required
+        FROM asked a
+        WHERE a.required IS NOT NULL
+          AND (SELECT count(*) FROM scoop.handler h WHERE h.topic = a.topic AND h.until IS NULL) = 0
+          AND (SELECT count(*) FROM scoop.message known WHERE known.id = a.id) = 0
+        LIMIT 1
+    ),
+    accepted AS MATERIALIZED (
+        SELECT * FROM asked WHERE NOT EXISTS (SELECT FROM refusal)
+    ),
+    published AS (
+        INSERT INTO scoop.message (id, topic, payload)
+        SELECT a.id, a.topic, coalesce(a.payload, 'null') FROM accepted a
+        ON CONFLICT (id) DO NOTHING
+        RETURNING id
+    ),
+    recorded AS (
+        INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, context)
+        SELECT a.id, 'EMITTED', ARRAY[a.root], nullif(a.context, '{}')
+        FROM accepted a JOIN published USING (id)
+        RETURNING message_id, created_at
+    ),
+    delivered AS (
+        INSERT INTO scoop.run
+            (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
+        SELECT d.root, d.run, ARRAY[d.root, d.run], d.id, d.topic, d.handler,
+               -- a run that has to give up before it is due does so in time
+               least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at, nullif(d.context, '{}'), d.give_up_at
+        FROM (
+            SELECT a.*, h.handler, scoop.gen_uuid_v7() AS run,
+                   (SELECT min(deadline) FROM unnest(a.deadlines) deadline) AS give_up_at
+            FROM accepted a
+            JOIN scoop.handler h ON h.topic = a.topic AND h.until IS NULL
+        ) d
+        JOIN recorded r ON r.message_id = d.id
+        RETURNING handler
+    )
+    SELECT (SELECT count(*) FROM published), ARRAY(SELECT DISTINCT d.handler::text FROM delivered d),
+           (SELECT r.topic FROM refusal r), (SELECT r.required FROM refusal r)
+    INTO launched, handlers, refused, refused_type;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
+
+-- The number of the newest migration. Each later one replaces it.
+CREATE FUNCTION scoop.schema_version() RETURNS int LANGUAGE sql IMMUTABLE RETURN 2;
